@@ -1,0 +1,29 @@
+"""The exceptions a user sees: one line that says what happened, what was expected and what to do."""
+
+
+class SplatError(Exception):
+    """Something the program could not do; the command ends with `exit_code`."""
+
+    exit_code = 1
+
+
+class UsageError(SplatError):
+    """Wrong input or wrong usage: a path, a file's content, an option's value."""
+
+    exit_code = 2
+
+
+class SceneError(UsageError):
+    """A scene that cannot be read or holds nothing usable."""
+
+
+class FormatError(UsageError):
+    """A file whose content is not what its format promises."""
+
+
+class DeviceError(SplatError):
+    """No device, driver or compiler for what was asked."""
+
+
+class ShapeError(SplatError):
+    """An array whose dtype, layout or shape does not fit the kernel it was passed to."""
