@@ -1,0 +1,177 @@
+"""Every setting of a training run, declared once: options, presets, saved configuration and docs come from here."""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.errors import UsageError
+from splat_cli.paths import resource_dir
+from splat_cli.settings import Setting, setting, settings_of
+
+_RUN = "Run"
+_SCENE = "Photographs"
+_MODEL = "Splats and rendering"
+_OPTIMIZER = "Loss and optimiser"
+_DENSITY = "Density control"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of one run, checked on construction: UsageError names the setting, its value and what was expected."""
+
+    steps: int = setting(30_000, "Training steps.", group=_RUN, low=1)
+    seed: int = setting(0, "Seed of every random choice.", group=_RUN, low=0, high=2**32 - 1)
+    save_at: tuple[int, ...] = setting(
+        (7000,),
+        "Steps after which the splats are saved, with --eval also measured; the last step always is.",
+        group=_RUN,
+        low=1,
+    )
+    eval: bool = setting(False, "Hold out some photographs and measure on them.", group=_RUN)
+    test_every: int = setting(
+        8, "With --eval, hold out every Nth photograph of the name-sorted list, from the first.", group=_RUN, low=2
+    )
+
+    images: str | None = setting(None, "Folder of the photographs, if it is not SCENE/images.", group=_SCENE)
+    max_size: int | None = setting(
+        None, "Shrink photographs whose longer side has more pixels than this.", group=_SCENE, low=16
+    )
+    downscale: int = setting(1, "Shrink photographs by this factor.", group=_SCENE, low=1, high=64)
+
+    sh_degree: int = setting(3, "Degree of the spherical harmonics of colour.", group=_MODEL, low=0, high=3)
+    sh_degree_interval: int = setting(
+        1000, "Steps between two degrees: training starts with degree 0.", group=_MODEL, low=1
+    )
+    init_opacity: float = setting(0.1, "Opacity of a splat made from a point.", group=_MODEL, low=0.005, high=0.99)
+    antialias: bool = setting(
+        False, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL
+    )
+    background: str = setting(
+        "black", "Colour behind the splats in training.", group=_MODEL, choices=("black", "white", "random")
+    )
+
+    ssim_weight: float = setting(
+        0.2, "Share of the loss that is 1 - SSIM; the rest is L1.", group=_OPTIMIZER, low=0, high=1
+    )
+    optimizer: str = setting(
+        "dense",
+        "Adam on all splats (dense) or only on those in view (visible).",
+        group=_OPTIMIZER,
+        choices=("dense", "visible"),
+    )
+    lr_means: float = setting(1.6e-4, "Learning rate of positions, times the scene's extent.", group=_OPTIMIZER, low=0)
+    lr_means_final: float = setting(
+        1.6e-6, "The same at the last step; between them it decays exponentially.", group=_OPTIMIZER, low=0
+    )
+    lr_sh0: float = setting(2.5e-3, "Learning rate of the base colour.", group=_OPTIMIZER, low=0)
+    lr_shN: float = setting(1.25e-4, "Learning rate of the view-dependent colour.", group=_OPTIMIZER, low=0)
+    lr_opacities: float = setting(0.025, "Learning rate of opacity (its logit).", group=_OPTIMIZER, low=0)
+    lr_scales: float = setting(5e-3, "Learning rate of size (its logarithm).", group=_OPTIMIZER, low=0)
+    lr_quats: float = setting(1e-3, "Learning rate of rotation.", group=_OPTIMIZER, low=0)
+
+    strategy: str = setting(
+        "default",
+        "How splats are added, moved and removed.",
+        group=_DENSITY,
+        choices=("default", "adc", "mcmc"),
+    )
+    max_splats: int = setting(1_000_000, "No more splats than this.", group=_DENSITY, low=1)
+    densify_start: int = setting(500, "First step at which splats may be added.", group=_DENSITY, low=0)
+    densify_stop: int = setting(15_000, "Step from which none are added any more.", group=_DENSITY, low=0)
+    densify_interval: int = setting(100, "Steps between two rounds of adding and removing.", group=_DENSITY, low=1)
+    grad_threshold: float = setting(
+        2e-4, "Mean screen-space gradient from which a splat is cloned or split.", group=_DENSITY, low=0
+    )
+    absgrad: bool = setting(
+        False, "Sum absolute gradients for that (AbsGS); wants a threshold about four times as high.", group=_DENSITY
+    )
+    prune_opacity: float = setting(0.005, "Splats under this opacity are removed.", group=_DENSITY, low=0, high=1)
+    opacity_reset_interval: int = setting(
+        3000, "Steps between two resets of all opacities to nearly nothing.", group=_DENSITY, low=1
+    )
+
+    def __post_init__(self) -> None:
+        for name, declared in SETTINGS.items():
+            object.__setattr__(self, name, declared.check(getattr(self, name)))
+
+
+SETTINGS: dict[str, Setting] = settings_of(TrainConfig)
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the program."""
+    return sorted(path.stem for path in resource_dir("configs").glob("*.toml"))
+
+
+def load_config(preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
+    """Defaults, then `preset` (a name, or the path of a TOML file), then `overrides`. Raises UsageError."""
+    values = read_settings(_preset_path(preset)) if preset is not None else {}
+    overrides = overrides or {}
+    _reject_unknown(overrides)
+    return TrainConfig(**{**values, **overrides})
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file: a preset, or the config.toml of a run, whose table [run] is left out."""
+    table = read_toml(path)
+    table.pop("run", None)
+    try:
+        _reject_unknown(table)
+        return {name: SETTINGS[name].check(value) for name, value in table.items()}
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as a dictionary; raises UsageError where it cannot be read or is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a TOML file: {error}") from None
+
+
+def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
+    """All settings of `config` as TOML, grouped, then the table [run] with facts about the run itself."""
+    lines: list[str] = []
+    group = ""
+    for name, declared in SETTINGS.items():
+        if declared.group != group:
+            group = declared.group
+            lines.append(f"\n# {group}" if lines else f"# {group}")
+        value = getattr(config, name)
+        lines.append(f"# {name} is not set" if value is None else f"{name} = {_toml_value(value)}")
+    lines += ["", "[run]", *(f"{key} = {_toml_value(value)}" for key, value in run.items())]
+    return "\n".join(lines) + "\n"
+
+
+def changed_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings of `config` that differ from their defaults."""
+    values = dataclasses.asdict(config)
+    return {name: values[name] for name, declared in SETTINGS.items() if values[name] != declared.default}
+
+
+def _toml_value(value: Any) -> str:
+    """JSON's spelling of our values is TOML's as well."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _preset_path(preset: str) -> Path:
+    if preset.endswith(".toml"):
+        return Path(preset)
+    if preset not in preset_names():
+        raise UsageError(f"no preset {preset!r}: there are {', '.join(preset_names())}, or name a .toml file")
+    return resource_dir("configs") / f"{preset}.toml"
+
+
+def _reject_unknown(names: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)
+            raise UsageError(f"{name!r} is not a setting; the nearest is {near[0]!r}")

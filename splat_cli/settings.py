@@ -1,0 +1,128 @@
+"""What a setting is: a value with a type, a range, a default and a sentence of help, and how it is read from text."""
+
+import dataclasses
+import math
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from splat_cli.errors import UsageError
+
+T = TypeVar("T")
+
+_NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "whole numbers"}
+
+
+def setting(
+    default: T,
+    help: str,
+    *,
+    group: str,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> T:
+    """A dataclass field that declares a setting; `low` and `high` are inclusive and hold for each entry of a tuple."""
+    metadata = {"help": help, "group": group, "low": low, "high": high, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One declared setting; `kind` is int, float, bool, str or tuple (of ints)."""
+
+    name: str
+    kind: type
+    optional: bool
+    default: Any
+    help: str
+    group: str
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+
+    @property
+    def option(self) -> str:
+        """The command-line spelling: `--max-splats`."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def bounds(self) -> str:
+        """The range in words, empty without one: "1 or more", "0 to 3"."""
+        if self.low is not None and self.high is not None:
+            return f"{self.low:g} to {self.high:g}"
+        if self.low is not None:
+            return f"{self.low:g} or more"
+        return "" if self.high is None else f"at most {self.high:g}"
+
+    @property
+    def expected(self) -> str:
+        """What a value has to be, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        return f"{_NOUNS[self.kind]}{', ' if self.bounds else ''}{self.bounds}"
+
+    def check(self, value: Any) -> Any:
+        """`value` in this setting's own type; raises UsageError on a wrong type or a value outside the range."""
+        if value is None and self.optional:
+            return None
+        value = self._convert(value)
+        entries = value if self.kind is tuple else (value,)
+        if self.choices and value not in self.choices:
+            raise self._wrong(value)
+        if self.kind in (int, float, tuple) and not all(self._inside(entry) for entry in entries):
+            raise self._wrong(value)
+        return value
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` spells on the command line; a tuple is a comma list. Raises UsageError."""
+        try:
+            if self.kind is tuple:
+                return self.check([int(entry) for entry in text.split(",") if entry.strip()])
+            return self.check(self.kind(text))
+        except ValueError:
+            raise self._wrong(text) from None
+
+    def show(self, value: Any) -> str:
+        """`value` as one would type it."""
+        if value is None:
+            return "none"
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        return ",".join(map(str, value)) if self.kind is tuple else str(value)
+
+    def _convert(self, value: Any) -> Any:
+        if self.kind is tuple and isinstance(value, list | tuple) and all(type(entry) is int for entry in value):
+            return tuple(value)
+        if self.kind is float and type(value) is int:
+            return float(value)
+        if type(value) is not self.kind or self.kind is tuple:
+            raise self._wrong(value)
+        return value
+
+    def _inside(self, number: float) -> bool:
+        above = self.low is None or number >= self.low
+        below = self.high is None or number <= self.high
+        return above and below and math.isfinite(number)
+
+    def _wrong(self, value: Any) -> UsageError:
+        return UsageError(f"{self.name} = {value!r}: expected {self.expected}")
+
+
+def settings_of(config_class: type) -> dict[str, Setting]:
+    """The settings that a dataclass declares with `setting`, in the order of its fields."""
+    hints = typing.get_type_hints(config_class)
+    found = {}
+    for field in dataclasses.fields(config_class):
+        kind, optional = _kind_of(hints[field.name])
+        found[field.name] = Setting(field.name, kind, optional, field.default, **field.metadata)
+    return found
+
+
+def _kind_of(hint: Any) -> tuple[type, bool]:
+    """`int | None` -> (int, True); `tuple[int, ...]` -> (tuple, False)."""
+    if isinstance(hint, types.UnionType):
+        (inner,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
+        return inner, True
+    return typing.get_origin(hint) or hint, False
