@@ -1,0 +1,9 @@
+"""What was photographed: cameras, photographs and points, from files to arrays."""
+
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.images import Photographs, load_images
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.split import split
+from splat_cli.scene.view import Scene, View
+
+__all__ = ["Photographs", "Scene", "View", "load_images", "read_scene", "scene_extent", "split"]

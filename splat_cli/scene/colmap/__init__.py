@@ -1,0 +1,35 @@
+"""COLMAP models: found in a scene's folder, read and written, binary or text."""
+
+from pathlib import Path
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap import binary, text
+from splat_cli.scene.colmap.model import Model
+
+MODEL_FOLDERS = ("sparse/0", "sparse", "colmap/sparse/0", ".")
+FILES = ("cameras", "images", "points3D")
+
+
+def find_model(root: Path) -> Path:
+    """The folder under `root` that holds the model. SceneError where there is none."""
+    for name in MODEL_FOLDERS:
+        folder = root / name
+        if any((folder / f"{stem}{suffix}").is_file() for stem in FILES for suffix in (".bin", ".txt")):
+            return folder
+    raise SceneError(
+        f"{root} holds no COLMAP model: there are no cameras, images and points3D files (.bin or .txt) in "
+        "sparse/0, sparse, colmap/sparse/0 or the folder itself; run COLMAP on the photographs first"
+    )
+
+
+def read_model(folder: Path) -> Model:
+    """The model in `folder`; binary files come first where both kinds lie there. Other files are ignored."""
+    for suffix, reader in ((".bin", binary), (".txt", text)):
+        cameras, images, points = (folder / f"{stem}{suffix}" for stem in FILES)
+        if cameras.is_file() and images.is_file() and points.is_file():
+            return Model(reader.read_cameras(cameras), reader.read_images(images), *reader.read_points(points))
+    present = sorted(path.name for path in folder.iterdir() if path.stem in FILES)
+    raise SceneError(
+        f"{folder} holds only {', '.join(present)} of a COLMAP model; "
+        "cameras, images and points3D are needed, all .bin or all .txt: export the model again"
+    )

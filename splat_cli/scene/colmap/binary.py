@@ -1,0 +1,73 @@
+"""COLMAP's binary files: cameras.bin, images.bin, points3D.bin (all little endian)."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap.cursor import Cursor
+from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera, Image, check_camera
+
+CAMERA = struct.Struct("<IiQQ")  # id, model id, width, height; then the parameters
+IMAGE = struct.Struct("<I7dI")  # id, quaternion, translation, camera id; then the name and its 2D points
+OBSERVATION_BYTES = 24  # x, y, id of the 3D point
+POINT = np.dtype([("id", "<u8"), ("xyz", "<f8", 3), ("rgb", "u1", 3), ("error", "<f8"), ("track_length", "<u8")])
+TRACK_BYTES = 8  # image id, number of the observation
+_TRACK_LENGTH = struct.Struct("<Q")
+
+
+def read_cameras(path: Path) -> dict[int, Camera]:
+    """Cameras by id. SceneError where the file is damaged or holds a camera model nobody knows."""
+    cursor = Cursor(path)
+    cameras = {}
+    for _ in range(cursor.take_count("cameras", CAMERA.size)):
+        camera_id, model_id, width, height = cursor.take(CAMERA, "a camera")
+        if model_id not in CAMERA_MODELS:
+            raise SceneError(
+                f"{path}: camera {camera_id} has the unknown camera model number {model_id}; "
+                "undistort the images to PINHOLE cameras, or export the model again if the file is damaged"
+            )
+        name, num_params = CAMERA_MODELS[model_id]
+        params = cursor.take(struct.Struct(f"<{num_params}d"), "a camera")
+        cameras[camera_id] = check_camera(Camera(camera_id, name, width, height, params), path)
+    return cameras
+
+
+def read_images(path: Path) -> list[Image]:
+    """Poses; the 2D points are stepped over. SceneError where the file is damaged."""
+    cursor = Cursor(path)
+    images = []
+    for _ in range(cursor.take_count("images", IMAGE.size + 9)):
+        image_id, *pose, camera_id = cursor.take(IMAGE, "an image")
+        name = cursor.take_string("an image's name")
+        cursor.skip(OBSERVATION_BYTES * cursor.take_count(f"2D points of image {image_id}", OBSERVATION_BYTES))
+        images.append(Image(image_id, camera_id, name, tuple(pose[:4]), tuple(pose[4:])))
+    return images
+
+
+def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Points float64 [P, 3] and colours uint8 [P, 3]; tracks are stepped over. SceneError where it is damaged."""
+    cursor = Cursor(path)
+    num_points = cursor.take_count("points", POINT.itemsize)
+    if num_points == 0:
+        return np.zeros((0, 3)), np.zeros((0, 3), np.uint8)
+    starts = _point_starts(cursor, num_points)
+    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(cursor.data, np.uint8), POINT.itemsize)
+    points = windows[starts].view(POINT)[:, 0]
+    return points["xyz"].astype(np.float64), np.ascontiguousarray(points["rgb"])
+
+
+def _point_starts(cursor: Cursor, num_points: int) -> np.ndarray:
+    """Where each point begins: a chain, because a point's length depends on its track."""
+    data, pos, size = cursor.data, cursor.pos, len(cursor.data)
+    track_length_of, to_length = _TRACK_LENGTH.unpack_from, POINT.fields["track_length"][1]  # type: ignore[index]
+    starts = np.empty(num_points, np.int64)
+    for i in range(num_points):
+        if pos + POINT.itemsize > size:
+            raise cursor.truncated(f"point {i + 1} of {num_points}")
+        starts[i] = pos
+        pos += POINT.itemsize + TRACK_BYTES * track_length_of(data, pos + to_length)[0]
+    if pos > size:
+        raise cursor.truncated(f"the track of point {num_points}")
+    return starts

@@ -1,0 +1,61 @@
+"""Reading a binary file from front to back without ever looking past its end."""
+
+import mmap
+import struct
+from pathlib import Path
+
+from splat_cli.errors import SceneError
+
+_COUNT = struct.Struct("<Q")
+
+
+class Cursor:
+    """A place in a memory-mapped file. Every method moves it on, or raises SceneError naming the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pos = 0
+        try:
+            with path.open("rb") as file:
+                empty = path.stat().st_size == 0  # which mmap refuses
+                self.data: bytes | mmap.mmap = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+
+    def truncated(self, what: str) -> SceneError:
+        return SceneError(
+            f"{self.path} ends in the middle of {what} ({len(self.data)} bytes): it is truncated or damaged; "
+            "copy or export the model again"
+        )
+
+    def take(self, layout: struct.Struct, what: str) -> tuple:
+        """The next values."""
+        if self.pos + layout.size > len(self.data):
+            raise self.truncated(what)
+        values = layout.unpack_from(self.data, self.pos)
+        self.pos += layout.size
+        return values
+
+    def take_count(self, what: str, min_bytes: int) -> int:
+        """The next 64-bit count, of things that take at least `min_bytes` each and so must fit in what is left."""
+        (count,) = self.take(_COUNT, f"the number of {what}")
+        room = (len(self.data) - self.pos) // min_bytes
+        if count > room:
+            raise SceneError(
+                f"{self.path} promises {count} {what} but has room for at most {room}: it is truncated or damaged; "
+                "copy or export the model again"
+            )
+        return count
+
+    def take_string(self, what: str) -> str:
+        """The next bytes up to a zero byte, as UTF-8; other bytes become surrogates, as in file names."""
+        end = self.data.find(b"\0", self.pos)
+        if end < 0:
+            raise self.truncated(what)
+        raw = bytes(self.data[self.pos : end])
+        self.pos = end + 1
+        return raw.decode("utf-8", "surrogateescape")
+
+    def skip(self, num_bytes: int) -> None:
+        """Moves on over bytes already known to be there."""
+        self.pos += num_bytes

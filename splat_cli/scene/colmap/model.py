@@ -1,0 +1,89 @@
+"""A COLMAP model as its files hold it, before anything is made of it."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+
+CAMERA_MODELS: dict[int, tuple[str, int]] = {
+    0: ("SIMPLE_PINHOLE", 3),
+    1: ("PINHOLE", 4),
+    2: ("SIMPLE_RADIAL", 4),
+    3: ("RADIAL", 5),
+    4: ("OPENCV", 8),
+    5: ("OPENCV_FISHEYE", 8),
+    6: ("FULL_OPENCV", 12),
+    7: ("FOV", 5),
+    8: ("SIMPLE_RADIAL_FISHEYE", 4),
+    9: ("RADIAL_FISHEYE", 5),
+    10: ("THIN_PRISM_FISHEYE", 12),
+    11: ("RAD_TAN_THIN_PRISM_FISHEYE", 16),
+    12: ("SIMPLE_DIVISION", 4),
+    13: ("DIVISION", 5),
+    14: ("SIMPLE_FISHEYE", 3),
+    15: ("FISHEYE", 4),
+}
+"""Model id -> (name, number of parameters), as in COLMAP's camera models."""
+
+MODEL_IDS = {name: model_id for model_id, (name, _) in CAMERA_MODELS.items()}
+
+MAX_CAMERA_SIDE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Size in pixels, and the parameters in the order of COLMAP's `model`."""
+
+    id: int
+    model: str
+    width: int
+    height: int
+    params: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """Pose of one photograph: world to camera, as a quaternion (w x y z, any length) and a translation."""
+
+    id: int
+    camera_id: int
+    name: str
+    quat: tuple[float, float, float, float]
+    translation: tuple[float, float, float]
+
+    def w2c(self) -> np.ndarray:
+        """float64 [4, 4]; not finite where the file's numbers are not or the quaternion is zero."""
+        with np.errstate(all="ignore"):
+            w, x, y, z = np.array(self.quat) / np.linalg.norm(self.quat)
+        matrix = np.eye(4)
+        matrix[:3, :3] = [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+        matrix[:3, 3] = self.translation
+        return matrix
+
+
+@dataclass
+class Model:
+    """Cameras by id, images in the file's order, points float64 [P, 3] and colours uint8 [P, 3]."""
+
+    cameras: dict[int, Camera]
+    images: list[Image]
+    points: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
+    colors: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.uint8))
+
+
+def check_camera(camera: Camera, path: Path) -> Camera:
+    """The camera itself; SceneError where its numbers cannot be a camera's."""
+    sides = (camera.width, camera.height)
+    if not all(1 <= side <= MAX_CAMERA_SIDE for side in sides) or not all(map(math.isfinite, camera.params)):
+        raise SceneError(
+            f"{path}: camera {camera.id} has size {sides[0]}x{sides[1]} and parameters {list(camera.params)}, "
+            "which no photograph has; the file is damaged: copy or export the model again"
+        )
+    return camera

@@ -1,0 +1,82 @@
+"""COLMAP's text files: cameras.txt, images.txt, points3D.txt."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap.model import CAMERA_MODELS, MODEL_IDS, Camera, Image, check_camera
+
+
+def read_cameras(path: Path) -> dict[int, Camera]:
+    """Cameras by id. SceneError where a line is not a camera's or its camera model is unknown."""
+    cameras = {}
+    for number, line in _lines(path):
+        try:
+            camera_id, model, width, height, *params = line.split()
+            camera = Camera(int(camera_id), model, int(width), int(height), tuple(map(float, params)))
+        except ValueError as error:
+            raise _bad_line(path, number, "CAMERA_ID MODEL WIDTH HEIGHT PARAMS...") from error
+        if model not in MODEL_IDS:
+            raise SceneError(
+                f"{path}: camera {camera.id} has the unknown camera model {ascii(model)[1:-1]}; "
+                "undistort the images to PINHOLE cameras"
+            )
+        num_params = CAMERA_MODELS[MODEL_IDS[model]][1]
+        if len(params) != num_params:
+            raise _bad_line(path, number, f"{num_params} parameters of a {model} camera")
+        cameras[camera.id] = check_camera(camera, path)
+    return cameras
+
+
+def read_images(path: Path) -> list[Image]:
+    """Poses. Each image takes two lines; the second, its 2D points, may be empty and is stepped over."""
+    images = []
+    is_pose = True
+    for number, line in _lines(path, keep_empty=True):
+        if is_pose and not line:
+            continue
+        if is_pose:
+            images.append(_image(path, number, line))
+        is_pose = not is_pose
+    return images
+
+
+def _image(path: Path, number: int, line: str) -> Image:
+    try:
+        image_id, *pose, camera_id, name = line.split(maxsplit=9)
+        qw, qx, qy, qz, tx, ty, tz = map(float, pose)
+        return Image(int(image_id), int(camera_id), name, (qw, qx, qy, qz), (tx, ty, tz))
+    except ValueError as error:
+        raise _bad_line(path, number, "IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME") from error
+
+
+def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Points float64 [P, 3] and colours uint8 [P, 3]. SceneError where a line is not a point's."""
+    rows = []
+    for number, line in _lines(path):
+        try:
+            x, y, z, r, g, b = line.split(maxsplit=7)[1:7]
+            rows.append((float(x), float(y), float(z), int(r), int(g), int(b)))
+        except ValueError as error:
+            raise _bad_line(path, number, "POINT3D_ID X Y Z R G B ERROR TRACK...") from error
+    values = np.array([row[:3] for row in rows], np.float64).reshape(-1, 3)
+    colors = np.array([[min(max(c, 0), 255) for c in row[3:]] for row in rows], np.uint8).reshape(-1, 3)
+    return values, colors
+
+
+def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
+    """(number, text) of the lines that are not comments; bytes that are not UTF-8 become surrogates."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            for number, line in enumerate(file, 1):
+                text = line.strip()
+                if not text.startswith("#") and (text or keep_empty):
+                    yield number, text
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _bad_line(path: Path, number: int, expected: str) -> SceneError:
+    return SceneError(f"{path}, line {number}: expected {expected}; the file is damaged: export the model again")

@@ -1,0 +1,45 @@
+"""What was photographed: the views of a scene and the points seen in them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One photograph and the pinhole camera that took it, at the size it is trained at.
+
+    `fx fy cx cy` are pixels, the origin is the image's top-left corner: the first pixel's centre is (0.5, 0.5).
+    `w2c` is float64 [4, 4], world to camera; the camera's x points right, y down, z forward.
+    """
+
+    name: str
+    path: Path | None
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    w2c: np.ndarray
+
+    @property
+    def center(self) -> np.ndarray:
+        """The camera's place in the world, float64 [3]."""
+        return -self.w2c[:3, :3].T @ self.w2c[:3, 3]
+
+
+@dataclass
+class Scene:
+    """Views sorted by name, points float32 [P, 3] in world units, their colours uint8 [P, 3].
+
+    `skipped` lists photographs left out, as "name: reason"; `num_dropped_points` were not finite.
+    """
+
+    root: Path
+    views: list[View]
+    points: np.ndarray
+    colors: np.ndarray
+    skipped: list[str] = field(default_factory=list)
+    num_dropped_points: int = 0
