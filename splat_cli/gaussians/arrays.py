@@ -1,0 +1,69 @@
+"""The splats on the host, as files and initialisation see them."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from splat_cli.errors import ShapeError
+
+SH_DEGREE_FROM_COEFFICIENTS = {0: 0, 3: 1, 8: 2, 15: 3}
+"""Number of coefficients a channel beyond the constant one -> degree."""
+
+
+@dataclass(eq=False)
+class SplatArrays:
+    """Raw parameters of N splats, float32: what an optimiser stores, before exp, sigmoid and normalisation.
+
+    `num_dropped` counts splats that a file held but that were not finite. ShapeError where the arrays disagree.
+    """
+
+    means: np.ndarray
+    """[N, 3] world units"""
+    log_scales: np.ndarray
+    """[N, 3] natural logarithm of the standard deviations in world units"""
+    quats: np.ndarray
+    """[N, 4] w x y z, of any length"""
+    logit_opacities: np.ndarray
+    """[N]"""
+    sh0: np.ndarray
+    """[N, 3]"""
+    shN: np.ndarray
+    """[N, K, 3], K in 0, 3, 8, 15"""
+    num_dropped: int = 0
+
+    def __post_init__(self) -> None:
+        n = len(self)
+        k = self.shN.shape[1] if self.shN.ndim == 3 else -1
+        expected = {
+            "means": (n, 3),
+            "log_scales": (n, 3),
+            "quats": (n, 4),
+            "logit_opacities": (n,),
+            "sh0": (n, 3),
+            "shN": (n, k, 3),
+        }
+        for name, shape in expected.items():
+            array = getattr(self, name)
+            if array.shape != shape or array.dtype != np.float32:
+                raise ShapeError(f"{name} is {array.dtype} {list(array.shape)}, expected float32 {list(shape)}")
+        if k not in SH_DEGREE_FROM_COEFFICIENTS:
+            raise ShapeError(f"shN holds {k} coefficients a channel, expected 0, 3, 8 or 15")
+
+    def __len__(self) -> int:
+        """The number of splats."""
+        return len(self.means)
+
+    @property
+    def sh_degree(self) -> int:
+        """Degree of the spherical harmonics, 0 to 3."""
+        return SH_DEGREE_FROM_COEFFICIENTS[self.shN.shape[1]]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The six arrays by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "num_dropped"}
+
+    def select(self, index: np.ndarray) -> "SplatArrays":
+        """Some of the splats: a boolean mask [N] or an index array."""
+        return SplatArrays(
+            **{name: array[index] for name, array in self.arrays().items()}, num_dropped=self.num_dropped
+        )

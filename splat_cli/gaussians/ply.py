@@ -1,0 +1,107 @@
+"""Splats as PLY files, with the properties and their order that the INRIA code writes and every viewer reads."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import plyfile
+
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
+from splat_cli.gaussians.ply_header import check_header
+
+MEANS = ("x", "y", "z")
+NORMALS = ("nx", "ny", "nz")
+SH0 = tuple(f"f_dc_{i}" for i in range(3))
+SCALES = tuple(f"scale_{i}" for i in range(3))
+QUATS = tuple(f"rot_{i}" for i in range(4))
+
+
+def write_ply(path: str | Path, splats: SplatArrays) -> None:
+    """Writes a binary little-endian PLY, all float32; `path` appears when it is complete.
+
+    The normals are zero: nobody reads them, but the order of properties is what some readers rely on.
+    """
+    n, k = splats.shN.shape[:2]
+    names = (*MEANS, *NORMALS, *SH0, *_sh_rest(3 * k), "opacity", *SCALES, *QUATS)
+    columns = (
+        splats.means,
+        np.zeros((n, 3), np.float32),
+        splats.sh0,
+        splats.shN.transpose(0, 2, 1).reshape(n, 3 * k),  # all coefficients of red, then of green, then of blue
+        splats.logit_opacities[:, None],
+        splats.log_scales,
+        splats.quats,
+    )
+    table = np.concatenate(columns, axis=1, dtype=np.dtype("<f4"))
+    rows = table.view([(name, "<f4") for name in names])[:, 0]
+    with replacing(Path(path)) as beside:
+        plyfile.PlyData([plyfile.PlyElement.describe(rows, "vertex")], byte_order="<").write(str(beside))
+
+
+def read_ply(path: str | Path) -> SplatArrays:
+    """Reads splats from a PLY of any encoding, property order and float width; other properties are ignored.
+
+    Splats that are not finite are dropped and counted. FormatError where the file is damaged or is no splat file.
+    """
+    path = Path(path)
+    check_header(path)
+    try:
+        vertices = plyfile.PlyData.read(str(path))["vertex"].data
+    except KeyError as error:
+        raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
+    except (plyfile.PlyParseError, ValueError, OverflowError) as error:
+        raise FormatError(
+            f"{path} is not a readable PLY ({error}); it is truncated or damaged: export it again"
+        ) from error
+    names = vertices.dtype.names or ()
+    num_rest = sum(name.startswith("f_rest_") for name in names)
+    _check_properties(path, names, num_rest)
+
+    def columns(wanted: Iterable[str]) -> np.ndarray:
+        with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinite, and is dropped below
+            stacked = [vertices[name].astype(np.float32) for name in wanted]
+        return np.stack(stacked, axis=1) if stacked else np.zeros((len(vertices), 0), np.float32)
+
+    rest = columns(_sh_rest(num_rest)).reshape(len(vertices), 3, num_rest // 3).transpose(0, 2, 1)
+    splats = SplatArrays(
+        means=columns(MEANS),
+        log_scales=columns(SCALES),
+        quats=columns(QUATS),
+        logit_opacities=columns(["opacity"])[:, 0],
+        sh0=columns(SH0),
+        shN=np.ascontiguousarray(rest),
+    )
+    return _finite(splats)
+
+
+def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None:
+    """FormatError where something a splat needs is missing."""
+    if "packed_position" in names:
+        raise FormatError(f"{path} is a compressed PLY; convert it to a standard one first (splat-transform does)")
+    needed = (*MEANS, *SH0, *_sh_rest(num_rest), "opacity", *SCALES, *QUATS)
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise FormatError(
+            f"{path} is not a splat PLY: its vertices have no {', '.join(missing)}; give a file "
+            "exported by a Gaussian splatting program"
+        )
+    if num_rest % 3 or num_rest // 3 not in SH_DEGREE_FROM_COEFFICIENTS:
+        raise FormatError(f"{path} has {num_rest} f_rest properties; 0, 9, 24 or 45 are expected: export it again")
+
+
+def _finite(splats: SplatArrays) -> SplatArrays:
+    """The splats whose every number is finite."""
+    n = len(splats)
+    finite = [np.isfinite(a).all(axis=tuple(range(1, a.ndim))) for a in splats.arrays().values()]
+    keep = np.logical_and.reduce(finite)
+    if keep.all():
+        return splats
+    kept = splats.select(keep)
+    kept.num_dropped = n - len(kept)
+    return kept
+
+
+def _sh_rest(count: int) -> tuple[str, ...]:
+    return tuple(f"f_rest_{i}" for i in range(count))

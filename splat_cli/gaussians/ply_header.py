@@ -1,0 +1,51 @@
+"""A look at a PLY's header before memory is taken for what it promises."""
+
+import re
+from pathlib import Path
+
+from splat_cli.errors import FormatError
+
+MAX_HEADER_BYTES = 1 << 16
+TYPE_BYTES = {
+    **dict.fromkeys(("char", "uchar", "int8", "uint8"), 1),
+    **dict.fromkeys(("short", "ushort", "int16", "uint16"), 2),
+    **dict.fromkeys(("int", "uint", "float", "int32", "uint32", "float32"), 4),
+    **dict.fromkeys(("double", "float64"), 8),
+}
+
+
+def check_header(path: Path) -> None:
+    """FormatError where the file cannot be read, is no PLY, has list properties or is shorter than it promises."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(MAX_HEADER_BYTES)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
+    end = re.search(rb"^end_header\s*?(\r\n|\n|\r)", start, re.MULTILINE)
+    if not start.startswith(b"ply") or end is None:
+        raise FormatError(f"{path} is not a PLY file, or its header is damaged; give a splat PLY")
+    lines = [line.split() for line in start[: end.start()].decode("ascii", "replace").splitlines()]
+    needed = _needed_bytes(path, lines)
+    room = size - end.end()
+    if needed > room:
+        raise FormatError(
+            f"{path} promises {needed} bytes of data and holds {room}: it is truncated or damaged; export it again"
+        )
+
+
+def _needed_bytes(path: Path, lines: list[list[str]]) -> int:
+    """The least number of bytes the elements take."""
+    is_text = ["format", "ascii", "1.0"] in lines
+    needed = count = 0
+    for line in lines:
+        match line:
+            case ["element", _, number]:
+                if not number.isdecimal() or len(number) > 15:
+                    raise FormatError(f"{path} promises {number[:40]} elements, which is no number; export it again")
+                count = int(number)
+            case ["property", "list", *_]:
+                raise FormatError(f"{path} has list properties, as a mesh has; give a splat PLY")
+            case ["property", kind, _]:
+                needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # as text a digit and a space
+    return needed - 1 if is_text and needed else needed  # the last line may have no end
