@@ -1,0 +1,77 @@
+"""New cameras made from given ones: a smooth path through them, and the same view at another size."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.scene.view import View
+
+
+def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
+    """`num_frames` cameras on a smooth path from the first of `views` through all to the last, at even speed.
+
+    Position and orientation follow one cubic curve (non-uniform Catmull-Rom through the 3x4 camera-to-world
+    matrices), whose rotation part is brought back to the nearest rotation. Size and lens are those of the first view.
+    """
+    poses = np.array([np.linalg.inv(view.w2c)[:3] for view in views])
+    times = _travel_times(poses)
+    frames = []
+    for number, time in enumerate(np.linspace(0.0, times[-1], num_frames)):
+        pose = _hermite(poses, times, float(time))
+        rotation = _nearest_rotation(pose[:, :3])
+        w2c = np.eye(4)
+        w2c[:3, :3] = rotation.T
+        w2c[:3, 3] = -rotation.T @ pose[:, 3]
+        frames.append(dataclasses.replace(views[0], name=f"{number:05d}", path=None, w2c=w2c))
+    return frames
+
+
+def with_size(view: View, width: int, height: int) -> View:
+    """The view at `width` x `height` pixels: the same vertical field of view, cut or widened at the sides."""
+    scale = height / view.height
+    return dataclasses.replace(
+        view,
+        width=width,
+        height=height,
+        fx=view.fx * scale,
+        fy=view.fy * scale,
+        cx=width / 2 + (view.cx - view.width / 2) * scale,
+        cy=view.cy * scale,
+    )
+
+
+def _travel_times(poses: np.ndarray) -> np.ndarray:
+    """When a camera of even speed is at each pose [P, 3, 4]: moving and turning take time, standing hardly."""
+    steps = np.diff(poses, axis=0)
+    moved = np.linalg.norm(steps[:, :, 3], axis=1)
+    turned = np.linalg.norm(steps[:, :, :3], axis=(1, 2))
+    durations = moved / max(moved.mean(), 1e-12) + turned / max(turned.mean(), 1e-12) if len(steps) else moved
+    return np.concatenate([[0.0], np.cumsum(durations + 1e-3)])
+
+
+def _hermite(poses: np.ndarray, times: np.ndarray, time: float) -> np.ndarray:
+    """The cubic curve through `poses` [P, 3, 4] at `time`."""
+    if len(poses) == 1:
+        return poses[0]
+    left = min(int(np.searchsorted(times, time, side="right")) - 1, len(poses) - 2)
+    right = left + 1
+    span = times[right] - times[left]
+    t = (time - times[left]) / span
+    slopes = [span * _slope(poses, times, i) for i in (left, right)]
+    return (
+        (2 * t**3 - 3 * t**2 + 1) * poses[left]
+        + (t**3 - 2 * t**2 + t) * slopes[0]
+        + (3 * t**2 - 2 * t**3) * poses[right]
+        + (t**3 - t**2) * slopes[1]
+    )
+
+
+def _slope(poses: np.ndarray, times: np.ndarray, i: int) -> np.ndarray:
+    before, after = max(i - 1, 0), min(i + 1, len(poses) - 1)
+    return (poses[after] - poses[before]) / (times[after] - times[before])
+
+
+def _nearest_rotation(matrix: np.ndarray) -> np.ndarray:
+    u, _, vt = np.linalg.svd(matrix)
+    return u @ np.diag([1.0, 1.0, np.linalg.det(u @ vt)]) @ vt

@@ -1,0 +1,78 @@
+"""cameras.json, as the INRIA code writes it and viewers read it, with two optional keys of ours, `cx` and `cy`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+from splat_cli.scene.view import View
+
+_MAX_SIDE = 1 << 15
+_ROTATION_TOLERANCE = 1e-3
+
+
+def write_cameras(path: Path, views: Sequence[View]) -> None:
+    """Writes one entry a view; `position` and the rows of `rotation` are camera to world, sizes are pixels."""
+    entries = [_entry(number, view) for number, view in enumerate(views)]
+    with replacing(path) as beside:
+        beside.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+
+
+def read_cameras(path: Path) -> list[View]:
+    """The cameras in `path`, in the file's order, without photographs. Raises FormatError."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise FormatError(f"{path}: not a JSON file: {error}") from None
+    if not isinstance(entries, list) or not entries:
+        raise FormatError(f"{path}: expected a list of at least one camera")
+    return [_view(entry, f"{path}: camera {number}") for number, entry in enumerate(entries)]
+
+
+def _entry(number: int, view: View) -> dict[str, Any]:
+    return {
+        "id": number,
+        "img_name": view.name,
+        "width": view.width,
+        "height": view.height,
+        "position": view.center.tolist(),
+        "rotation": view.w2c[:3, :3].T.tolist(),
+        "fx": view.fx,
+        "fy": view.fy,
+        "cx": view.cx,
+        "cy": view.cy,
+    }
+
+
+def _view(entry: Any, where: str) -> View:
+    try:
+        name = str(entry["img_name"])
+        width, height = int(entry["width"]), int(entry["height"])
+        focal = float(entry["fx"]), float(entry["fy"])
+        center = float(entry.get("cx", width / 2)), float(entry.get("cy", height / 2))
+        position = np.array(entry["position"], np.float64).reshape(3)
+        rotation = np.array(entry["rotation"], np.float64).reshape(3, 3)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
+        raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
+    if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE):
+        raise FormatError(f"{where}: {width}x{height} is no size of an image")
+    if not (np.isfinite([*focal, *center, *position]).all() and min(focal) > 0):
+        raise FormatError(f"{where}: position, focal lengths and principal point have to be finite, focal lengths > 0")
+    if not _is_rotation(rotation):
+        raise FormatError(f"{where}: `rotation` is not a rotation matrix")
+    w2c = np.eye(4)
+    w2c[:3, :3] = rotation.T
+    w2c[:3, 3] = -rotation.T @ position
+    return View(name, None, width, height, *focal, *center, w2c)
+
+
+def _is_rotation(matrix: np.ndarray) -> bool:
+    orthogonal = np.allclose(matrix @ matrix.T, np.eye(3), atol=_ROTATION_TOLERANCE)
+    return bool(orthogonal and np.linalg.det(matrix) > 0)

@@ -1,0 +1,82 @@
+"""How close renders come to photographs: PSNR and SSIM, and the protocol they were measured by."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+_WINDOW_RADIUS = 5
+_WINDOW_SIGMA = 1.5
+_C1, _C2 = 0.01**2, 0.03**2
+_BLOCK = 32
+
+
+@dataclass(frozen=True)
+class Score:
+    """PSNR in dB and SSIM of one image."""
+
+    psnr: float
+    ssim: float
+
+
+def protocol(test_every: int, held_out: bool) -> str:
+    """The measurement in words, for metrics.json."""
+    seen = "held out from training" if held_out else "NOT held out: training saw them too"
+    return (
+        f"images sorted by name, every {test_every}th from the first ({seen}); rendered at the training size; render "
+        "and photograph rounded to 8 bits; PSNR over all pixels and channels of one image, then the mean over images; "
+        "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over images"
+    )
+
+
+def score(render: np.ndarray, photograph: np.ndarray) -> Score:
+    """Compares two uint8 [H, W, 3] images."""
+    return Score(psnr(render, photograph), ssim(render, photograph))
+
+
+def mean_score(scores: Iterable[Score]) -> Score:
+    """The mean of each measure."""
+    table = np.array([(one.psnr, one.ssim) for one in scores])
+    return Score(float(table[:, 0].mean()), float(table[:, 1].mean()))
+
+
+def psnr(x: np.ndarray, y: np.ndarray) -> float:
+    """Of two uint8 images, over all pixels and channels, in dB; at most 100, which stands for equal images."""
+    error = float(np.mean((x.astype(np.float64) - y) ** 2)) / 255**2
+    return -10 * math.log10(max(error, 1e-10))
+
+
+def ssim(x: np.ndarray, y: np.ndarray) -> float:
+    """Of two uint8 [H, W, 3] images: mean over pixels and channels, in float64."""
+    return float(np.mean([_ssim_of_channel(x[..., c] / 255.0, y[..., c] / 255.0) for c in range(x.shape[-1])]))
+
+
+def _ssim_of_channel(x: np.ndarray, y: np.ndarray) -> float:
+    mean_x, mean_y = _blur(x), _blur(y)
+    luminance = (2 * mean_x * mean_y + _C1) / (mean_x**2 + mean_y**2 + _C1)
+    variances = _blur(x * x + y * y) - mean_x**2 - mean_y**2
+    structure = (2 * (_blur(x * y) - mean_x * mean_y) + _C2) / (variances + _C2)
+    return float(np.mean(luminance * structure))
+
+
+def _blur(plane: np.ndarray) -> np.ndarray:
+    """float64 [H, W] under the window."""
+    return _blur_first_axis(_blur_first_axis(plane).T).T
+
+
+def _blur_first_axis(rows: np.ndarray) -> np.ndarray:
+    """The 1D window along the first axis of [N, M], zeros outside.
+
+    A matrix product for each block of rows: an order of magnitude faster than eleven shifted sums.
+    """
+    radius = _WINDOW_RADIUS
+    padded = np.pad(rows, ((radius, radius), (0, 0)))
+    distance = np.arange(_BLOCK + 2 * radius)[None, :] - np.arange(_BLOCK)[:, None] - radius
+    band = np.where(np.abs(distance) <= radius, np.exp(-(distance**2) / (2 * _WINDOW_SIGMA**2)), 0.0)
+    band /= band[0].sum()
+    blurred = np.empty_like(rows)
+    for start in range(0, len(rows), _BLOCK):
+        count = min(_BLOCK, len(rows) - start)
+        blurred[start : start + count] = band[:count, : count + 2 * radius] @ padded[start : start + count + 2 * radius]
+    return blurred

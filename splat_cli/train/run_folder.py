@@ -1,0 +1,148 @@
+"""A run's folder: what lies where, in the INRIA layout where other programs read it."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli import __version__
+from splat_cli.config import TrainConfig, config_toml, read_settings, read_toml
+from splat_cli.errors import UsageError
+from splat_cli.files import replacing
+from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.view import View
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one training run; every file in it appears whole or not at all."""
+
+    path: Path
+
+    def ply_path(self, step: int) -> Path:
+        """Where the splats after `step` steps lie."""
+        return self.path / "point_cloud" / f"iteration_{step}" / "point_cloud.ply"
+
+    def saved_steps(self) -> list[int]:
+        """The steps whose splats are there, ascending."""
+        matches = (re.fullmatch(r"iteration_(\d+)", found.name) for found in (self.path / "point_cloud").glob("*"))
+        return sorted(step for match in matches if match and self.ply_path(step := int(match[1])).is_file())
+
+    @property
+    def config_path(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def cameras_path(self) -> Path:
+        return self.path / "cameras.json"
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "train.jsonl"
+
+    def config(self) -> TrainConfig:
+        """The settings that the run was trained with."""
+        return TrainConfig(**read_settings(self.config_path))
+
+    def scene_path(self) -> Path:
+        """The scene that the run was trained on; it may have moved since."""
+        return Path(read_toml(self.config_path)["run"]["scene"])
+
+    def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
+        """Writes config.toml: every setting, and under [run] the scene, the device and this program's version."""
+        run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
+        with replacing(self.config_path) as beside:
+            beside.write_text(config_toml(config, run), encoding="utf-8")
+
+    def cameras(self) -> list[View]:
+        """All views of the run's scene, sorted by name, without their photographs."""
+        return read_cameras(self.cameras_path)
+
+    def save_cameras(self, views: Sequence[View]) -> None:
+        write_cameras(self.cameras_path, views)
+
+    def metrics(self) -> dict[str, Any]:
+        """The content of metrics.json, empty where nothing was measured yet."""
+        return json.loads(self.metrics_path.read_text(encoding="utf-8")) if self.metrics_path.is_file() else {}
+
+    def save_metrics(self, metrics: dict[str, Any]) -> None:
+        with replacing(self.metrics_path) as beside:
+            beside.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+
+    def log(self, entry: dict[str, Any]) -> None:
+        """Adds a line to train.jsonl."""
+        with self.log_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+@contextmanager
+def new_run_folder(path: Path) -> Iterator[RunFolder]:
+    """Makes `path` for a new run, checks that it can be written, and removes it again if an error leaves it empty.
+
+    Raises UsageError where it cannot be made or written, or already holds something.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        _remove_empty(missing)
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}; name another folder") from None
+    if any(path.iterdir()):
+        raise UsageError(f"{path} is not empty: name another folder, or remove it first")
+    try:
+        yield RunFolder(path)
+    except BaseException:
+        _remove_empty(missing)
+        raise
+
+
+def unused_folder(path: Path) -> Path:
+    """`path` if nothing is there yet, else the first of `path`-2, `path`-3, ... of which that is true."""
+    candidate, number = path, 1
+    while candidate.exists() and not (candidate.is_dir() and not any(candidate.iterdir())):
+        number += 1
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate
+
+
+def is_run(path: Path) -> bool:
+    """Whether `path` is the folder of a run."""
+    return (path / "config.toml").is_file() and (path / "cameras.json").is_file()
+
+
+def open_run(path: Path) -> RunFolder:
+    """The run at `path`; UsageError where there is none."""
+    if not path.exists():
+        raise UsageError(f"{path} does not exist")
+    if not is_run(path):
+        raise UsageError(f"{path} is not the folder of a run: it has no config.toml and cameras.json")
+    return RunFolder(path)
+
+
+def find_splats(path: Path) -> tuple[Path, RunFolder | None]:
+    """(PLY file, its run): of a run its last saved splats, of a PLY file the file itself and the run it lies in."""
+    if path.is_file():
+        around = path.resolve().parents
+        return path, RunFolder(around[2]) if len(around) > 2 and is_run(around[2]) else None
+    run = open_run(path)
+    steps = run.saved_steps()
+    if not steps:
+        raise UsageError(f"{path} holds no splats yet: there is no point_cloud/iteration_N/point_cloud.ply")
+    return run.ply_path(steps[-1]), run
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Removes the folders that this program made, innermost first, as far as they are empty."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
