@@ -25,7 +25,7 @@ class TrainConfig:
     """Settings of one run, checked on construction: UsageError names the setting, its value and what was expected."""
 
     steps: int = setting(30_000, "Training steps.", group=_RUN, low=1)
-    seed: int = setting(0, "Seed of every random choice.", group=_RUN, low=0, high=2**32 - 1)
+    seed: int = setting(0, "Seed of every random choice.", group=_RUN, low=0, high=2**31 - 1)
     save_at: tuple[int, ...] = setting(
         (7000,),
         "Steps after which the splats are saved, with --eval also measured; the last step always is.",
@@ -48,6 +48,9 @@ class TrainConfig:
         1000, "Steps between two degrees: training starts with degree 0.", group=_MODEL, low=1
     )
     init_opacity: float = setting(0.1, "Opacity of a splat made from a point.", group=_MODEL, low=0.005, high=0.99)
+    init_scale: float = setting(
+        1.0, "Size of a splat made from a point, times the distance to its neighbours.", group=_MODEL, low=0.01, high=10
+    )
     antialias: bool = setting(
         False, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL
     )
@@ -74,6 +77,12 @@ class TrainConfig:
     lr_scales: float = setting(5e-3, "Learning rate of size (its logarithm).", group=_OPTIMIZER, low=0)
     lr_quats: float = setting(1e-3, "Learning rate of rotation.", group=_OPTIMIZER, low=0)
 
+    opacity_reg: float = setting(0.0, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)
+    scale_reg: float = setting(0.0, "Weight of the mean size in the loss.", group=_OPTIMIZER, low=0)
+    noise_scale: float = setting(
+        0.0, "Noise on positions, times their learning rate (3DGS-MCMC: 500000).", group=_OPTIMIZER, low=0
+    )
+
     strategy: str = setting(
         "default",
         "How splats are added, moved and removed.",
@@ -93,6 +102,19 @@ class TrainConfig:
     prune_opacity: float = setting(0.005, "Splats under this opacity are removed.", group=_DENSITY, low=0, high=1)
     opacity_reset_interval: int = setting(
         3000, "Steps between two resets of all opacities to nearly nothing.", group=_DENSITY, low=1
+    )
+
+    probe_views: int = setting(
+        10, "Training views that the default strategy looks at before each round.", group=_DENSITY, low=1
+    )
+    growth_error: float = setting(
+        0.1, "Share of a view's error, in pixels, from which the default strategy splits a splat.", group=_DENSITY, low=0
+    )
+    growth_rate: float = setting(
+        0.1, "Share of all splats that the default strategy may split in one round.", group=_DENSITY, low=0, high=1
+    )
+    prune_weight: float = setting(
+        0.0, "Contribution to a view, in pixels, under which the default strategy removes a splat.", group=_DENSITY, low=0
     )
 
     def __post_init__(self) -> None:

@@ -51,10 +51,10 @@ class Setting:
     def bounds(self) -> str:
         """The range in words, empty without one: "1 or more", "0 to 3"."""
         if self.low is not None and self.high is not None:
-            return f"{self.low:g} to {self.high:g}"
+            return f"{self.low} to {self.high}"
         if self.low is not None:
-            return f"{self.low:g} or more"
-        return "" if self.high is None else f"at most {self.high:g}"
+            return f"{self.low} or more"
+        return "" if self.high is None else f"at most {self.high}"
 
     @property
     def expected(self) -> str:

@@ -9,6 +9,11 @@ from PIL import Image
 from splat_cli.files import replacing
 
 
+def background_color(name: str) -> tuple[float, float, float]:
+    """What stands behind the splats in a picture, 0 to 1: white for a run trained on white, black for the others."""
+    return (1.0, 1.0, 1.0) if name == "white" else (0.0, 0.0, 0.0)
+
+
 def to_8bit(image: np.ndarray) -> np.ndarray:
     """float32 [H, W, 3] colours, 0 to 1 and beyond -> uint8 [H, W, 3], clamped and rounded; NaN becomes 0."""
     return np.rint(np.nan_to_num(np.clip(image, 0.0, 1.0)) * 255).astype(np.uint8)

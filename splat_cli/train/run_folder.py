@@ -13,6 +13,7 @@ from splat_cli.config import TrainConfig, config_toml, read_settings, read_toml
 from splat_cli.errors import UsageError
 from splat_cli.files import replacing
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.split import split
 from splat_cli.scene.view import View
 
 
@@ -53,7 +54,10 @@ class RunFolder:
 
     def scene_path(self) -> Path:
         """The scene that the run was trained on; it may have moved since."""
-        return Path(read_toml(self.config_path)["run"]["scene"])
+        try:
+            return Path(read_toml(self.config_path)["run"]["scene"])
+        except (KeyError, TypeError):
+            raise UsageError(f"{self.config_path} names no scene under [run]") from None
 
     def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
         """Writes config.toml: every setting, and under [run] the scene, the device and this program's version."""
@@ -61,9 +65,16 @@ class RunFolder:
         with replacing(self.config_path) as beside:
             beside.write_text(config_toml(config, run), encoding="utf-8")
 
-    def cameras(self) -> list[View]:
-        """All views of the run's scene, sorted by name, without their photographs."""
-        return read_cameras(self.cameras_path)
+    def views(self, which: str) -> list[View]:
+        """The run's views without their photographs, by name: "all", "test" or "train".
+
+        "test" is what --eval holds out; a run without --eval was trained on these as well.
+        """
+        views, config = read_cameras(self.cameras_path), self.config()
+        train, test = split(views, config.test_every)
+        if which == "test":
+            return test
+        return train if which == "train" and config.eval else views
 
     def save_cameras(self, views: Sequence[View]) -> None:
         write_cameras(self.cameras_path, views)
@@ -130,15 +141,21 @@ def open_run(path: Path) -> RunFolder:
 
 
 def find_splats(path: Path) -> tuple[Path, RunFolder | None]:
-    """(PLY file, its run): of a run its last saved splats, of a PLY file the file itself and the run it lies in."""
+    """(PLY file, its run): of a run the splats saved last, of a PLY file itself and the run it was saved by, if any."""
     if path.is_file():
         around = path.resolve().parents
-        return path, RunFolder(around[2]) if len(around) > 2 and is_run(around[2]) else None
+        run = RunFolder(around[2]) if len(around) > 2 and is_run(around[2]) else None
+        return path, run if run and path.resolve() in map(run.ply_path, run.saved_steps()) else None
     run = open_run(path)
     steps = run.saved_steps()
     if not steps:
         raise UsageError(f"{path} holds no splats yet: there is no point_cloud/iteration_N/point_cloud.ply")
     return run.ply_path(steps[-1]), run
+
+
+def step_of(ply: Path) -> int:
+    """The step after which a run saved the file, from its folder's name."""
+    return int(ply.resolve().parent.name.removeprefix("iteration_"))
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

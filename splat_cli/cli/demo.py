@@ -1,0 +1,36 @@
+"""`splat demo`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from splat_cli.cli.options import PATH, device_option, given, setting_options
+
+
+@click.command(epilog="\b\nExample:\n  splat demo\n  splat demo /tmp/demo --device cpu")
+@click.argument("out", type=PATH, required=False)
+@device_option
+@setting_options("steps", "seed")
+def command(out: Path | None, device: str, **options: Any) -> None:
+    """Build a sample scene, train on it, measure, render a camera path and export.
+
+    Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
+    It takes about a minute without a GPU.
+    """
+    from splat_cli.config import load_config
+    from splat_cli.device import open_backend
+    from splat_cli.train.demo import run_demo
+    from splat_cli.train.progress import Display
+    from splat_cli.train.run_folder import new_run_folder, unused_folder
+
+    config = load_config("demo", given(options))
+    with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:
+        demo = run_demo(folder.path, config, open_backend(device), Display())
+    for part, seconds in demo.seconds.items():
+        click.echo(f"{part:<28}  {seconds:6.1f} s")
+    for what, place in demo.places.items():
+        click.echo(f"{what:<28}  {place}")
+    result = demo.result
+    if result.score is not None:
+        click.echo(f"held-out PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}, {result.num_splats:,} splats")

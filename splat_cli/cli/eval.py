@@ -1,0 +1,32 @@
+"""`splat eval`."""
+
+from pathlib import Path
+
+import click
+
+from splat_cli.cli.options import PATH, device_option
+
+
+@click.command(
+    epilog="\b\nExample:\n  splat eval runs/garden\n  splat eval runs/garden/point_cloud/iteration_7000/point_cloud.ply"
+)
+@click.argument("source", type=PATH, metavar="RUN")
+@click.option("--scene", type=PATH, help="Where the run's scene lies now.  [default: where it was]")
+@device_option
+def command(source: Path, scene: Path | None, device: str) -> None:
+    """Measure a run's splats on its held-out photographs: PSNR and SSIM.
+
+    RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table and adds the
+    numbers to RUN/metrics.json, with the protocol that they were measured by.
+    """
+    from splat_cli.device import open_backend
+    from splat_cli.train.measure import evaluate_run
+    from splat_cli.train.progress import Display
+
+    metrics = evaluate_run(source, scene, open_backend(device), Display())
+    width = max(len(name) for name in metrics.scores)
+    click.echo(f"{'photograph':<{width}}   PSNR    SSIM")
+    for name, score in {**metrics.scores, "mean": metrics.mean}.items():
+        click.echo(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}")
+    click.echo(f"\nStep {metrics.step}. Protocol: {metrics.protocol}")
+    click.echo(f"Written to {metrics.path}")

@@ -1,0 +1,80 @@
+"""The command `splat`: finds the subcommand, and turns every failure into one line and an exit code."""
+
+import errno
+import importlib
+import sys
+import traceback
+
+import click
+
+from splat_cli import __version__
+from splat_cli.errors import SplatError
+
+_COMMANDS = ("train", "render", "export", "eval", "info", "demo")
+_INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only when the command, or the list of commands, is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"splat_cli.cli.{cmd_name}").command
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample:\n  splat demo\n  splat train photos/garden --eval\n  splat render runs/garden",
+)
+@click.version_option(__version__, prog_name="splat")
+@click.option("--debug", is_flag=True, help="Show where an error came from; may stand behind the command too.")
+def splat(debug: bool) -> None:
+    """3D Gaussian Splatting: photographs in, splats out."""
+
+
+def main() -> None:
+    """The entry point."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted."""
+    debug = "--debug" in arguments
+    try:
+        result = splat.main([one for one in arguments if one != "--debug"], prog_name="splat", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        message, code = _explain(error)
+        if message:
+            click.echo(message, err=True)
+        return code
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """(what to print, exit code) for an exception that ended a command."""
+    if isinstance(error, SplatError):
+        return (str(error) if error.exit_code == _INTERRUPTED else f"Error: {error}"), error.exit_code
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error.format_message(), 2
+    if isinstance(error, click.UsageError):
+        hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        return f"Error: {_one_line(error.format_message()).rstrip('.')}{hint}", 2
+    if isinstance(error, click.Abort):
+        return "Interrupted", _INTERRUPTED
+    if isinstance(error, MemoryError):
+        return f"Error: out of memory: {_one_line(error)}; use fewer splats or smaller photographs", 1
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"Error: no space left on the disk for {error.filename or 'a file'}", 1
+    return f"Error: {type(error).__name__}: {_one_line(error)} (--debug shows where)", 1
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())

@@ -1,0 +1,108 @@
+"""What commands share: options made from the declared settings, and the types of options."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from splat_cli.config import SETTINGS
+from splat_cli.errors import UsageError
+from splat_cli.settings import Setting
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_MAX_SIDE = 16384
+
+PATH = click.Path(path_type=Path)
+
+device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cuda", "cpu"]),
+    default="auto",
+    show_default=True,
+    help="Where to compute; auto takes a GPU where there is one.",
+)
+
+
+class SettingsCommand(click.Command):
+    """A command whose help lists the settings under their groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if isinstance(parameter, click.Option) and record is not None:
+                declared = SETTINGS.get(parameter.name or "")
+                sections.setdefault(declared.group if declared else "Options", []).append(record)
+        for title in ("Options", *(title for title in sections if title != "Options")):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])
+
+
+def setting_options(*names: str) -> Callable[[Function], Function]:
+    """Adds an option for each named setting, for all by default; one that is not given is passed as None."""
+
+    def decorate(function: Function) -> Function:
+        for declared in reversed([SETTINGS[name] for name in names or SETTINGS]):
+            function = _option(declared)(function)
+        return function
+
+    return decorate
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+class Size(click.ParamType):
+    """`1280x720` -> (1280, 720) pixels."""
+
+    name = "WxH"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        width, _, height = str(value).lower().partition("x")
+        if not all(side.isdecimal() and 1 <= int(side) <= _MAX_SIDE for side in (width, height)):
+            self.fail(f"{value!r}: expected a width and a height of 1 to {_MAX_SIDE} pixels, like 1280x720", param, ctx)
+        return int(width), int(height)
+
+
+class Color(click.ParamType):
+    """`black`, `white` or `r,g,b` with 0 to 255 each -> three numbers from 0 to 1."""
+
+    name = "COLOR"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float, float]:
+        parts = {"black": "0,0,0", "white": "255,255,255"}.get(str(value), str(value)).split(",")
+        if len(parts) != 3 or not all(part.strip().isdecimal() and int(part) <= 255 for part in parts):
+            self.fail(f"{value!r}: expected black, white or r,g,b with 0 to 255 each", param, ctx)
+        red, green, blue = (int(part) / 255 for part in parts)
+        return red, green, blue
+
+
+class _Value(click.ParamType):
+    """The value of a setting, as text."""
+
+    def __init__(self, declared: Setting) -> None:
+        self.declared = declared
+        metavars = {int: "N", float: "X", str: "DIR", tuple: "N,N,..."}
+        self.name = "|".join(declared.choices) or metavars[declared.kind]
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.declared.parse(value)
+        except UsageError:
+            raise click.UsageError(f"{self.declared.option} {value}: expected {self.declared.expected}", ctx) from None
+
+
+def _option(declared: Setting) -> Callable[[Function], Function]:
+    facts = [f"default {declared.show(declared.default)}", *([declared.bounds] if declared.bounds else [])]
+    text = f"{declared.help}  [{'; '.join(facts)}]"
+    if declared.kind is bool:
+        spelling = f"{declared.option}/{declared.option.replace('--', '--no-', 1)}"
+        return click.option(declared.name, spelling, default=None, help=text)
+    value = _Value(declared)
+    return click.option(declared.name, declared.option, type=value, metavar=value.name, default=None, help=text)

@@ -1,0 +1,100 @@
+"""Measuring splats on photographs, and the entry of metrics.json that comes of it."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.errors import SceneError, UsageError
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.images import Photographs, load_images
+from splat_cli.scene.read import read_scene
+from splat_cli.train.evaluation import Score, mean_score, protocol, score
+from splat_cli.train.progress import Display
+from splat_cli.train.run_folder import RunFolder, find_splats, step_of
+
+
+def measure(
+    backend: Backend,
+    splats: Splats,
+    photographs: Photographs,
+    config: TrainConfig,
+    on_view: Callable[[int], object] = lambda count: None,
+) -> dict[str, Score]:
+    """The score of each photograph's render, by name; background and antialiasing as in training.
+
+    on_view: called with 1 after every view.
+    """
+    renderer = ViewRenderer(backend, splats, photographs.views, config.antialias)
+    background = background_color(config.background)
+    scores = {}
+    for index, view in enumerate(photographs.views):
+        scores[view.name] = score(to_8bit(renderer.render(index, background)), photographs.images[index])
+        on_view(1)
+    return scores
+
+
+def add_metrics(
+    run: RunFolder, step: int, scores: dict[str, Score], device: str, facts: dict[str, float]
+) -> dict[str, Any]:
+    """Writes the scores after `step` steps and `facts` into the run's metrics.json; returns the file's content."""
+    config = run.config()
+    metrics = run.metrics()
+    steps = metrics.get("steps", {})
+    means = dataclasses.asdict(mean_score(scores.values()))
+    per_image = {name: dataclasses.asdict(one) for name, one in scores.items()}
+    steps[str(step)] = {**steps.get(str(step), {}), **means, **facts, "per_image": per_image}
+    metrics = {"protocol": protocol(config.test_every, config.eval), "device": device, "steps": steps}
+    run.save_metrics(metrics)
+    return metrics
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores by photograph and their mean, after `step` steps; `path` is the metrics.json that now holds them."""
+
+    step: int
+    scores: dict[str, Score]
+    mean: Score
+    protocol: str
+    path: Path
+
+
+def evaluate_run(source: Path, scene: Path | None, backend: Backend, display: Display) -> Evaluation:
+    """Measures a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; fills metrics.json.
+
+    scene: where the photographs lie now, by default where they were in training.
+    """
+    ply, run = find_splats(source)
+    if run is None:
+        raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
+    photographs = _test_photographs(run, scene or run.scene_path(), display)
+    splats = Splats.from_arrays(backend, read_ply(ply))
+    with display.counting("views", len(photographs.views)) as on_view:
+        scores = measure(backend, splats, photographs, run.config(), on_view)
+    step = step_of(ply)
+    metrics = add_metrics(run, step, scores, backend.describe(), {"num_splats": splats.num})
+    return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)
+
+
+def _test_photographs(run: RunFolder, scene_path: Path, display: Display) -> Photographs:
+    """The photographs of the run's held-out views; those that are not in the scene any more are named and left out."""
+    config = run.config()
+    scene = read_scene(scene_path, images=config.images, max_size=config.max_size, downscale=config.downscale)
+    paths = {view.name: view.path for view in scene.views}
+    views = run.views("test")
+    present = [dataclasses.replace(view, path=paths[view.name]) for view in views if view.name in paths]
+    if not present:
+        raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
+    with display.counting("photographs", len(present)) as on_photograph:
+        photographs = load_images(present, on_photograph)
+    gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in paths]
+    for line in (*gone, *photographs.skipped):
+        display.say(f"left out {line}")
+    return photographs
