@@ -1,0 +1,16 @@
+// One value's Adam step with bias correction (Kingma and Ba 2015, algorithm 1).
+#pragma once
+#include "common.cuh"
+
+#define BETA1 0.9f
+#define BETA2 0.999f
+#define ADAM_EPSILON 1e-15f         // as 3DGS: gradients of single splats are tiny
+
+__device__ __forceinline__ void adam_update(float& param, float& moment1, float& moment2, float gradient, float lr, const Step& state)
+{
+    const float m = BETA1 * moment1 + (1.0f - BETA1) * gradient;
+    const float v = BETA2 * moment2 + (1.0f - BETA2) * gradient * gradient;
+    moment1 = m;
+    moment2 = v;
+    param -= lr * (m / state.bias1) / (sqrtf(v / state.bias2) + ADAM_EPSILON);
+}

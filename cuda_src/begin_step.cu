@@ -1,0 +1,47 @@
+// Start an iteration on the device: which photograph, which learning rates, which background; counters back to zero.
+// One thread owns the whole step. Everything it needs is in device memory, so that a recorded step can be replayed as it is.
+#include "common.cuh"
+
+// What stays the same between two changes of the program's mind. render/step.py mirrors this layout.
+struct Schedule {
+    float lr_means, lr_means_final; // world units; log-linear between them over max_steps
+    float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;
+    float beta1, beta2;
+    int max_steps;
+    int sh_degree, sh_degree_interval;
+    int random_background;          // 1: another colour each step
+    float background[3];
+    unsigned seed;
+    int num_orders;                 // length of the view order; it repeats
+};
+
+// PCG hash (Jarzynski and Olano 2020): a counter in, 32 random bits out.
+__device__ __forceinline__ unsigned pcg(unsigned x)
+{
+    const unsigned s = x * 747796405u + 2891336453u;
+    const unsigned w = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
+    return (w >> 22) ^ w;
+}
+
+extern "C" __global__ void begin_step(
+    Step* __restrict__ state,               // [1]
+    const Schedule* __restrict__ schedule,  // [1]
+    const int* __restrict__ order)          // [num_orders] view of step 1, 2, ...
+{
+    if (state->halted) return;
+    Step s = *state;
+    const Schedule k = *schedule;
+    s.step += 1;
+    s.view = order[(s.step - 1) % k.num_orders];
+    s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
+    s.num_visible = s.num_pairs = s.num_segments = 0;
+    s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
+    s.bias1 = -expm1f(s.step * log1pf(k.beta1 - 1.0f));
+    s.bias2 = -expm1f(s.step * log1pf(k.beta2 - 1.0f));
+    const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
+    s.lr[0] = k.lr_means * powf(k.lr_means_final / k.lr_means, progress);
+    s.lr[1] = k.lr_log_scales; s.lr[2] = k.lr_quats; s.lr[3] = k.lr_opacities; s.lr[4] = k.lr_sh0; s.lr[5] = k.lr_shN;
+    for (int c = 0; c < 3; ++c)
+        s.background[c] = k.random_background ? pcg(pcg(k.seed + 3u * s.step) + c) * (1.0f / 4294967296.0f) : k.background[c];
+    *state = s;
+}

@@ -1,0 +1,75 @@
+// What the forward and the backward blend share: how a tile's pixels are laid over warps, how its splats come into shared
+// memory, and which of them a warp has to look at.
+//
+// A warp owns 8x4 pixels of a 16x16 tile, a lane one pixel. A batch of up to 256 splats is staged for the whole block; then
+// each lane tests one splat of 32 against the warp's rectangle, and the warp walks over those that touch it. On the CPU the
+// same code runs with a vector of 32 pixels in place of a warp.
+#pragma once
+#include "common.cuh"
+#include "lanes.cuh"
+
+#define WARPS (TILE_PIXELS / 32)
+#define BATCH SEGMENT
+
+struct Staged {                             // a batch in shared memory, scaled so that alpha = opacity * 2^power
+    float4 shape[BATCH];                    // x, y (px), a, b: power = a dx^2 + b dx dy + c dy^2
+    float4 rest[BATCH];                     // c, opacity, power at which alpha = 1/255, unused
+    float4 color[BATCH];                    // rgb, unused
+};
+
+__device__ __forceinline__ void stage(
+    Staged& s, int n,
+    const unsigned* __restrict__ splat_from_pair,   // [n] of this batch
+    const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, const float4* __restrict__ colors)
+{
+    BLOCK_FOR(i, n) {
+        const unsigned id = splat_from_pair[i];
+        const float2 m = means2d[id];
+        const float4 q = conic_opacity[id];
+        float4 shape, rest;
+        shape.x = m.x; shape.y = m.y; shape.z = -0.5f * LOG2E * q.x; shape.w = -LOG2E * q.y;
+        rest.x = -0.5f * LOG2E * q.z; rest.y = q.w; rest.z = -log2f(255.0f * q.w); rest.w = 0.0f;
+        s.shape[i] = shape; s.rest[i] = rest; s.color[i] = colors[id];
+    }
+}
+
+struct Pixels { vint x, y; vbool inside; };
+
+// The pixels of this warp in tile (column, row).
+__device__ __forceinline__ Pixels pixels_of_warp(const Camera& camera, int column, int row, int warp)
+{
+    Pixels p;
+    p.x = column * TILE + (warp & 1) * 8 + (lane_id() & 7);
+    p.y = row * TILE + (warp >> 1) * 4 + (lane_id() >> 3);
+    p.inside = (p.x < camera.width) & (p.y < camera.height);
+    return p;
+}
+
+// Does a splat's power exceed its threshold anywhere in the warp's rectangle of pixel centres? Exact: outside the ellipse's
+// centre the largest power lies on an edge that faces it.
+__device__ __forceinline__ vbool touches(vfloat4 shape, vfloat4 rest, float left, float top)
+{
+    const vfloat dx = vmin(vmax(shape.x, left), left + 7.0f) - shape.x;     // nearest column of the rectangle
+    const vfloat dy = vmin(vmax(shape.y, top), top + 3.0f) - shape.y;
+    const vfloat a = shape.z, b = shape.w, c = rest.x;
+    const vfloat y_on_dx = vmin(vmax(-0.5f * b * dx / c, top - shape.y), top + 3.0f - shape.y);
+    const vfloat x_on_dy = vmin(vmax(-0.5f * b * dy / a, left - shape.x), left + 7.0f - shape.x);
+    const vfloat power_dx = dx * (a * dx + b * y_on_dx) + c * y_on_dx * y_on_dx;
+    const vfloat power_dy = x_on_dy * (a * x_on_dy + b * dy) + c * dy * dy;
+    const float slack = 1e-3f;              // rounding of large offsets; the pixel's own test decides
+    return vmax(power_dx, power_dy) >= rest.z - slack;
+}
+
+// Bit j: the warp must look at splat `first + j` of the batch.
+__device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int n, float left, float top)
+{
+    const vint i = first + lane_id();
+    const vbool in_batch = i < n;
+    return ballot(in_batch & touches(load4(s.shape, i, in_batch), load4(s.rest, i, in_batch), left, top));
+}
+
+// Where the state of a tile's segment k >= 1 lies. Unique, since a tile of n pairs has fewer than n / SEGMENT + 1 of them.
+__device__ __forceinline__ size_t state_slot(unsigned tile, unsigned tile_begin, int k)
+{
+    return (size_t)(tile_begin / SEGMENT + tile + k) * 4 * TILE_PIXELS;
+}

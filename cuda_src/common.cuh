@@ -1,0 +1,83 @@
+// What every kernel shares: constants of the method, the structs that the host fills, and small mathematics.
+#pragma once
+
+#define TILE 16                     // px; a tile is 16x16 pixels
+#define TILE_PIXELS (TILE * TILE)
+#define SEGMENT 256                 // pairs between two saved states of a pixel: what one block of the backward pass owns
+#define NEAR_PLANE 0.01f            // world units
+#define DILATION 0.3f               // px^2 added to both variances of a projected splat
+#define ALPHA_MIN (1.0f / 255.0f)   // contributions under this are skipped
+#define ALPHA_MAX 0.99f
+#define TRANSMITTANCE_MIN 1e-4f     // a pixel stops before it would fall under this
+#define CULLED 0xffffffffu          // depth key of a splat that this view does not see
+#define LOG2E 1.4426950408889634f
+
+// Rows of the parameter planes [rows, capacity].
+#define ROW_MEAN 0
+#define ROW_LOG_SCALE 3
+#define ROW_QUAT 6
+#define ROW_OPACITY 10
+#define ROW_SH0 11
+#define ROW_SHN 14
+
+// One photograph and the camera that took it. render/camera.py mirrors this layout.
+struct Camera {
+    float w2c[12];                  // rows of [R | t], world to camera
+    float position[3];              // camera centre, world
+    float fx, fy, cx, cy;           // px
+    int width, height;              // px
+    int tiles_x, tiles_y;
+    int num_pixels;                 // that count: all of them, or those the mask leaves
+    unsigned long long photo;       // address of u8 [height, width, 3], or 0
+    unsigned long long mask;        // address of u8 [height, width], 0 where a pixel does not count, or 0
+};
+
+// The state of an iteration, in device memory, so that a replayed launch needs nothing from the host.
+// render/step.py mirrors this layout.
+struct Step {
+    int step;                       // number of the current step, from 1
+    int view;                       // index of the current camera
+    int sh_degree;                  // of the colours now
+    int halted;                     // 1: a buffer was too small; steps do nothing until the host has made room
+    unsigned num_splats;
+    unsigned num_visible;
+    unsigned num_pairs;             // (tile, splat) pairs of this view; 0 where they did not fit
+    unsigned needed_pairs;          // how many there would have been
+    unsigned num_segments;          // blocks of work of the backward pass
+    float background[3];
+    float loss_l1, loss_l2, loss_ssim;  // sums over pixels and channels, of this step
+    float loss, psnr;               // running means over steps, for the progress bar
+    float bias1, bias2;             // 1 - beta^t of Adam's two moments
+    float lr[6];                    // means, log_scales, quats, logit_opacities, sh0, shN
+};
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+__device__ __forceinline__ float3 make_vec(float x, float y, float z) { float3 v; v.x = x; v.y = y; v.z = z; return v; }
+__device__ __forceinline__ float dot(float3 a, float3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
+__device__ __forceinline__ float3 cross(float3 a, float3 b)
+{
+    return make_vec(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
+}
+__device__ __forceinline__ float3 scale(float s, float3 a) { return make_vec(s * a.x, s * a.y, s * a.z); }
+__device__ __forceinline__ float3 add(float3 a, float3 b) { return make_vec(a.x + b.x, a.y + b.y, a.z + b.z); }
+__device__ __forceinline__ float3 sub(float3 a, float3 b) { return make_vec(a.x - b.x, a.y - b.y, a.z - b.z); }
+
+// A 3x3 matrix as three rows.
+struct Mat3 { float3 r0, r1, r2; };
+__device__ __forceinline__ float3 mul(const Mat3& m, float3 v) { return make_vec(dot(m.r0, v), dot(m.r1, v), dot(m.r2, v)); }
+__device__ __forceinline__ float3 mul_transposed(const Mat3& m, float3 v)   // m^T v, and the row vector v^T m
+{
+    return add(add(scale(v.x, m.r0), scale(v.y, m.r1)), scale(v.z, m.r2));
+}
+
+// Rotation matrix of a unit quaternion (w, x, y, z).
+__device__ __forceinline__ Mat3 rotation(float4 q)
+{
+    const float w = q.x, x = q.y, y = q.z, z = q.w;
+    Mat3 r;
+    r.r0 = make_vec(1.0f - 2.0f * (y * y + z * z), 2.0f * (x * y - w * z), 2.0f * (x * z + w * y));
+    r.r1 = make_vec(2.0f * (x * y + w * z), 1.0f - 2.0f * (x * x + z * z), 2.0f * (y * z - w * x));
+    r.r2 = make_vec(2.0f * (x * z - w * y), 2.0f * (y * z + w * x), 1.0f - 2.0f * (x * x + y * y));
+    return r;
+}

@@ -1,0 +1,47 @@
+// Exploration: positions take a random step shaped by the splat's own covariance, large for transparent splats and none for
+// opaque ones (3DGS-MCMC, Kheradmand et al. 2024, eq. 9). One thread owns one splat.
+#include "projection.cuh"
+
+__device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c)   // PCG hash (Jarzynski and Olano 2020)
+{
+    unsigned s = a;
+    for (int k = 0; k < 3; ++k) {
+        s = (s ^ (k == 0 ? 0u : k == 1 ? b : c)) * 747796405u + 2891336453u;
+        s = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
+        s = (s >> 22) ^ s;
+    }
+    return s;
+}
+
+extern "C" __global__ void langevin_noise(
+    const Step* __restrict__ state,         // [1]
+    int capacity,
+    unsigned seed,
+    float noise_scale,                      // times the learning rate of positions
+    float* __restrict__ params)             // [rows, capacity]; the means move
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)state->num_splats || state->halted) return;
+    const size_t stride = capacity;
+    const Gaussian g = load_gaussian(params, stride, i);
+    const float strength = noise_scale * state->lr[0] * sigmoid(-100.0f * (g.opacity - 0.005f));
+    if (!(strength > 1e-12f)) return;
+    const float4 q = g.quat;
+    const float n = rsqrtf(fmaxf(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w, 1e-24f));
+    float4 unit;
+    unit.x = q.x * n; unit.y = q.y * n; unit.z = q.z * n; unit.w = q.w * n;
+    const Mat3 r = rotation(unit);
+
+    float normal[4];                        // Box-Muller
+    for (int k = 0; k < 4; k += 2) {
+        const float u = (pcg3(seed + k, state->step, i) + 1.0f) * (1.0f / 4294967296.0f);
+        const float angle = pcg3(seed + k + 1, state->step, i) * (6.283185307f / 4294967296.0f);
+        const float radius = sqrtf(-2.0f * logf(fminf(u, 1.0f)));
+        normal[k] = radius * cosf(angle);
+        normal[k + 1] = radius * sinf(angle);
+    }
+    float3 local = mul_transposed(r, make_vec(normal[0], normal[1], normal[2]));     // covariance times noise
+    local = make_vec(local.x * g.scale.x * g.scale.x, local.y * g.scale.y * g.scale.y, local.z * g.scale.z * g.scale.z);
+    const float3 step = scale(strength, mul(r, local));
+    params[i] += step.x; params[stride + i] += step.y; params[2 * stride + i] += step.z;
+}

@@ -1,0 +1,81 @@
+// Project every splat into the current view and count the tiles it touches.
+// One thread owns one splat, blocks are independent. EWA splatting (Zwicker et al. 2001); colours by spherical harmonics.
+#include "ellipse.cuh"
+#include "projection.cuh"
+#include "sh.cuh"
+
+__device__ __forceinline__ float3 color_of(const float* __restrict__ params, size_t stride, int i, float3 direction, int degree)
+{
+    const float* sh0 = params + ROW_SH0 * stride + i;
+    float3 color = make_vec(0.5f + SH_C0 * sh0[0], 0.5f + SH_C0 * sh0[stride], 0.5f + SH_C0 * sh0[2 * stride]);
+    const float* shN = params + ROW_SHN * stride + i;
+    sh_visit(degree, direction, [&](int k, float y, float3) {
+        const float* c = shN + (size_t)(3 * (k - 1)) * stride;
+        color = add(color, scale(y, make_vec(c[0], c[stride], c[2 * stride])));
+    });
+    return make_vec(fmaxf(color.x, 0.0f), fmaxf(color.y, 0.0f), fmaxf(color.z, 0.0f));
+}
+
+__device__ __forceinline__ int count_tiles(float2 mean2d, float4 conic_opacity, const Camera& camera)
+{
+    const Ellipse e = make_ellipse(mean2d, conic_opacity);
+    const Span rows = tile_rows(e, camera);
+    int n = 0;
+    for (int row = rows.begin; row < rows.end; ++row) {
+        const Span s = tile_span(e, camera, row);
+        n += max(s.end - s.begin, 0);
+    }
+    return n;
+}
+
+extern "C" __global__ void project(
+    const float* __restrict__ params,       // [rows, capacity]
+    int capacity,
+    const Camera* __restrict__ cameras,     // [num_views]
+    Step* __restrict__ state,               // [1]
+    int antialias,                          // 0 or 1
+    unsigned* __restrict__ depth_keys,      // [capacity] order of z as an unsigned, CULLED where invisible
+    unsigned* __restrict__ ids,             // [capacity] 0, 1, 2 ...: what the depth sort carries
+    float2* __restrict__ means2d,           // [capacity] px
+    float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
+    float4* __restrict__ colors,            // [capacity] rgb, unused
+    unsigned* __restrict__ num_tiles,       // [capacity] 0 where invisible
+    float* __restrict__ d_splats)           // [capacity, 12] zeroed for visible splats; may be null
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)state->num_splats || state->halted) return;
+    const Camera& camera = cameras[state->view];
+    const size_t stride = capacity;
+    depth_keys[i] = CULLED; ids[i] = i; num_tiles[i] = 0;
+
+    const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
+    if (!(to_camera(camera, mean).z > NEAR_PLANE)) return;
+    const Gaussian g = load_gaussian(params, stride, i);
+    const Projected p = project_gaussian(g, camera);
+    const float opacity = g.opacity * compensation(p, antialias);
+    if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return;   // comparisons that NaN fails
+
+    float2 mean2d;
+    mean2d.x = camera.fx * p.t.x / p.t.z + camera.cx;
+    mean2d.y = camera.fy * p.t.y / p.t.z + camera.cy;
+    if (!(fabsf(mean2d.x) + fabsf(mean2d.y) < 1e9f)) return;
+    float4 conic;
+    conic.x = p.c / p.det; conic.y = -p.b / p.det; conic.z = p.a / p.det; conic.w = opacity;
+    const int n = count_tiles(mean2d, conic, camera);
+    if (n == 0) return;
+
+    const float3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    const float3 color = color_of(params, stride, i, scale(rsqrtf(dot(ray, ray)), ray), state->sh_degree);
+    if (!(color.x + color.y + color.z < 1e9f)) return;
+
+    means2d[i] = mean2d;
+    conic_opacity[i] = conic;
+    float4 rgb;
+    rgb.x = color.x; rgb.y = color.y; rgb.z = color.z; rgb.w = 0.0f;
+    colors[i] = rgb;
+    num_tiles[i] = n;
+    depth_keys[i] = __float_as_uint(p.t.z);    // positive floats order as their bits do
+    atomicAdd(&state->num_visible, 1u);
+    if (d_splats)
+        for (int k = 0; k < 12; ++k) d_splats[(size_t)i * 12 + k] = 0.0f;
+}

@@ -1,0 +1,174 @@
+// From the gradients of projected splats to those of the raw parameters, and, in the training loop, straight on to Adam:
+// with FUSED_ADAM the 59 gradients of a splat never leave registers. One thread owns one splat, blocks are independent.
+// Derivatives of EWA splatting by the chain rule through cov2d = V V^T, V = J W R S (see projection.cuh).
+#include "adam.cuh"
+#include "projection.cuh"
+#include "sh.cuh"
+
+// Where a gradient goes: to memory, or into the parameter.
+struct Sink {
+    const Step& state;
+    size_t stride;
+    int i;
+    float *params, *moments1, *moments2, *d_params;
+
+    __device__ __forceinline__ void operator()(int row, float gradient, int lr_group) const
+    {
+        const size_t k = (size_t)row * stride + i;
+#ifdef FUSED_ADAM
+        adam_update(params[k], moments1[k], moments2[k], gradient, state.lr[lr_group], state);
+#else
+        d_params[k] = gradient;
+#endif
+    }
+    __device__ __forceinline__ void operator()(int row, float3 gradient, int lr_group) const
+    {
+        (*this)(row, gradient.x, lr_group);
+        (*this)(row + 1, gradient.y, lr_group);
+        (*this)(row + 2, gradient.z, lr_group);
+    }
+};
+
+// Colour: every coefficient's gradient goes to the sink; returns the gradient of the viewing ray mean - camera centre.
+__device__ __forceinline__ float3 color_backward(const Sink& sink, int degree, float3 ray, float3 d_color)
+{
+    const float inv_length = rsqrtf(dot(ray, ray));
+    const float3 direction = scale(inv_length, ray);
+    float3 d_direction = make_vec(0.0f, 0.0f, 0.0f);
+    sink(ROW_SH0, scale(SH_C0, d_color), 4);
+    sh_visit(degree, direction, [&](int k, float y, float3 d_y) {
+        const int row = ROW_SHN + 3 * (k - 1);
+        const float* c = sink.params + (size_t)row * sink.stride + sink.i;
+        const float3 coefficient = make_vec(c[0], c[sink.stride], c[2 * sink.stride]);
+        d_direction = add(d_direction, scale(dot(coefficient, d_color), d_y));
+        sink(row, scale(y, d_color), 5);
+    });
+    return scale(inv_length, sub(d_direction, scale(dot(direction, d_direction), direction)));
+}
+
+// Gradient of the unnormalised quaternion from the rows of d rotation matrix.
+__device__ __forceinline__ float4 rotation_backward(float4 raw, float inv_norm, const Mat3& d)
+{
+    const float w = raw.x * inv_norm, x = raw.y * inv_norm, y = raw.z * inv_norm, z = raw.w * inv_norm;
+    float4 g;
+    g.x = 2.0f * (x * (d.r2.y - d.r1.z) + y * (d.r0.z - d.r2.x) + z * (d.r1.x - d.r0.y));
+    g.y = 2.0f * (y * (d.r0.y + d.r1.x) + z * (d.r0.z + d.r2.x) + w * (d.r2.y - d.r1.z) - 2.0f * x * (d.r1.y + d.r2.z));
+    g.z = 2.0f * (x * (d.r0.y + d.r1.x) + z * (d.r1.z + d.r2.y) + w * (d.r0.z - d.r2.x) - 2.0f * y * (d.r0.x + d.r2.z));
+    g.w = 2.0f * (x * (d.r0.z + d.r2.x) + y * (d.r1.z + d.r2.y) + w * (d.r1.x - d.r0.y) - 2.0f * z * (d.r0.x + d.r1.y));
+    const float along = w * g.x + x * g.y + y * g.z + z * g.w;
+    g.x = (g.x - w * along) * inv_norm; g.y = (g.y - x * along) * inv_norm;
+    g.z = (g.z - y * along) * inv_norm; g.w = (g.w - z * along) * inv_norm;
+    return g;
+}
+
+struct GeometryGradient { float3 mean, log_scale; float4 quat; float logit_opacity, d_x, d_y; };
+
+__device__ __forceinline__ GeometryGradient geometry_backward(
+    const Gaussian& g, const Camera& k, const float* __restrict__ s /* [6] moments */, int antialias)
+{
+    const Projected p = project_gaussian(g, k);
+    const float inv_det = 1.0f / p.det, A = p.c * inv_det, B = -p.b * inv_det, C = p.a * inv_det;
+    const float ratio = compensation(p, antialias), opacity = g.opacity * ratio;
+    GeometryGradient out;
+    out.d_x = A * s[1] + B * s[2];
+    out.d_y = B * s[1] + C * s[2];
+
+    // conic = inverse of the covariance: d cov = -conic d_conic conic, off-diagonals counted once
+    const float dA = -0.5f * s[3], dB = -s[4], dC = -0.5f * s[5];
+    float d_a = -(A * A * dA + A * B * dB + B * B * dC);
+    float d_b = -(2.0f * A * B * dA + (A * C + B * B) * dB + 2.0f * B * C * dC);
+    float d_c = -(B * B * dA + B * C * dB + C * C * dC);
+    const float d_opacity = s[0] / opacity;
+    out.logit_opacity = d_opacity * ratio * g.opacity * (1.0f - g.opacity);
+    if (antialias && p.det0 > 1e-12f) {
+        const float d_log = 0.5f * s[0], inv_det0 = 1.0f / p.det0, a0 = p.a - DILATION, c0 = p.c - DILATION;
+        d_a += d_log * (c0 * inv_det0 - p.c * inv_det);
+        d_b += d_log * 2.0f * p.b * (inv_det - inv_det0);
+        d_c += d_log * (a0 * inv_det0 - p.a * inv_det);
+    }
+
+    const float3 d_v0 = add(scale(2.0f * d_a, p.v0), scale(d_b, p.v1)), d_v1 = add(scale(2.0f * d_c, p.v1), scale(d_b, p.v0));
+    Mat3 d_m;                                           // V = U M
+    d_m.r0 = add(scale(p.u0.x, d_v0), scale(p.u1.x, d_v1));
+    d_m.r1 = add(scale(p.u0.y, d_v0), scale(p.u1.y, d_v1));
+    d_m.r2 = add(scale(p.u0.z, d_v0), scale(p.u1.z, d_v1));
+    const float3 d_u0 = mul(p.m, d_v0), d_u1 = mul(p.m, d_v1);
+
+    out.log_scale = make_vec(d_m.r0.x * p.m.r0.x + d_m.r1.x * p.m.r1.x + d_m.r2.x * p.m.r2.x,
+                             d_m.r0.y * p.m.r0.y + d_m.r1.y * p.m.r1.y + d_m.r2.y * p.m.r2.y,
+                             d_m.r0.z * p.m.r0.z + d_m.r1.z * p.m.r1.z + d_m.r2.z * p.m.r2.z);
+    Mat3 d_r;
+    d_r.r0 = make_vec(d_m.r0.x * g.scale.x, d_m.r0.y * g.scale.y, d_m.r0.z * g.scale.z);
+    d_r.r1 = make_vec(d_m.r1.x * g.scale.x, d_m.r1.y * g.scale.y, d_m.r1.z * g.scale.z);
+    d_r.r2 = make_vec(d_m.r2.x * g.scale.x, d_m.r2.y * g.scale.y, d_m.r2.z * g.scale.z);
+    out.quat = rotation_backward(g.quat, p.inv_quat_norm, d_r);
+
+    // U = J W with J's rows (fx/z) (1, 0, -tx), (fy/z) (0, 1, -ty)
+    const Mat3 w = world_rotation(k);
+    const float inv_z = 1.0f / p.t.z, sx = k.fx * inv_z, sy = k.fy * inv_z;
+    const float d_j00 = dot(d_u0, w.r0), d_j02 = dot(d_u0, w.r2), d_j11 = dot(d_u1, w.r1), d_j12 = dot(d_u1, w.r2);
+    float3 d_t;
+    d_t.z = -inv_z * (sx * (d_j00 - p.tx * d_j02) + sy * (d_j11 - p.ty * d_j12));
+    const float d_tx = p.tx == p.t.x * inv_z ? -sx * d_j02 : 0.0f, d_ty = p.ty == p.t.y * inv_z ? -sy * d_j12 : 0.0f;
+    const float d_ratio_x = d_tx + k.fx * out.d_x, d_ratio_y = d_ty + k.fy * out.d_y;   // of x/z, y/z, from J and from mean2d
+    d_t.x = d_ratio_x * inv_z;
+    d_t.y = d_ratio_y * inv_z;
+    d_t.z -= inv_z * inv_z * (d_ratio_x * p.t.x + d_ratio_y * p.t.y);
+    out.mean = mul_transposed(w, d_t);
+    return out;
+}
+
+extern "C" __global__ void project_backward(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const Step* __restrict__ state,         // [1]
+    int capacity,
+    int antialias,                          // 0 or 1
+    int dense,                              // 1: splats that this view does not see get a zero gradient too
+    float opacity_reg, float scale_reg,     // weights of the mean opacity and the mean scale in the loss
+    const unsigned* __restrict__ num_tiles, // [capacity] 0 where invisible
+    const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
+    const float* __restrict__ d_splats,     // [capacity, 12] from blend_backward
+    float* __restrict__ params,             // [rows, capacity]
+    float* __restrict__ moments1,           // [rows, capacity]; with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
+    float* __restrict__ d_params,           // [rows, capacity]; without FUSED_ADAM
+    float* __restrict__ stats)              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)state->num_splats || state->halted) return;
+    const bool visible = num_tiles[i] > 0;
+    if (!visible && !dense) return;
+    const Camera& camera = cameras[state->view];
+    const size_t stride = capacity;
+    const Sink sink = {*state, stride, i, params, moments1, moments2, d_params};
+    const Gaussian g = load_gaussian(params, stride, i);
+
+    GeometryGradient d = {};
+    float3 d_color = make_vec(0.0f, 0.0f, 0.0f);
+    if (visible) {
+        float s[12];
+        for (int k = 0; k < 12; ++k) s[k] = d_splats[(size_t)i * 12 + k];
+        d = geometry_backward(g, camera, s, antialias);
+        const float4 rgb = colors[i];
+        d_color = make_vec(rgb.x > 0.0f ? s[6] : 0.0f, rgb.y > 0.0f ? s[7] : 0.0f, rgb.z > 0.0f ? s[8] : 0.0f);
+        if (stats) {
+#ifdef ABSGRAD
+            const float d_x = 0.5f * camera.width * s[9], d_y = 0.5f * camera.height * s[10];
+#else
+            const float d_x = 0.5f * camera.width * d.d_x, d_y = 0.5f * camera.height * d.d_y;
+#endif
+            stats[i] += sqrtf(d_x * d_x + d_y * d_y);
+            stats[stride + i] += 1.0f;
+        }
+    }
+    const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    d.mean = add(d.mean, color_backward(sink, state->sh_degree, ray, d_color));
+    const float per_splat = 1.0f / state->num_splats;
+    d.logit_opacity += opacity_reg * per_splat * g.opacity * (1.0f - g.opacity);
+    d.log_scale = add(d.log_scale, scale(scale_reg * per_splat / 3.0f, g.scale));
+
+    sink(ROW_MEAN, d.mean, 0);
+    sink(ROW_LOG_SCALE, d.log_scale, 1);
+    sink(ROW_QUAT, d.quat.x, 2); sink(ROW_QUAT + 1, d.quat.y, 2); sink(ROW_QUAT + 2, d.quat.z, 2); sink(ROW_QUAT + 3, d.quat.w, 2);
+    sink(ROW_OPACITY, d.logit_opacity, 3);
+}

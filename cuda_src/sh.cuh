@@ -1,0 +1,38 @@
+// Real spherical harmonics up to degree 3: order and signs as every splat viewer has them (Ramamoorthi and Hanrahan 2001,
+// Sloan 2008). sh_visit hands each basis value and its gradient to a function, so that nothing is kept in arrays.
+#pragma once
+
+#define SH_C0 0.28209479177387814f
+
+// Calls f(k, Y_k, dY_k/d(x, y, z)) for k in 1 .. (degree + 1)^2 - 1; d is a unit vector.
+template <class F>
+__device__ __forceinline__ void sh_visit(int degree, float3 d, F f)
+{
+    const float x = d.x, y = d.y, z = d.z;
+    if (degree < 1) return;
+    const float c1 = 0.4886025119029199f;
+    f(1, -c1 * y, make_vec(0.0f, -c1, 0.0f));
+    f(2, c1 * z, make_vec(0.0f, 0.0f, c1));
+    f(3, -c1 * x, make_vec(-c1, 0.0f, 0.0f));
+    if (degree < 2) return;
+    const float c2 = 1.0925484305920792f, c20 = 0.31539156525252005f, c22 = 0.5462742152960396f;
+    const float xx = x * x, yy = y * y, zz = z * z;
+    f(4, c2 * x * y, make_vec(c2 * y, c2 * x, 0.0f));
+    f(5, -c2 * y * z, make_vec(0.0f, -c2 * z, -c2 * y));
+    f(6, c20 * (2.0f * zz - xx - yy), make_vec(-2.0f * c20 * x, -2.0f * c20 * y, 4.0f * c20 * z));
+    f(7, -c2 * x * z, make_vec(-c2 * z, 0.0f, -c2 * x));
+    f(8, c22 * (xx - yy), make_vec(2.0f * c22 * x, -2.0f * c22 * y, 0.0f));
+    if (degree < 3) return;
+    const float c30 = 0.3731763325901154f, c31 = 0.4570457994644658f, c32 = 1.445305721320277f, c33 = 0.5900435899266435f;
+    const float c3xyz = 2.890611442640554f;
+    f(9, -c33 * y * (3.0f * xx - yy), make_vec(-6.0f * c33 * x * y, -3.0f * c33 * (xx - yy), 0.0f));
+    f(10, c3xyz * x * y * z, make_vec(c3xyz * y * z, c3xyz * x * z, c3xyz * x * y));
+    f(11, -c31 * y * (4.0f * zz - xx - yy),
+      make_vec(2.0f * c31 * x * y, -c31 * (4.0f * zz - xx - 3.0f * yy), -8.0f * c31 * y * z));
+    f(12, c30 * z * (2.0f * zz - 3.0f * xx - 3.0f * yy),
+      make_vec(-6.0f * c30 * x * z, -6.0f * c30 * y * z, c30 * (6.0f * zz - 3.0f * xx - 3.0f * yy)));
+    f(13, -c31 * x * (4.0f * zz - xx - yy),
+      make_vec(-c31 * (4.0f * zz - 3.0f * xx - yy), 2.0f * c31 * x * y, -8.0f * c31 * x * z));
+    f(14, c32 * z * (xx - yy), make_vec(2.0f * c32 * x * z, -2.0f * c32 * y * z, c32 * (xx - yy)));
+    f(15, -c33 * x * (xx - 3.0f * yy), make_vec(-3.0f * c33 * (xx - yy), 6.0f * c33 * x * y, 0.0f));
+}

@@ -1,0 +1,65 @@
+"""3DGS as Markov chain Monte Carlo (Kheradmand et al. 2024): relocate dead splats, grow to a cap, explore by noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.density.operations import OPACITY, draw, logit, share_out, sigmoid
+from splat_cli.density.strategy import Probe
+from splat_cli.gaussians.splats import LOG_SCALES
+from splat_cli.optim.model import Model
+
+GROWTH = 1.05  # of the number of splats, each round
+
+
+class MarkovChain:
+    """Dead splats move to live ones, drawn by opacity; growth adds copies in the same way."""
+
+    collects_stats = False
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.noise_scale = config.noise_scale
+
+    def due(self, step: int) -> bool:
+        c = self.config
+        return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0
+
+    def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
+        self._relocate(model, random)
+        target = min(self.config.max_splats, int(GROWTH * model.num))
+        if target > model.num:
+            self._add(model, target - model.num, random)
+
+    def _relocate(self, model: Model, random: np.random.Generator) -> None:
+        xp = model.backend.xp
+        opacities = sigmoid(xp, model.splats.params[OPACITY, : model.num])
+        alive = opacities > self.config.prune_opacity
+        dead = xp.nonzero(~alive)[0]
+        if len(dead) in (0, model.num):
+            return
+        parents = draw(xp, xp.where(alive, opacities, 0), len(dead), random)
+        model.replace(dead, self._shared(model, parents))
+
+    def _add(self, model: Model, count: int, random: np.random.Generator) -> None:
+        xp = model.backend.xp
+        parents = draw(xp, sigmoid(xp, model.splats.params[OPACITY, : model.num]), count, random)
+        columns = self._shared(model, parents)
+        model.reserve(model.num + count, self.config.max_splats)
+        model.append(columns)
+
+    def _shared(self, model: Model, parents: Any) -> Any:
+        """Make room in each parent for its copies; returns the copies' columns [rows, len(parents)]."""
+        xp, params = model.backend.xp, model.splats.params
+        copies = xp.bincount(parents, minlength=model.num) + 1
+        unique = xp.nonzero(copies > 1)[0]
+        opacities = sigmoid(xp, params[OPACITY, unique])
+        opacity, log_scales = share_out(xp, opacities, params[LOG_SCALES, unique], copies[unique].astype("float32"))
+        params[OPACITY, unique] = logit(xp, xp.clip(opacity, self.config.prune_opacity, 1 - 1e-6))
+        params[LOG_SCALES, unique] = log_scales
+        model.moments.first[:, unique] = 0
+        model.moments.second[:, unique] = 0
+        return params[:, parents]

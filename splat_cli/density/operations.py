@@ -1,0 +1,86 @@
+"""What strategies do to splats: activations, copies, splits, relocation. Columns are raw parameters [rows, K]."""
+
+from __future__ import annotations
+
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS
+
+OPACITY = 10  # row of the logit
+MAX_COPIES = 51  # of one splat in a round of relocation, as in 3DGS-MCMC
+
+
+def sigmoid(xp: Any, logits: Any) -> Any:
+    return 1 / (1 + xp.exp(-logits))
+
+
+def logit(xp: Any, opacities: Any) -> Any:
+    opacities = xp.clip(opacities, 1e-6, 1 - 1e-6)
+    return xp.log(opacities / (1 - opacities))
+
+
+def rotations(xp: Any, quats: Any) -> Any:
+    """Rotation matrices [K, 3, 3] of raw quaternions [4, K] (wxyz)."""
+    w, x, y, z = quats / xp.maximum(xp.linalg.norm(quats, axis=0), 1e-12)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def split_random(xp: Any, columns: Any, random: np.random.Generator) -> Any:
+    """Two children a splat, drawn from its own distribution and 1.6 times smaller (Kerbl et al. 2023, sec. 5.2)."""
+    children = xp.concatenate([columns, columns], axis=1)
+    scales = xp.exp(children[LOG_SCALES])
+    local = xp.asarray(random.standard_normal(scales.shape, np.float32)) * scales
+    children[MEANS] += xp.einsum("kij,jk->ik", rotations(xp, children[QUATS]), local)
+    children[LOG_SCALES] -= np.log(1.6)
+    return children
+
+
+def split_long_axis(xp: Any, columns: Any) -> tuple[Any, Any]:
+    """Two halves of each splat along its longest axis.
+
+    The halves sit half a standard deviation to either side and are half as long; the overlap that remains is made up by
+    60 % of the opacity (as Deng et al. 2024, "Efficient density control", argue for deterministic splits).
+    """
+    scales = xp.exp(columns[LOG_SCALES])
+    longest = xp.argmax(scales, axis=0)
+    k = xp.arange(columns.shape[1])
+    axis = rotations(xp, columns[QUATS])[k, :, longest].T
+    offset = axis * (0.5 * scales[longest, k])
+    halves = columns.copy()
+    halves[LOG_SCALES] += np.float32(np.log(0.85))
+    halves[3 + longest, k] += np.float32(np.log(0.5 / 0.85))
+    halves[OPACITY] = logit(xp, 0.6 * sigmoid(xp, columns[OPACITY]))
+    one, other = halves, halves.copy()
+    one[MEANS] += offset
+    other[MEANS] -= offset
+    return one, other
+
+
+def share_out(xp: Any, opacities: Any, log_scales: Any, copies: Any) -> tuple[Any, Any]:
+    """Opacity [K] and log_scales [3, K] of each of `copies` [K] splats that together look like the one they replace.
+
+    3DGS-MCMC (Kheradmand et al. 2024), eq. 9 of the supplement.
+    """
+    copies = xp.clip(copies, 1, MAX_COPIES)
+    new = 1 - (1 - opacities) ** (1 / copies)
+    total = xp.zeros_like(opacities)
+    for i in range(1, int(copies.max()) + 1):
+        term = sum(comb(i - 1, k) * (-1) ** k / (k + 1) ** 0.5 * new ** (k + 1) for k in range(i))
+        total += xp.where(i <= copies, term, 0)
+    factor = opacities / xp.maximum(total, 1e-8)
+    return new, log_scales + xp.log(xp.maximum(factor, 1e-8))
+
+
+def draw(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
+    """`count` indices with replacement, with probability proportional to `weights` [K]."""
+    cumulative = xp.cumsum(weights.astype("float64"))
+    at = xp.asarray(random.random(count)) * cumulative[-1]
+    return xp.minimum(xp.searchsorted(cumulative, at, side="right"), len(weights) - 1)

@@ -1,0 +1,64 @@
+"""The splats on the device: one array of parameter planes that grows geometrically."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+
+MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
+    slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
+)  # fmt: skip
+
+
+def num_rows(sh_degree: int) -> int:
+    """Scalars a splat has: 14 and the three channels of its higher SH coefficients."""
+    return 14 + 3 * ((sh_degree + 1) ** 2 - 1)
+
+
+class Splats:
+    """Raw parameters as planes `params` float32 [rows, capacity]; the first `num` columns are splats.
+
+    A row holds one scalar of all splats, so that neighbouring threads read neighbouring floats. Rows: 0-2 means, 3-5
+    log_scales, 6-9 quats (wxyz), 10 logit_opacities, 11-13 sh0, 14 + 3 (k - 1) + c coefficient k, channel c of shN.
+    """
+
+    def __init__(self, backend: Backend, params: Any, num: int) -> None:
+        self.backend = backend
+        self.params = params
+        self.num = num
+
+    @classmethod
+    def from_arrays(cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None) -> Splats:
+        """Upload host arrays of N splats into planes with room for `capacity` (N by default)."""
+        num = len(arrays.means)
+        shn = arrays.shN.reshape(num, -1)
+        columns = [
+            arrays.means, arrays.log_scales, arrays.quats, arrays.logit_opacities[:, None], arrays.sh0, shn
+        ]  # fmt: skip
+        planes = np.zeros((14 + shn.shape[1], max(capacity or num, num, 1)), np.float32)
+        planes[:, :num] = np.concatenate(columns, axis=1).T
+        return cls(backend, backend.upload(planes), num)
+
+    @property
+    def capacity(self) -> int:
+        return int(self.params.shape[1])
+
+    @property
+    def sh_degree(self) -> int:
+        return round(((self.params.shape[0] - 14) / 3 + 1) ** 0.5) - 1
+
+    def to_arrays(self) -> SplatArrays:
+        """Copy the splats to the host, one row a splat."""
+        table = np.ascontiguousarray(self.backend.download(self.params)[:, : self.num].T)
+        return SplatArrays(
+            means=table[:, MEANS].copy(),
+            log_scales=table[:, LOG_SCALES].copy(),
+            quats=table[:, QUATS].copy(),
+            logit_opacities=table[:, 10].copy(),
+            sh0=table[:, SH0].copy(),
+            shN=table[:, SHN].reshape(self.num, -1, 3).copy(),
+        )

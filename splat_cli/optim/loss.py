@@ -1,0 +1,34 @@
+"""The training loss and its gradient: the host side of cuda_src/l1_ssim.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.device import Backend
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.step import StepState
+
+WIDTH, HEIGHT = 32, 16  # px a block owns, as in the kernel
+WARPS = 8
+
+
+class PhotometricLoss:
+    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) of a rendered picture and the view's photograph."""
+
+    def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
+        self.backend, self.cameras, self.ssim_weight = backend, cameras, ssim_weight
+        self.d_maps = backend.xp.empty(9 * cameras.max_pixels, "float32")
+        self.grid = (-(-cameras.max_width // WIDTH), -(-cameras.max_height // HEIGHT), 3)
+
+    def forward(self, state: StepState, image: Any) -> None:
+        """Add the picture's L1 and SSIM to the state's sums. image: float32 planes [3, H, W]."""
+        self.backend.kernel("l1_ssim", "l1_ssim")(
+            self.grid, (32, WARPS), self.cameras.array, state.array, image, self.d_maps
+        )
+
+    def backward(self, state: StepState, image: Any, d_image: Any) -> None:
+        """Write the loss's gradient d_image [3, H, W] and the running mean of the loss. Needs `forward` before."""
+        self.backend.kernel("l1_ssim", "l1_ssim_backward")(
+            self.grid, (32, WARPS),
+            self.cameras.array, state.array, float(self.ssim_weight), image, self.d_maps, d_image,
+        )  # fmt: skip

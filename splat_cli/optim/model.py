@@ -1,0 +1,76 @@
+"""What is trained: splats, their optimiser moments and statistics, growing and shrinking together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.adam import Moments
+
+GROWTH = 1.5  # of the capacity when it does not suffice
+GRAIN = 4096  # capacities are multiples of this
+
+
+class Model:
+    """Splats with moments and statistics in arrays of one capacity.
+
+    stats: float32 [2, capacity], sum of screen-space gradients and number of views, since the last `clear_stats`.
+    """
+
+    def __init__(self, backend: Backend, arrays: SplatArrays, capacity: int) -> None:
+        self.backend = backend
+        self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays.means))))
+        self.moments = Moments(self.splats)
+        self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
+
+    @property
+    def num(self) -> int:
+        return self.splats.num
+
+    def reserve(self, num: int, limit: int) -> None:
+        """Make room for `num` splats, with room to spare up to `limit`."""
+        if num <= self.splats.capacity:
+            return
+        capacity = _rounded(max(num, min(int(self.splats.capacity * GROWTH), limit)))
+        self.splats.params = self._wider(self.splats.params, capacity)
+        self.moments.first = self._wider(self.moments.first, capacity)
+        self.moments.second = self._wider(self.moments.second, capacity)
+        self.stats = self._wider(self.stats, capacity)
+
+    def append(self, columns: Any) -> None:
+        """Add splats: raw parameters [rows, K] with fresh moments. There must be room."""
+        begin, end = self.num, self.num + columns.shape[1]
+        self.splats.params[:, begin:end] = columns
+        for array in (self.moments.first, self.moments.second, self.stats):
+            array[:, begin:end] = 0
+        self.splats.num = end
+
+    def replace(self, index: Any, columns: Any) -> None:
+        """Overwrite the splats `index` int [K] by raw parameters [rows, K] with fresh moments."""
+        self.splats.params[:, index] = columns
+        self.moments.first[:, index] = 0
+        self.moments.second[:, index] = 0
+
+    def remove(self, mask: Any) -> None:
+        """Drop the splats where `mask` bool [num] is set; the last ones move into the holes."""
+        xp = self.backend.xp
+        kept = int(self.num - mask.sum())
+        holes = xp.nonzero(mask[:kept])[0]
+        movers = xp.nonzero(~mask[kept:])[0] + kept
+        for array in (self.splats.params, self.moments.first, self.moments.second, self.stats):
+            array[:, holes] = array[:, movers]
+        self.splats.num = kept
+
+    def clear_stats(self) -> None:
+        self.stats[...] = 0
+
+    def _wider(self, array: Any, capacity: int) -> Any:
+        wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
+        wider[:, : self.num] = array[:, : self.num]
+        return wider
+
+
+def _rounded(capacity: int) -> int:
+    return -(-capacity // GRAIN) * GRAIN

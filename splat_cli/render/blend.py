@@ -1,0 +1,80 @@
+"""From tile lists to a picture and back: the host side of cuda_src/blend.cu and blend_backward.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from splat_cli.device import Backend
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Projection
+from splat_cli.render.step import StepState
+from splat_cli.render.tiles import TileLists
+
+SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
+WARPS = 8  # of a block that owns a 16x16 tile
+
+
+@dataclass
+class Picture:
+    """What `blend` writes, for views of up to `max_pixels`; a smaller view uses the first part, without padding.
+
+    image, d_image float32 [3 * max_pixels] as planes [3, H, W]; final_T float32, last_pair int32 [max_pixels].
+    states float32 [slots, 4, 256], segments uint32 [slots, 2]: for the backward pass, else None.
+    """
+
+    image: Any
+    final_T: Any
+    last_pair: Any
+    d_image: Any | None = None
+    states: Any | None = None
+    segments: Any | None = None
+
+    @classmethod
+    def allocate(cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool) -> Picture:
+        empty, slots = backend.xp.empty, pair_capacity // SEGMENT + max_tiles + 1
+        picture = cls(
+            image=empty(3 * max_pixels, "float32"),
+            final_T=empty(max_pixels, "float32"),
+            last_pair=empty(max_pixels, "int32"),
+        )
+        if training:
+            picture.d_image = empty(3 * max_pixels, "float32")
+            picture.states = empty((slots, 4, 256), "float32")
+            picture.segments = empty((slots, 2), "uint32")
+        return picture
+
+
+def blend(cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, out: Picture) -> None:
+    """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6)."""
+    tiles.backend.kernel("blend", "blend")(
+        (tiles.max_tiles,), (32, WARPS),
+        cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
+        projection.conic_opacity, projection.colors, out.image, out.final_T, out.last_pair, out.states, out.segments,
+    )  # fmt: skip
+
+
+def blend_backward(
+    cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool
+) -> None:
+    """Add the gradients of the blend to projection.d_splats, given picture.d_image."""
+    assert picture.segments is not None
+    defines = {"ABSGRAD": 1} if absgrad else {}
+    tiles.backend.kernel("blend_backward", "blend_backward", **defines)(
+        (len(picture.segments),), (32, WARPS),
+        cameras.array, state.array, picture.segments, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
+        projection.conic_opacity, projection.colors, picture.image, picture.final_T, picture.last_pair, picture.states,
+        picture.d_image, projection.d_splats,
+    )  # fmt: skip
+
+
+def blend_backward_plain(
+    cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture
+) -> None:
+    """The same by the plain kernel, one thread a pixel: the baseline of benchmarks and an oracle of tests."""
+    tiles.backend.kernel("blend_backward_plain", "blend_backward_plain")(
+        (tiles.max_tiles,), (256,),
+        cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
+        projection.conic_opacity, projection.colors, picture.final_T, picture.last_pair, picture.d_image,
+        projection.d_splats,
+    )  # fmt: skip

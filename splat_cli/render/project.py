@@ -1,0 +1,109 @@
+"""Splats seen by one view: the host side of cuda_src/project.cu and project_backward.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from splat_cli.device import Backend, check_arrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.step import StepState
+
+THREADS = 256
+
+
+@dataclass
+class Projection:
+    """What one view sees of up to `capacity` splats, on the device; rows of culled splats are undefined.
+
+    depth_keys uint32, ids uint32, num_tiles uint32: [capacity]; num_tiles is 0 for a culled splat.
+    means2d float32 [capacity, 2] px; conic_opacity float32 [capacity, 4]; colors float32 [capacity, 4] (rgb, unused).
+    d_splats float32 [capacity, 12] (see cuda_src/blend_backward.cu), only for training.
+    """
+
+    depth_keys: Any
+    ids: Any
+    num_tiles: Any
+    means2d: Any
+    conic_opacity: Any
+    colors: Any
+    d_splats: Any | None
+
+    @classmethod
+    def allocate(cls, backend: Backend, capacity: int, training: bool) -> Projection:
+        empty = backend.xp.empty
+        return cls(
+            depth_keys=empty(capacity, "uint32"),
+            ids=empty(capacity, "uint32"),
+            num_tiles=empty(capacity, "uint32"),
+            means2d=empty((capacity, 2), "float32"),
+            conic_opacity=empty((capacity, 4), "float32"),
+            colors=empty((capacity, 4), "float32"),
+            d_splats=empty((capacity, 12), "float32") if training else None,
+        )
+
+
+def project(splats: Splats, cameras: CameraTable, state: StepState, antialias: bool, out: Projection) -> None:
+    """Project every splat into the state's view (EWA splatting, Zwicker et al. 2001).
+
+    out: overwritten. Adds the number of visible splats to the state, and clears their gradients.
+    Raises ShapeError when out was made for another capacity.
+    """
+    check_arrays(
+        "project",
+        params=(splats.params, "float32", "R C"),
+        num_tiles=(out.num_tiles, "uint32", "C"),
+        means2d=(out.means2d, "float32", "C 2"),
+        conic_opacity=(out.conic_opacity, "float32", "C 4"),
+        colors=(out.colors, "float32", "C 4"),
+    )
+    splats.backend.kernel("project", "project")(
+        (-(-splats.capacity // THREADS),), (THREADS,),
+        splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depth_keys, out.ids,
+        out.means2d, out.conic_opacity, out.colors, out.num_tiles, out.d_splats,
+    )  # fmt: skip
+
+
+@dataclass
+class Update:
+    """What project_backward does with the gradients of raw parameters.
+
+    With moments (float32 [rows, capacity] each) Adam is applied in place; with d_params they are stored instead.
+    stats: float32 [2, capacity] sums for densification, or None.
+    """
+
+    moments1: Any | None = None
+    moments2: Any | None = None
+    d_params: Any | None = None
+    stats: Any | None = None
+    dense: bool = True
+    absgrad: bool = False
+    opacity_reg: float = 0.0
+    scale_reg: float = 0.0
+
+
+def project_backward(
+    splats: Splats, cameras: CameraTable, state: StepState, antialias: bool, projection: Projection, update: Update
+) -> None:
+    """Carry the gradients of projected splats back to raw parameters, and on to Adam where `update` has moments.
+
+    Reads projection.d_splats. Raises ShapeError when an array was made for another capacity or SH degree.
+    """
+    planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
+    given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
+    check_arrays(
+        "project_backward",
+        params=(splats.params, "float32", "R C"),
+        d_splats=(projection.d_splats, "float32", "C 12"),
+        **given,
+    )
+    defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
+    if update.absgrad:
+        defines["ABSGRAD"] = 1
+    splats.backend.kernel("project_backward", "project_backward", **defines)(
+        (-(-splats.capacity // THREADS),), (THREADS,),
+        cameras.array, state.array, splats.capacity, int(antialias), int(update.dense),
+        float(update.opacity_reg), float(update.scale_reg), projection.num_tiles, projection.colors,
+        projection.d_splats, splats.params, update.moments1, update.moments2, update.d_params, update.stats,
+    )  # fmt: skip

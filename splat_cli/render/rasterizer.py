@@ -1,0 +1,61 @@
+"""The rasterizer: scratch memory of all passes, and their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.blend import Picture, blend, blend_backward
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Projection, Update, project, project_backward
+from splat_cli.render.step import StepState
+from splat_cli.render.tiles import TileLists
+
+MIN_PAIRS = 1 << 16
+
+
+class Rasterizer:
+    """Forward and backward of one view for splats of one capacity and the views of one camera table."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        capacity: int,
+        pair_capacity: int = MIN_PAIRS,
+        training: bool = False,
+        antialias: bool = False,
+    ) -> None:
+        self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
+        self.projection = Projection.allocate(backend, capacity, training)
+        self.resize_pairs(capacity, pair_capacity)
+
+    def resize_pairs(self, capacity: int, pair_capacity: int) -> None:
+        """Make room for `pair_capacity` pairs; what was rendered before is lost."""
+        cameras = self.cameras
+        self.tiles = TileLists(self.backend, capacity, pair_capacity, cameras.max_tiles)
+        self.picture = Picture.allocate(
+            self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
+        )
+
+    def resize_splats(self, capacity: int) -> None:
+        """Make room for `capacity` splats; what was rendered before is lost."""
+        self.projection = Projection.allocate(self.backend, capacity, self.training)
+        self.resize_pairs(capacity, self.tiles.pair_capacity)
+
+    def forward(self, splats: Splats, state: StepState) -> None:
+        """Render the state's view into `picture`. Sets the state's `halted` where the pairs did not fit."""
+        project(splats, self.cameras, state, self.antialias, self.projection)
+        self.tiles.build(self.cameras, state, self.projection)
+        blend(self.cameras, state, self.projection, self.tiles, self.picture)
+
+    def backward(self, splats: Splats, state: StepState, update: Update) -> None:
+        """From picture.d_image back to the raw parameters, as `update` says."""
+        blend_backward(self.cameras, state, self.projection, self.tiles, self.picture, update.absgrad)
+        project_backward(splats, self.cameras, state, self.antialias, self.projection, update)
+
+    def image(self, view_index: int) -> Any:
+        """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""
+        view = self.cameras.views[view_index]
+        return self.picture.image[: 3 * view.height * view.width].reshape(3, view.height, view.width)

@@ -1,0 +1,44 @@
+"""The state of an iteration in device memory, and what the host may read and change of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+
+# Mirrors `struct Step` in cuda_src/common.cuh.
+STEP_DTYPE = np.dtype([
+    ("step", np.int32), ("view", np.int32), ("sh_degree", np.int32), ("halted", np.int32),
+    ("num_splats", np.uint32), ("num_visible", np.uint32), ("num_pairs", np.uint32), ("needed_pairs", np.uint32),
+    ("num_segments", np.uint32),
+    ("background", np.float32, 3), ("loss_l1", np.float32), ("loss_l2", np.float32), ("loss_ssim", np.float32),
+    ("loss", np.float32), ("psnr", np.float32),
+    ("bias1", np.float32), ("bias2", np.float32), ("lr", np.float32, 6),
+])  # fmt: skip
+
+
+class StepState:
+    """One `Step` on the device. `read` waits for the device; `write` takes effect in stream order."""
+
+    def __init__(self, backend: Backend, **fields: Any) -> None:
+        self.backend = backend
+        self.array = backend.upload(np.zeros(STEP_DTYPE.itemsize // 4, np.uint32))
+        self.write(**fields)
+
+    def read(self) -> np.ndarray:
+        """The state as a 0-d structured array of STEP_DTYPE."""
+        return self.backend.download(self.array).view(STEP_DTYPE)[0]
+
+    def write(self, **fields: Any) -> None:
+        """Change the named fields and leave the others as they are on the device."""
+        for name, value in fields.items():
+            dtype, offset = STEP_DTYPE.fields[name][:2]
+            words = np.ascontiguousarray(np.asarray(value, dtype.base).reshape(-1)).view(np.uint32)
+            self.array[offset // 4 : offset // 4 + len(words)] = self.backend.upload(words)
+
+    def counter(self, name: str) -> Any:
+        """View of one counter, uint32 [1], for passes that take their item count from the device."""
+        at = STEP_DTYPE.fields[name][1] // 4
+        return self.array[at : at + 1]

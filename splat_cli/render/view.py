@@ -1,0 +1,45 @@
+"""Pictures of splats from any camera, for evaluation and for `splat render`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.step import StepState
+from splat_cli.scene.view import View
+
+HEADROOM = 1.3  # of a buffer that had to grow
+
+
+class ViewRenderer:
+    """Renders `splats` from each of `views`; its buffers grow as they must and are reused."""
+
+    def __init__(self, backend: Backend, splats: Splats, views: Sequence[View], antialias: bool = False) -> None:
+        self.backend, self.splats = backend, splats
+        self.cameras = CameraTable(backend, views)
+        self.rasterizer = Rasterizer(backend, self.cameras, splats.capacity, antialias=antialias)
+        self.state = StepState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
+
+    def render(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> np.ndarray:
+        """Picture of view `index`, float32 [H, W, 3], not clamped."""
+        self.state.write(view=index, background=background)
+        while True:
+            self.state.write(halted=0, num_visible=0, num_segments=0)
+            self.rasterizer.forward(self.splats, self.state)
+            state = self.state.read()
+            if not state["halted"]:
+                image = self.backend.download(self.rasterizer.image(index))
+                return np.ascontiguousarray(image.transpose(1, 2, 0))
+            self.rasterizer.resize_pairs(self.splats.capacity, int(state["needed_pairs"] * HEADROOM))
+
+
+def render_view(
+    backend: Backend, splats: Splats, view: View, background: Sequence[float] = (0, 0, 0), antialias: bool = False
+) -> np.ndarray:
+    """One picture of one view, float32 [H, W, 3], not clamped."""
+    return ViewRenderer(backend, splats, [view], antialias).render(0, background)

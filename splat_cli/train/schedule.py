@@ -1,0 +1,41 @@
+"""The schedule of a run in device memory: learning rates, degrees, backgrounds and the order of the views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+
+# Mirrors `struct Schedule` in cuda_src/begin_step.cu.
+SCHEDULE_DTYPE = np.dtype([
+    ("lr_means", np.float32), ("lr_means_final", np.float32), ("lr_log_scales", np.float32), ("lr_quats", np.float32),
+    ("lr_opacities", np.float32), ("lr_sh0", np.float32), ("lr_shN", np.float32),
+    ("beta1", np.float32), ("beta2", np.float32),
+    ("max_steps", np.int32), ("sh_degree", np.int32), ("sh_degree_interval", np.int32),
+    ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("num_orders", np.int32),
+])  # fmt: skip
+
+BACKGROUNDS = {"black": (0.0, 0.0, 0.0), "white": (1.0, 1.0, 1.0), "random": (0.0, 0.0, 0.0)}
+
+
+def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_orders: int) -> Any:
+    """The device copy of `struct Schedule`. extent: scene units that the position rates are multiples of."""
+    row = np.zeros((), SCHEDULE_DTYPE)
+    row["lr_means"], row["lr_means_final"] = config.lr_means * extent, config.lr_means_final * extent
+    row["lr_log_scales"], row["lr_quats"], row["lr_opacities"] = config.lr_scales, config.lr_quats, config.lr_opacities
+    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_shN
+    row["beta1"], row["beta2"] = 0.9, 0.999
+    row["max_steps"], row["sh_degree"] = config.steps, config.sh_degree
+    row["sh_degree_interval"] = config.sh_degree_interval
+    row["random_background"], row["background"] = config.background == "random", BACKGROUNDS[config.background]
+    row["seed"], row["num_orders"] = config.seed, num_orders
+    return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
+
+
+def view_order(num_views: int, steps: int, random: np.random.Generator) -> np.ndarray:
+    """View of each step, int32 [steps]: every view once in each round, in another order each time."""
+    rounds = -(-steps // num_views)
+    return np.concatenate([random.permutation(num_views) for _ in range(rounds)])[:steps].astype(np.int32)

@@ -1,0 +1,144 @@
+"""The training loop: one recorded step, replayed; between replays the host only looks and lets density control work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.density import make_strategy
+from splat_cli.device import Backend
+from splat_cli.gaussians.init import splats_from_points
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.model import Model
+from splat_cli.optim.noise import langevin_noise
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Update
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.step import StepState
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.view import View
+from splat_cli.train.probe import ViewProbe
+from splat_cli.train.progress import Progress
+from splat_cli.train.schedule import upload_schedule, view_order
+
+HEADROOM = 1.5  # of the pair buffers when they had to grow
+LOOK_SECONDS = 0.2  # between two looks at the device's state
+PAIRS_PER_SPLAT = 12  # first guess
+
+
+class Trainer:
+    """Trains splats on photographs. `run_until` may be called again and again; `step` counts the steps done.
+
+    views and images belong together; images are uint8 [H, W, 3]. points float32 [P, 3] and colors uint8 [P, 3] are where
+    the splats start.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        views: Sequence[View],
+        images: Sequence[np.ndarray],
+        points: np.ndarray,
+        colors: np.ndarray,
+        config: TrainConfig,
+    ) -> None:
+        self.backend, self.config = backend, config
+        self.random = np.random.default_rng(config.seed)
+        self.extent = scene_extent(views)
+        arrays = splats_from_points(
+            backend, points, colors, config.sh_degree, opacity=config.init_opacity, max_splats=config.max_splats,
+            random=self.random,
+        )  # fmt: skip
+        self.model = Model(backend, arrays, capacity=2 * len(arrays.means))
+        self.strategy = make_strategy(config, self.extent)
+        self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images])
+        self.rasterizer = Rasterizer(
+            backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
+            training=True, antialias=config.antialias,
+        )  # fmt: skip
+        self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
+        self.state = StepState(backend, num_splats=self.model.num)
+        self.schedule = upload_schedule(backend, config, self.extent, config.steps)
+        self.order = backend.upload(view_order(len(views), config.steps, self.random))
+        self.probe = ViewProbe(self.rasterizer, self.model, self.state, self.random)
+        self.step = 0
+        self._replay: Callable[[], None] | None = None
+
+    @property
+    def splats(self) -> Splats:
+        return self.model.splats
+
+    def run_until(self, step: int, on_progress: Callable[[Progress], None] | None = None) -> None:
+        """Train until `step` steps are done in all; reports a few times a second."""
+        chunk = 8
+        while self.step < step:
+            begin = time.perf_counter()
+            self._advance(min(step, self.step + chunk, self._next_refinement()))
+            if self.strategy.due(self.step) and self.step < self.config.steps:
+                self._refine()
+            seconds = time.perf_counter() - begin
+            chunk = max(1, min(100, int(chunk * LOOK_SECONDS / max(seconds, 1e-6)) + 1))
+            if on_progress:
+                loss, psnr = float(self._last["loss"]), float(self._last["psnr"])
+                on_progress(Progress(self.step, loss, self.model.num, psnr))
+
+    def launch_step(self) -> None:
+        """Queue one training step: what a replay repeats. Reads and writes device memory only."""
+        update = self._update()
+        self.backend.kernel("begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
+        self.rasterizer.forward(self.splats, self.state)
+        picture = self.rasterizer.picture
+        self.loss.forward(self.state, picture.image)
+        self.loss.backward(self.state, picture.image, picture.d_image)
+        self.rasterizer.backward(self.splats, self.state, update)
+        if self.strategy.noise_scale > 0:
+            langevin_noise(self.splats, self.state, self.config.seed, self.strategy.noise_scale)
+
+    def _update(self) -> Update:
+        c = self.config
+        return Update(
+            moments1=self.model.moments.first, moments2=self.model.moments.second,
+            stats=self.model.stats if self.strategy.collects_stats else None,
+            dense=c.optimizer == "dense", absgrad=c.absgrad and self.strategy.collects_stats,
+            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg,
+        )  # fmt: skip
+
+    def _next_refinement(self) -> int:
+        step = self.step + 1
+        while step % self.config.densify_interval and not self.strategy.due(step):
+            step += 1
+        return step
+
+    def _advance(self, target: int) -> None:
+        """Run steps until `target`; where a buffer was too small, make room and repeat the step."""
+        while self.step < target:
+            left = target - self.step
+            if self._replay is None:
+                self.launch_step()  # loads kernels, which a recording may not
+                self._replay = self.backend.capture(self.launch_step)
+                left -= 1
+            for _ in range(left):
+                self._replay()
+            self._look()
+
+    def _look(self) -> None:
+        self._last: Any = self.state.read()
+        self.step = int(self._last["step"])
+        if self._last["halted"]:
+            self.step -= 1
+            self.rasterizer.resize_pairs(self.splats.capacity, int(self._last["needed_pairs"] * HEADROOM))
+            self.state.write(step=self.step, halted=0)
+            self._replay = None
+
+    def _refine(self) -> None:
+        capacity = self.splats.capacity
+        self.strategy.refine(self.step, self.model, self.probe, self.random)
+        if self.splats.capacity != capacity:
+            self.rasterizer.resize_splats(self.splats.capacity)
+            self._replay = None
+        self.state.write(num_splats=self.model.num, halted=0)
