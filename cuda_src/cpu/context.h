@@ -1,0 +1,97 @@
+// Switching from one fiber's stack to another's: save the registers that a C++ call must preserve, exchange the stack
+// pointers, return. Nothing else (no signal mask, no floating-point environment), so a switch costs a few nanoseconds.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+// *save_sp takes the stack pointer of the running fiber; the fiber that left `to_sp` continues.
+extern "C" void splat_cpu_switch(void** save_sp, void* to_sp) __attribute__((visibility("hidden")));
+
+#if defined(__x86_64__)
+asm(R"(
+    .text
+    .p2align 4
+    .weak splat_cpu_switch
+    .hidden splat_cpu_switch
+    .type splat_cpu_switch,@function
+splat_cpu_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq  %rsp, (%rdi)
+    movq  %rsi, %rsp
+    popq  %r15
+    popq  %r14
+    popq  %r13
+    popq  %r12
+    popq  %rbx
+    popq  %rbp
+    ret
+    .size splat_cpu_switch,.-splat_cpu_switch
+)");
+
+namespace splat_cpu {
+// A stack on which the first switch enters `entry`.
+inline void* new_context(char* top, void (*entry)())
+{
+    void** sp = (void**)((uintptr_t)top & ~(uintptr_t)63);
+    *--sp = nullptr;                        // entry's return address, never used; leaves rsp % 16 == 8 as after a call
+    *--sp = (void*)entry;
+    for (int i = 0; i < 6; ++i) *--sp = nullptr;
+    return sp;
+}
+}  // namespace splat_cpu
+
+#elif defined(__aarch64__)
+asm(R"(
+    .text
+    .p2align 4
+    .weak splat_cpu_switch
+    .hidden splat_cpu_switch
+    .type splat_cpu_switch,%function
+splat_cpu_switch:
+    sub  sp, sp, #160
+    stp  x19, x20, [sp, #0]
+    stp  x21, x22, [sp, #16]
+    stp  x23, x24, [sp, #32]
+    stp  x25, x26, [sp, #48]
+    stp  x27, x28, [sp, #64]
+    stp  x29, x30, [sp, #80]
+    stp  d8,  d9,  [sp, #96]
+    stp  d10, d11, [sp, #112]
+    stp  d12, d13, [sp, #128]
+    stp  d14, d15, [sp, #144]
+    mov  x9, sp
+    str  x9, [x0]
+    mov  sp, x1
+    ldp  x19, x20, [sp, #0]
+    ldp  x21, x22, [sp, #16]
+    ldp  x23, x24, [sp, #32]
+    ldp  x25, x26, [sp, #48]
+    ldp  x27, x28, [sp, #64]
+    ldp  x29, x30, [sp, #80]
+    ldp  d8,  d9,  [sp, #96]
+    ldp  d10, d11, [sp, #112]
+    ldp  d12, d13, [sp, #128]
+    ldp  d14, d15, [sp, #144]
+    add  sp, sp, #160
+    ret
+    .size splat_cpu_switch,.-splat_cpu_switch
+)");
+
+namespace splat_cpu {
+inline void* new_context(char* top, void (*entry)())
+{
+    char* sp = (char*)((uintptr_t)top & ~(uintptr_t)63) - 160;
+    memset(sp, 0, 160);
+    *(void**)(sp + 88) = (void*)entry;      // x30, the return address
+    return sp;
+}
+}  // namespace splat_cpu
+
+#else
+#error "splat's CPU backend knows x86-64 and aarch64 only"
+#endif

@@ -1,0 +1,99 @@
+// CUDA's mathematical functions and intrinsics where the C library has no function of the name.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "types.h"
+
+using std::isfinite;
+using std::isinf;
+using std::isnan;
+
+namespace splat_cpu {
+
+// The result of an operation on its own: the compiler may not contract it with a neighbour into a fused multiply-add.
+SPLAT_CPU_INLINE float rounded(float x)
+{
+#if defined(__x86_64__)
+    asm("" : "+x"(x));
+#else
+    asm("" : "+w"(x));
+#endif
+    return x;
+}
+
+// 2^x to about 2 ulp, without a branch: 2^round(x) by the exponent's bits, times a polynomial on [-1/2, 1/2].
+SPLAT_CPU_INLINE float exp2_fast(float x)
+{
+    x = x < -126.0f ? -126.0f : x > 127.0f ? 127.0f : x;
+    const float n = __builtin_rintf(x), f = x - n;
+    float p = 1.5403530393e-4f;
+    p = p * f + 1.3333558146e-3f; p = p * f + 9.6181291076e-3f; p = p * f + 5.5504108664e-2f;
+    p = p * f + 2.4022650696e-1f; p = p * f + 6.9314718056e-1f; p = p * f + 1.0f;
+    const int32_t bits = ((int32_t)n + 127) << 23;
+    float scale;
+    memcpy(&scale, &bits, 4);
+    return p * scale;
+}
+
+}  // namespace splat_cpu
+
+#define SPLAT_CPU_MIN_MAX(T)                                             \
+    SPLAT_CPU_INLINE constexpr T min(T a, T b) { return b < a ? b : a; } \
+    SPLAT_CPU_INLINE constexpr T max(T a, T b) { return a < b ? b : a; }
+SPLAT_CPU_MIN_MAX(int)
+SPLAT_CPU_MIN_MAX(unsigned)
+SPLAT_CPU_MIN_MAX(long long)
+SPLAT_CPU_MIN_MAX(unsigned long long)
+SPLAT_CPU_MIN_MAX(size_t)
+// as fminf and fmaxf: of a number and NaN, the number
+SPLAT_CPU_INLINE float min(float a, float b) { return a < b || b != b ? a : b; }
+SPLAT_CPU_INLINE float max(float a, float b) { return a > b || b != b ? a : b; }
+SPLAT_CPU_INLINE double min(double a, double b) { return a < b || b != b ? a : b; }
+SPLAT_CPU_INLINE double max(double a, double b) { return a > b || b != b ? a : b; }
+SPLAT_CPU_INLINE unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
+SPLAT_CPU_INLINE unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
+SPLAT_CPU_INLINE unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
+SPLAT_CPU_INLINE unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
+
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __expf(float x) { return splat_cpu::exp2_fast(x * 1.4426950408889634f); }
+inline float __logf(float x) { return logf(x); }
+inline float __log2f(float x) { return log2f(x); }
+inline float __powf(float x, float y) { return powf(x, y); }
+inline float __sinf(float x) { return sinf(x); }
+inline float __cosf(float x) { return cosf(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }      // NaN gives 0
+
+inline float __fadd_rn(float a, float b) { return splat_cpu::rounded(splat_cpu::rounded(a) + splat_cpu::rounded(b)); }
+inline float __fsub_rn(float a, float b) { return splat_cpu::rounded(splat_cpu::rounded(a) - splat_cpu::rounded(b)); }
+inline float __fmul_rn(float a, float b) { return splat_cpu::rounded(splat_cpu::rounded(a) * splat_cpu::rounded(b)); }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+
+inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
+inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+inline int __float_as_int(float x) { return (int)__float_as_uint(x); }
+inline float __int_as_float(int bits) { return __uint_as_float((unsigned)bits); }
+inline int __float2int_rn(float x) { return (int)rintf(x); }
+inline unsigned __float2uint_rn(float x) { return (unsigned)rintf(x); }
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline unsigned __brev(unsigned x)
+{
+    x = (x & 0x55555555u) << 1 | (x >> 1 & 0x55555555u);
+    x = (x & 0x33333333u) << 2 | (x >> 2 & 0x33333333u);
+    x = (x & 0x0f0f0f0fu) << 4 | (x >> 4 & 0x0f0f0f0fu);
+    return __builtin_bswap32(x);
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+template <class T> T __ldg(const T* p) { return *p; }

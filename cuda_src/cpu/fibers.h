@@ -1,0 +1,203 @@
+// The threads of a block as fibers of one OS thread.
+//
+// A Worker runs one block after another. Each thread of the block is a fiber with its own stack; a barrier is a switch to the
+// next fiber that has not arrived. Three things keep that within a few percent of hand-written loops:
+//  - the Worker is found by masking the stack address, not through thread-local storage;
+//  - stacks are made lazily: until a block meets its first barrier, its threads run one after another on one stack;
+//  - a fiber hands over to the next one directly, without a scheduler in between.
+// Where a GPU would hang or return garbage (threads at different barriers, a shuffle that a lane never joins), it aborts.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+
+#include "context.h"
+#include "runtime.h"
+#include "sanitizer.h"
+#include "types.h"
+
+#define SPLAT_CPU_UNLIKELY(x) __builtin_expect((x), 0)
+
+namespace splat_cpu {
+
+// A barrier over the 32 lanes of a warp and the two sets of slots that shuffles exchange values through (two, so that a fast
+// lane's next exchange cannot overwrite what a slow lane still reads).
+struct Warp {
+    unsigned generation, arrived, alive, wanted;
+    uint64_t slots[2][32];
+    uint64_t* now() { return slots[generation & 1]; }
+};
+
+struct Worker {
+    static constexpr int OS_THREAD = MAX_THREADS;            // its index among the stack pointers
+
+    unsigned current;                                        // thread that runs now
+    int num_threads, alive, num_warps;
+    unsigned generation;                                     // of the block's barrier
+    int arrived, count[2], idle_turns;
+    const char* barrier_at;                                  // file:line of the barrier that threads wait at
+    bool fibers;                                             // every thread has its own stack by now
+    bool concurrent;                                         // other OS threads run blocks of this launch
+    uint3 block_index;
+    dim3 block_dim, grid_dim;
+    const char* kernel;
+    void (*call)(const char*);                               // the kernel with its packed arguments
+    const char* args;
+    uint16_t next[MAX_THREADS], previous[MAX_THREADS];       // ring of the threads that have not ended
+    void* stack_pointer[MAX_THREADS + 1];
+    uint3 thread_index[MAX_THREADS];
+    Warp warps[MAX_THREADS / 32];
+    StackNotes notes;
+
+    static SPLAT_CPU_INLINE Worker* self()
+    {
+        return (Worker*)((uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)(ARENA_ALIGN - 1));
+    }
+
+    [[noreturn, gnu::cold, gnu::noinline]] void die(const char* what, const char* at = "")
+    {
+        fprintf(stderr, "splat: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s %s\n", kernel, block_index.x, block_index.y,
+                block_index.z, thread_index[current].x, thread_index[current].y, thread_index[current].z, what, at);
+        fflush(stderr);
+        abort();
+    }
+
+    // Threads are numbered x first, as on the GPU.
+    void set_shape(dim3 shape)
+    {
+        num_threads = (int)(shape.x * shape.y * shape.z);
+        num_warps = (num_threads + 31) / 32;
+        int i = 0;
+        for (unsigned z = 0; z < shape.z; ++z)
+            for (unsigned y = 0; y < shape.y; ++y)
+                for (unsigned x = 0; x < shape.x; ++x) thread_index[i++] = uint3{x, y, z};
+    }
+
+    void run_block()
+    {
+        alive = num_threads;
+        generation = 0; arrived = 0; count[0] = count[1] = 0; idle_turns = 0; current = 0;
+        fibers = false;
+        for (int i = 0; i < num_threads; ++i) { next[i] = (uint16_t)(i + 1); previous[i] = (uint16_t)(i - 1); }
+        next[num_threads - 1] = 0;
+        previous[0] = (uint16_t)(num_threads - 1);
+        for (int i = 0; i < num_warps; ++i) {
+            const int left = num_threads - i * 32;
+            warps[i].generation = 0; warps[i].arrived = 0;
+            warps[i].alive = left >= 32 ? ~0u : (1u << left) - 1;
+        }
+        give_stack(0, 0);
+        switch_stack(OS_THREAD, 0, false);
+    }
+
+    // Waits until every living thread of the block is here; the number of threads whose predicate held.
+    __attribute__((noinline)) int barrier(bool predicate, const char* at)
+    {
+        const unsigned me = current, g = generation;
+        if (arrived == 0) barrier_at = at;
+        else if (SPLAT_CPU_UNLIKELY(barrier_at != at)) {
+            fprintf(stderr, "splat: threads of a block wait at different barriers: %s and\n", barrier_at);
+            die("__syncthreads at", at);
+        }
+        count[g & 1] += predicate;
+        if (++arrived == alive) open_barrier();
+        else
+            for (idle_turns = 0; generation == g;) {
+                hand_over(me, next[me]);
+                if (generation == g) waiting_again(me, next[me], at);
+            }
+        return count[g & 1];
+    }
+
+    // Waits until the living lanes of `mask` are here.
+    __attribute__((noinline)) void warp_barrier(unsigned mask)
+    {
+        const unsigned me = current;
+        Warp& w = warps[me >> 5];
+        const unsigned g = w.generation;
+        w.arrived |= 1u << (me & 31);
+        w.wanted = mask;
+        if ((w.arrived & mask & w.alive) == (mask & w.alive)) { open_warp(w); return; }
+        for (idle_turns = 0; w.generation == g;) {
+            const unsigned to = next_lane(me);
+            if (to == me) die("a warp operation waits for a lane that never comes");
+            hand_over(me, to);
+            if (w.generation == g) waiting_again(me, ~0u, "a warp operation");
+        }
+    }
+
+private:
+    char* stack(int slot) { return (char*)this + (size_t)(slot + 1) * STACK; }
+
+    void give_stack(int thread, int slot)
+    {
+        notes.fresh(thread, stack(slot));
+        // stacks at equal distances would all fall on the same few sets of the first cache: shift each a little
+        stack_pointer[thread] = new_context(stack(slot) + STACK - 64 - (slot % 61) * 192, &Worker::enter);
+    }
+
+    SPLAT_CPU_INLINE void switch_stack(int from, int to, bool ends)
+    {
+        notes.leave(from, to, ends);
+        splat_cpu_switch(&stack_pointer[from], stack_pointer[to]);
+        notes.back(from);
+    }
+
+    // The first function on a fresh stack. Runs threads one after another until one of them has to wait.
+    static void enter()
+    {
+        Worker* w = self();
+        w->notes.begin();
+        for (;;) {
+            w->call(w->args);
+            const int me = (int)w->current, after = w->next[me];
+            w->leave_ring(me);
+            if (w->alive == 0) w->switch_stack(me, OS_THREAD, true);
+            w->current = (unsigned)after;
+            if (!w->fibers) { w->notes.moved(me, after); continue; }
+            w->switch_stack(me, after, true);
+        }
+    }
+
+    // A thread that has ended counts as arrived wherever others wait.
+    void leave_ring(int me)
+    {
+        const int before = previous[me], after = next[me];
+        next[before] = (uint16_t)after; previous[after] = (uint16_t)before;
+        Warp& w = warps[me >> 5];
+        w.alive &= ~(1u << (me & 31));
+        if (--alive > 0 && arrived == alive) open_barrier();
+        if (w.arrived && (w.arrived & w.wanted & w.alive) == (w.wanted & w.alive)) open_warp(w);
+    }
+
+    SPLAT_CPU_INLINE void hand_over(unsigned me, unsigned to)
+    {
+        if (SPLAT_CPU_UNLIKELY(!fibers)) start_fibers();
+        current = to;
+        switch_stack((int)me, (int)to, false);
+    }
+
+    __attribute__((cold, noinline)) void start_fibers()      // the first barrier of a block
+    {
+        fibers = true;
+        int slot = 1;
+        for (int t = next[current]; t != (int)current; t = next[t]) give_stack(t, slot++);
+    }
+
+    __attribute__((cold, noinline)) void waiting_again(unsigned me, unsigned to, const char* at)
+    {
+        if (to == me || ++idle_turns > 8 * num_threads + 64) die("deadlock: some threads wait for others that wait elsewhere, at", at);
+    }
+
+    SPLAT_CPU_INLINE void open_barrier() { ++generation; arrived = 0; count[generation & 1] = 0; idle_turns = 0; }
+    SPLAT_CPU_INLINE void open_warp(Warp& w) { ++w.generation; w.arrived = 0; idle_turns = 0; }
+
+    unsigned next_lane(unsigned me)
+    {
+        const unsigned lane = me & 31, lanes = warps[me >> 5].alive;
+        const unsigned above = lane == 31 ? 0 : lanes & (~0u << (lane + 1));
+        return (me & ~31u) + (unsigned)__builtin_ctz(above ? above : lanes);
+    }
+};
+static_assert(sizeof(Worker) <= STACK, "the Worker lies before the first stack");
+
+}  // namespace splat_cpu

@@ -1,0 +1,24 @@
+// What a kernel library and the runtime library agree on. The runtime owns the OS threads and the memory of the fibers, once
+// a process; kernel libraries are handed its `run_blocks` with every launch and link to nothing.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace splat_cpu {
+
+constexpr int MAX_THREADS = 1024;                    // of a block, as on a GPU
+constexpr size_t PAGE = 4096;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t STACK = 256 * 1024;                 // red zones make frames larger
+#else
+constexpr size_t STACK = 64 * 1024;
+#endif
+// An arena holds a Worker (fibers.h) in its first STACK bytes and then the stacks of its fibers, each with a guard page at
+// its low end. It starts at a multiple of ARENA_ALIGN: code on a fiber finds its Worker by masking its own stack address.
+constexpr size_t ARENA_SIZE = (MAX_THREADS + 1) * STACK;
+constexpr size_t ARENA_ALIGN = 2 * MAX_THREADS * STACK;
+
+using BlockRange = void (*)(void* job, void* arena, long begin, long end);       // runs blocks [begin, end) of a launch
+using RunBlocks = void (*)(BlockRange range, void* job, long num_blocks, int fibers_per_block, int num_threads);
+
+}  // namespace splat_cpu

@@ -1,0 +1,121 @@
+// Kernels over the lanes of a warp: a block is (32, W), and vfloat, vint, vbool hold a value of each of a warp's 32 lanes. On
+// the GPU a lane is a thread and these are float, int and bool; on the CPU one fiber holds all lanes in SIMD vectors.
+// Rules that hold on both: & | ^ and ! for vbool, never && || ~ (on the GPU ~true is -2, which is true); no threadIdx.x; code
+// under `if (some(m))` masks its effects and uses no warp-wide operation.
+#pragma once
+
+#ifdef SPLAT_CPU
+#include "cpu/lanes_cpu.h"
+#else
+
+typedef float vfloat;
+typedef int vint;
+typedef bool vbool;
+
+#define SPLAT_LANE static __device__ __forceinline__
+
+SPLAT_LANE vint lane_id() { return (int)threadIdx.x; }
+SPLAT_LANE bool leader() { return threadIdx.x == 0; }        // one lane of the warp: it stores what all lanes have
+
+SPLAT_LANE vfloat to_float(vint a) { return (float)a; }
+SPLAT_LANE vint to_int(vfloat a) { return (int)a; }          // truncates
+SPLAT_LANE vfloat select(vbool m, vfloat a, vfloat b) { return m ? a : b; }
+SPLAT_LANE vint select(vbool m, vint a, vint b) { return m ? a : b; }
+SPLAT_LANE vbool select(vbool m, vbool a, vbool b) { return m ? a : b; }
+SPLAT_LANE vfloat vmin(vfloat a, vfloat b) { return fminf(a, b); }
+SPLAT_LANE vfloat vmax(vfloat a, vfloat b) { return fmaxf(a, b); }
+SPLAT_LANE vint vmin(vint a, vint b) { return min(a, b); }
+SPLAT_LANE vint vmax(vint a, vint b) { return max(a, b); }
+SPLAT_LANE vfloat vabs(vfloat a) { return fabsf(a); }
+SPLAT_LANE vfloat vsqrt(vfloat a) { return sqrtf(a); }
+SPLAT_LANE vfloat vrcp(vfloat a) { return __fdividef(1.0f, a); }
+SPLAT_LANE vfloat vexp2(vfloat a)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+    return y;
+}
+SPLAT_LANE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
+
+SPLAT_LANE bool any(vbool m) { return __any_sync(0xffffffffu, m); }
+SPLAT_LANE bool all(vbool m) { return __all_sync(0xffffffffu, m); }
+SPLAT_LANE unsigned ballot(vbool m) { return __ballot_sync(0xffffffffu, m); }
+SPLAT_LANE bool some(vbool m) { return m; }                  // on the CPU: any lane
+
+// Lane i reads p[i of the lane] where m holds, 0 elsewhere; _row: p[lane].
+SPLAT_LANE vfloat load(const float* p, vint i, vbool m) { return m ? p[i] : 0.0f; }
+template <class U> SPLAT_LANE vint load(const U* p, vint i, vbool m) { return m ? (int)p[i] : 0; }
+template <class U, class T> SPLAT_LANE void store(U* p, vint i, T v, vbool m) { if (m) p[i] = (U)v; }
+SPLAT_LANE vfloat load_row(const float* p, vbool m) { return load(p, lane_id(), m); }
+template <class U> SPLAT_LANE vint load_row(const U* p, vbool m) { return load(p, lane_id(), m); }
+template <class U, class T> SPLAT_LANE void store_row(U* p, T v, vbool m) { store(p, lane_id(), v, m); }
+
+SPLAT_LANE float warp_sum(vfloat v)
+{
+    for (int bit = 16; bit; bit >>= 1) v += __shfl_xor_sync(0xffffffffu, v, bit);
+    return v;
+}
+
+// Sums N values over the lanes at once: in each round a lane hands half of its values to its partner and takes the
+// partner's part of the other half, so that N values cost about N + 3 shuffles instead of 5 N. Lane i ends with the sum of
+// value butterfly_index<N>(i).
+template <int N, int BIT> SPLAT_LANE float butterfly(const float (&v)[N])
+{
+    constexpr int HALF = (N + 1) / 2;
+    const bool upper = threadIdx.x & BIT;
+    float kept[HALF];
+#pragma unroll
+    for (int k = 0; k < HALF; ++k) {
+        if (N == 1) {
+            kept[0] = v[0] + __shfl_xor_sync(0xffffffffu, v[0], BIT);
+        } else {
+            const float high = HALF + k < N ? v[(HALF + k) % N] : 0.0f;
+            const float other = __shfl_xor_sync(0xffffffffu, upper ? v[k] : high, BIT);
+            kept[k] = (upper ? high : v[k]) + other;
+        }
+    }
+    if constexpr (BIT > 1) return butterfly<HALF, BIT / 2>(kept);
+    else return kept[0];
+}
+template <int N> SPLAT_LANE int butterfly_index(int lane)       // -1: another lane has it too, or there is none
+{
+    int first = 0, size = N, valid = N;
+    bool twin = false;
+#pragma unroll
+    for (int bit = 16; bit; bit >>= 1) {
+        const bool upper = lane & bit;
+        const int half = (size + 1) / 2;
+        if (size == 1) { twin = twin || upper; continue; }
+        first += upper ? half : 0;
+        valid = upper ? valid - half : min(valid, half);
+        size = half;
+    }
+    return twin || valid <= 0 ? -1 : first;
+}
+
+// dst[k] += sum over lanes of v[k], one atomic a value, all in one instruction of the warp.
+template <int N> SPLAT_LANE void warp_add(float* dst, vfloat (&v)[N])
+{
+    const float sum = butterfly<N, 16>(v);
+    const int k = butterfly_index<N>(threadIdx.x);
+    if (k >= 0) atomicAdd(dst + k, sum);
+}
+
+SPLAT_LANE int warp_max(vint v)
+{
+    for (int bit = 16; bit; bit >>= 1) v = max(v, __shfl_xor_sync(0xffffffffu, v, bit));
+    return v;
+}
+
+// for each i in 0 .. n - 1, shared out over the block's threads; plain scalar code inside
+#define BLOCK_FOR(i, n) for (int i = threadIdx.y * 32 + threadIdx.x; i < (n); i += blockDim.y * 32)
+
+struct vfloat4 { vfloat x, y, z, w; };
+SPLAT_LANE vfloat4 load4(const float4* p, vint i, vbool m)
+{
+    const float4 v = p[m ? i : 0];
+    vfloat4 r = {v.x, v.y, v.z, v.w};
+    return r;
+}
+
+#endif

@@ -1,0 +1,107 @@
+"""The interface of a device: where arrays lie and kernels run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from splat_cli.errors import DeviceError, UsageError
+
+
+class Kernel(Protocol):
+    """One compiled kernel."""
+
+    def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
+        """Launch over `grid` blocks of `block` threads (1 to 3 ints each), asynchronously on a GPU.
+
+        One argument for each parameter: arrays of the backend or None for pointers, NumPy scalars of the parameter's type
+        (or int for integers, float for floats) for scalars, 0-d structured values for structs. ShapeError otherwise.
+        """
+
+
+class Timer(Protocol):
+    """Context manager that measures the device's time between its entry and its exit."""
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds; waits for the measured work to end."""
+
+    def __enter__(self) -> Timer: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class Backend(Protocol):
+    """A device. All its work runs in the order it was asked for."""
+
+    name: str
+    """"cuda" or "cpu"."""
+    xp: Any
+    """The array module: cupy or numpy."""
+
+    def kernel(self, file: str, name: str, **defines: int) -> Kernel:
+        """Kernel `name` of cuda_src/`file`.cu, compiled with -DKEY=value for each define on first use."""
+
+    def sort_pairs(
+        self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int
+    ) -> None:
+        """Stable sort of the first `count[0]` pairs, ascending by the low `num_bits` bits of the keys.
+
+        uint32 [capacity] arrays that do not overlap; `count` is uint32 [1] on the device, at most `capacity`. Entries of the
+        outputs past the count are undefined.
+        """
+
+    def upload(self, array: Any) -> Any:
+        """A copy of a NumPy array on the device."""
+
+    def download(self, array: Any) -> Any:
+        """A NumPy copy of a device array; waits for the work before it."""
+
+    def address(self, array: Any) -> int:
+        """Device address of an array's first element, for structs that hold pointers. Keep the array alive."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything asked of it."""
+
+    def timer(self) -> Timer:
+        """A timer: `with backend.timer() as t: ...` and then `t.ms`."""
+
+    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+        """What `function` launches, as one call that runs it again.
+
+        Call `function` once yourself before: kernels are compiled and loaded on first use, which cannot be captured. The
+        launches are replayed with the arrays and scalars they had; what must vary has to lie in device memory.
+        """
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes of the device's memory."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory this process has held, in bytes."""
+
+    def describe(self) -> str:
+        """The device in a line for people."""
+
+
+def open_backend(
+    name: str = "auto", *, threads: int | None = None, sanitize: str | None = None, sources: Path | None = None
+) -> Backend:
+    """Open a device: "cuda", "cpu", or "auto" for CUDA where CuPy sees a GPU and the CPU otherwise.
+
+    `threads` (CPU): OS threads, by default one for each core this process may use. `sanitize="address"` (CPU): compile the
+    kernels with AddressSanitizer and UBSan for debugging. `sources`: folder of the kernel files, by default cuda_src.
+    Raises DeviceError with advice where the device, its driver or a compiler is missing.
+    """
+    from splat_cli.device.cpu import CpuBackend
+    from splat_cli.device.cuda import CudaBackend, why_no_cuda
+
+    if name not in ("auto", "cuda", "cpu"):
+        raise UsageError(f"unknown device {name!r}: expected auto, cuda or cpu")
+    reason = why_no_cuda() if name != "cpu" else ""
+    if name == "cuda" and reason:
+        raise DeviceError(f"no CUDA device: {reason}; or use --device cpu")
+    if name == "cpu" or reason:
+        return CpuBackend(threads=threads, sanitize=sanitize, sources=sources)
+    return CudaBackend(sources=sources)

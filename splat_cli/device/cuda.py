@@ -1,0 +1,178 @@
+"""The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream."""
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
+from splat_cli.device.signature import Parameter, parse_kernels
+from splat_cli.errors import DeviceError
+from splat_cli.paths import resource_dir
+
+
+def why_no_cuda() -> str:
+    """Why CUDA cannot be used here, with advice; empty where it can."""
+    try:
+        import cupy
+    except ImportError:
+        return "CuPy is not installed (pip install 'splat-cli[cuda13]', or [cuda12] for an older driver)"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CuPy sees no GPU ({error}); check `nvidia-smi`"
+    return "" if count else "CuPy sees no GPU; check `nvidia-smi`"
+
+
+def sources_digest(folders: Sequence[Path]) -> str:
+    """Hash of all kernel sources. CuPy's cache does not look into included files: this makes them part of its key."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted((*folder.glob("*.cu"), *folder.glob("*.cuh"))):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:15]
+
+
+class CudaBackend:
+    """Kernels on the current CUDA device; arrays are CuPy's. Its stream becomes the current one of the calling thread."""
+
+    name = "cuda"
+
+    def __init__(self, sources: Path | None = None) -> None:
+        import cupy
+
+        self.xp = cupy
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+        shared = resource_dir("cuda_src")
+        self._sources = sources or shared
+        include = tuple(dict.fromkeys((shared, self._sources)))
+        self._options = ("-std=c++17", *(f"-I{folder}" for folder in include), f"-DSPLAT_SOURCES=0x{sources_digest(include)}")
+        self._kernels: dict[tuple, CudaKernel] = {}
+        self._load = functools.cache(self._load_module)
+
+    def kernel(self, file: str, name: str, **defines: int) -> "CudaKernel":
+        """See Backend.kernel."""
+        key = (file, name, *sorted(defines.items()))
+        if key not in self._kernels:
+            module, signatures = self._load(file, tuple(sorted(defines.items())))
+            if name not in signatures:
+                raise DeviceError(f"{file}.cu has no kernel {name}; it has {', '.join(signatures)}")
+            self._kernels[key] = CudaKernel(name, signatures[name], module.get_function(name), self.xp.ndarray)
+        return self._kernels[key]
+
+    def _load_module(self, file: str, defines: tuple[tuple[str, int], ...]) -> tuple[Any, dict[str, tuple[Parameter, ...]]]:
+        path = self._sources / f"{file}.cu"
+        if not path.is_file():
+            raise DeviceError(f"no kernel file {path}")
+        source = path.read_text(encoding="utf-8")
+        options = (*self._options, *(f"-D{key}={value}" for key, value in defines))
+        module = self.xp.RawModule(code=f'#line 1 "{path}"\n{source}', options=options)
+        try:
+            module.compile()
+        except self.xp.cuda.compiler.CompileException as error:
+            raise DeviceError(f"NVRTC cannot compile {path.name}:\n{error}") from error
+        return module, parse_kernels(source)
+
+    def sort_pairs(self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> None:
+        """See Backend.sort_pairs."""
+        from splat_cli.device.sort import sort_pairs_cuda
+
+        sort_pairs_cuda(self, keys, values, keys_out, values_out, count, num_bits)
+
+    def upload(self, array: np.ndarray) -> Any:
+        """See Backend.upload."""
+        return self.xp.array(array, order="C")
+
+    def download(self, array: Any) -> np.ndarray:
+        """See Backend.download."""
+        return self.xp.asnumpy(array, order="C")
+
+    def address(self, array: Any) -> int:
+        """See Backend.address."""
+        return array.data.ptr
+
+    def synchronize(self) -> None:
+        """See Backend.synchronize."""
+        self.stream.synchronize()
+
+    def timer(self) -> "CudaTimer":
+        """See Backend.timer."""
+        return CudaTimer(self.xp, self.stream)
+
+    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+        """See Backend.capture: a CUDA graph."""
+        self.stream.begin_capture()
+        try:
+            function()
+        finally:
+            graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
+        return functools.partial(graph.launch, self.stream)
+
+    def memory(self) -> tuple[int, int]:
+        """See Backend.memory."""
+        free, total = self.xp.cuda.runtime.memGetInfo()
+        return free, total
+
+    @property
+    def peak_bytes(self) -> int:
+        """See Backend.peak_bytes: what CuPy's memory pool has taken; it gives nothing back by itself."""
+        return self.xp.get_default_memory_pool().total_bytes()
+
+    def describe(self) -> str:
+        """See Backend.describe."""
+        runtime = self.xp.cuda.runtime
+        properties = runtime.getDeviceProperties(self.xp.cuda.Device().id)
+        version = runtime.runtimeGetVersion()
+        gib = properties["totalGlobalMem"] / 2**30
+        return f"{properties['name'].decode()}, {gib:.0f} GiB, CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+class CudaTimer:
+    """Device time between two events on the backend's stream."""
+
+    def __init__(self, xp: Any, stream: Any) -> None:
+        self._xp, self._stream = xp, stream
+        self._start, self._end = xp.cuda.Event(), xp.cuda.Event()
+
+    def __enter__(self) -> "CudaTimer":
+        self._start.record(self._stream)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.record(self._stream)
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds between entry and exit; waits for the end."""
+        self._end.synchronize()
+        return self._xp.cuda.get_elapsed_time(self._start, self._end)
+
+
+class CudaKernel:
+    """One function of a compiled module."""
+
+    def __init__(self, name: str, parameters: tuple[Parameter, ...], function: Any, array_type: type) -> None:
+        self.name = name
+        self._parameters = parameters
+        self._function = function
+        self._array_type = array_type
+
+    def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
+        """See Kernel."""
+        grid3, block3 = check_launch(self.name, grid, "grid"), check_launch(self.name, block, "block")
+        check_count(self.name, self._parameters, args)
+        self._function(grid3, block3, tuple(map(self._value, self._parameters, args)))
+
+    def _value(self, parameter: Parameter, arg: Any) -> Any:
+        if parameter.is_pointer:
+            if arg is None:
+                return np.uint64(0)
+            check_pointer(self.name, parameter, arg, self._array_type)
+            return arg
+        if parameter.dtype is not None:
+            return scalar_value(self.name, parameter, arg)
+        return struct_value(self.name, parameter, arg)

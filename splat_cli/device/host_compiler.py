@@ -1,0 +1,126 @@
+"""Compile kernel files with the host's C++ compiler into shared libraries, cached by everything they depend on."""
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from splat_cli.errors import DeviceError
+
+# Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
+# Kernels view arrays of floats as float4 and the like, as CUDA allows: no strict aliasing.
+_FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w", "-fno-math-errno", "-fno-trapping-math",
+          "-fno-strict-aliasing")  # fmt: skip
+_FAST = ("-O3", "-march=native")
+_SANITIZERS = {
+    "address": ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+                "-fno-sanitize=vptr", "-fno-sanitize-recover=undefined"),
+}  # fmt: skip
+
+
+def cache_dir() -> Path:
+    """Folder of compiled kernels: $XDG_CACHE_HOME/splat, or ~/.cache/splat."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "splat"
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    return "\n".join(dict.fromkeys(re.findall(r"^(?:model name|flags|Features|CPU part)\s*:.*$", info, re.MULTILINE)))
+
+
+@dataclass(frozen=True)
+class HostCompiler:
+    """A C++ compiler: the command, the first line of its --version, and the flags that every unit gets."""
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """Name and version for people, such as "g++ 12.2"."""
+        number = re.search(r"\d+\.\d+", re.sub(r"\([^)]*\)", "", self.version))
+        return f"{Path(self.command[0]).name} {number[0] if number else ''}".strip()
+
+    def library(self, name: str, unit: str, include: tuple[Path, ...], defines: dict[str, int]) -> Path:
+        """Path of the shared library of `unit` (C++ source text), compiled unless the cache has it.
+
+        Anything that can change the result is part of the cache's key: the unit, all files of the include folders, the
+        compiler, the flags and the processor. Raises DeviceError with the compiler's messages.
+        """
+        flags = (*self.flags, *(f"-D{key}={value}" for key, value in sorted(defines.items())))
+        key = hashlib.sha256()
+        for text in (unit, self.version, *self.command, *flags, _processor(), *(_folder_digest(i) for i in include)):
+            key.update(text.encode() + b"\0")
+        path = cache_dir() / f"{name}-{key.hexdigest()[:32]}.so"
+        if not path.exists():
+            self._compile(path, name, unit, (*flags, *(f"-I{folder}" for folder in include)))
+        return path
+
+    def _compile(self, path: Path, name: str, unit: str, flags: tuple[str, ...]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            source, library = Path(folder, f"{name}.cpp"), Path(folder, "library.so")
+            source.write_text(unit, encoding="utf-8")
+            command = [*self.command, *flags, "-shared", str(source), "-o", str(library)]
+            result = subprocess.run(command, capture_output=True, text=True, env=_compiler_environment(), check=False)
+            if result.returncode:
+                raise DeviceError(f"{self.label} cannot compile {name}:\n{result.stderr.strip()}")
+            library.replace(path)  # atomic: another process may compile the same
+
+
+def _compiler_environment() -> dict[str, str]:
+    """The environment without the preloaded sanitizer libraries of a process that debugs kernels."""
+    return {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+
+
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".cuh", ".h", ".cpp", ".cu")):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _candidates() -> list[tuple[str, ...]]:
+    if os.environ.get("CXX"):
+        return [tuple(shlex.split(os.environ["CXX"]))]
+    return [("g++",), ("clang++",), ("c++",)]
+
+
+def find_compiler(sanitize: str | None = None) -> HostCompiler:
+    """The compiler named by $CXX, else the first of g++, clang++ and c++. Raises DeviceError if there is none."""
+    for command in _candidates():
+        if shutil.which(command[0]):
+            version = _version(command)
+            special = _SANITIZERS[sanitize] if sanitize else _FAST
+            return HostCompiler(command, version, (*_FLAGS, *_tls_flags(version), *special))
+    wanted = os.environ.get("CXX") or "g++ or clang++"
+    raise DeviceError(
+        f"the CPU backend compiles its kernels and found no C++ compiler ({wanted}): "
+        "install one, for example with `apt install g++`, or set CXX"
+    )
+
+
+@functools.cache
+def _version(command: tuple[str, ...]) -> str:
+    result = subprocess.run([*command, "--version"], capture_output=True, text=True, env=_compiler_environment(), check=False)
+    if result.returncode:
+        raise DeviceError(f"`{shlex.join(command)} --version` failed: {result.stderr.strip() or 'no output'}; set CXX to a C++ compiler")
+    return result.stdout.splitlines()[0]
+
+
+def _tls_flags(version: str) -> tuple[str, ...]:
+    """Descriptor-based thread-local storage, for __shared__: the default on aarch64, an option of GCC on x86-64."""
+    return ("-mtls-dialect=gnu2",) if platform.machine() == "x86_64" and "clang" not in version else ()
