@@ -11,14 +11,15 @@ from splat_cli.scene.view import View
 def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
     """`num_frames` cameras on a smooth path from the first of `views` through all to the last, at even speed.
 
-    Position and orientation follow one cubic curve (non-uniform Catmull-Rom through the 3x4 camera-to-world
-    matrices), whose rotation part is brought back to the nearest rotation. Size and lens are those of the first view.
+    Position and orientation follow one cubic curve (Hermite, through the 3x4 camera-to-world matrices), whose rotation
+    part is brought back to the nearest rotation. Size and lens are those of the first view.
     """
     poses = np.array([np.linalg.inv(view.w2c)[:3] for view in views])
     times = _travel_times(poses)
+    slopes = _slopes(poses, times)
     frames = []
     for number, time in enumerate(np.linspace(0.0, times[-1], num_frames)):
-        pose = _hermite(poses, times, float(time))
+        pose = _hermite(poses, slopes, times, float(time))
         rotation = _nearest_rotation(pose[:, :3])
         w2c = np.eye(4)
         w2c[:3, :3] = rotation.T
@@ -50,26 +51,27 @@ def _travel_times(poses: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], np.cumsum(durations + 1e-3)])
 
 
-def _hermite(poses: np.ndarray, times: np.ndarray, time: float) -> np.ndarray:
-    """The cubic curve through `poses` [P, 3, 4] at `time`."""
+def _hermite(poses: np.ndarray, slopes: np.ndarray, times: np.ndarray, time: float) -> np.ndarray:
+    """The cubic curve with `slopes` [P, 3, 4] through `poses` [P, 3, 4] at `time`."""
     if len(poses) == 1:
         return poses[0]
     left = min(int(np.searchsorted(times, time, side="right")) - 1, len(poses) - 2)
     right = left + 1
     span = times[right] - times[left]
     t = (time - times[left]) / span
-    slopes = [span * _slope(poses, times, i) for i in (left, right)]
     return (
         (2 * t**3 - 3 * t**2 + 1) * poses[left]
-        + (t**3 - 2 * t**2 + t) * slopes[0]
+        + (t**3 - 2 * t**2 + t) * span * slopes[left]
         + (3 * t**2 - 2 * t**3) * poses[right]
-        + (t**3 - t**2) * slopes[1]
+        + (t**3 - t**2) * span * slopes[right]
     )
 
 
-def _slope(poses: np.ndarray, times: np.ndarray, i: int) -> np.ndarray:
-    before, after = max(i - 1, 0), min(i + 1, len(poses) - 1)
-    return (poses[after] - poses[before]) / (times[after] - times[before])
+def _slopes(poses: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Of the parabola through each pose and its neighbours."""
+    if len(poses) == 1:
+        return np.zeros_like(poses)
+    return np.gradient(poses, times, axis=0, edge_order=2 if len(poses) > 2 else 1)
 
 
 def _nearest_rotation(matrix: np.ndarray) -> np.ndarray:

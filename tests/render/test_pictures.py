@@ -1,0 +1,38 @@
+"""Names and files of pictures."""
+
+from pathlib import PurePosixPath
+
+import numpy as np
+from PIL import Image
+
+from splat_cli.render.pictures import png_names, save_animation, save_png
+
+
+def test_names_follow_the_photographs():
+    assert png_names(["a.JPG", "sub/b.png"]) == [PurePosixPath("a.png"), PurePosixPath("sub/b.png")]
+
+
+def test_names_that_would_collide_are_numbered():
+    names = png_names(["a.jpg", "a.png", "b.jpg"])
+    assert len(set(names)) == 3
+
+
+def test_names_cannot_lead_out_of_the_folder():
+    for name in png_names(["../../etc/x.jpg", "/abs/y.jpg", "..", "", "./z.jpg"]):
+        assert not name.is_absolute()
+        assert ".." not in name.parts
+        assert name.suffix == ".png"
+
+
+def test_picture_is_written_as_it_is(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    save_png(tmp_path / "new" / "a.png", pixels)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.png"]
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "new" / "a.png")), pixels)
+
+
+def test_animation_has_all_frames(tmp_path):
+    frames = [np.full((8, 8, 3), 40 * i, np.uint8) for i in range(5)]
+    save_animation(tmp_path / "a.webp", frames, 10)
+    with Image.open(tmp_path / "a.webp") as animation:
+        assert animation.n_frames == 5

@@ -1,0 +1,69 @@
+"""cameras.json: our own read back, others' without cx and cy, and broken ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import FormatError
+from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from tests.views import ring_of_views
+
+
+def test_views_read_back(tmp_path):
+    views = ring_of_views()
+    write_cameras(tmp_path / "cameras.json", views)
+    back = read_cameras(tmp_path / "cameras.json")
+    for view, read in zip(views, back, strict=True):
+        np.testing.assert_allclose(read.w2c, view.w2c, atol=1e-12)
+        for name in ("name", "width", "height", "fx", "fy", "cx", "cy"):
+            assert getattr(read, name) == getattr(view, name)
+
+
+def test_entries_are_camera_to_world_as_viewers_expect(tmp_path):
+    view = ring_of_views()[3]
+    write_cameras(tmp_path / "cameras.json", [view])
+    (entry,) = json.loads((tmp_path / "cameras.json").read_text())
+    c2w = np.linalg.inv(view.w2c)
+    np.testing.assert_allclose(entry["position"], c2w[:3, 3], atol=1e-12)
+    np.testing.assert_allclose(entry["rotation"], c2w[:3, :3], atol=1e-12)
+
+
+def test_principal_point_is_the_middle_where_it_is_not_given(tmp_path):
+    path = tmp_path / "cameras.json"
+    write_cameras(path, ring_of_views(1))
+    (entry,) = json.loads(path.read_text())
+    del entry["cx"], entry["cy"]
+    path.write_text(json.dumps([entry]))
+    (view,) = read_cameras(path)
+    assert (view.cx, view.cy) == (20, 15)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fx": None}, "camera 0: expected img_name"),
+        ({"fx": 0}, "focal lengths > 0"),
+        ({"width": 0}, "no size"),
+        ({"width": 10**9}, "no size"),
+        ({"position": [0, 0]}, "expected img_name"),
+        ({"position": [0, 0, float("nan")]}, "finite"),
+        ({"rotation": np.zeros((3, 3)).tolist()}, "not a rotation"),
+        ({"rotation": np.diag([1, 1, -1]).tolist()}, "not a rotation"),
+    ],
+)
+def test_wrong_camera_is_refused_by_number(tmp_path, change, message):
+    path = tmp_path / "cameras.json"
+    write_cameras(path, ring_of_views(1))
+    (entry,) = json.loads(path.read_text())
+    path.write_text(json.dumps([entry | change]))
+    with pytest.raises(FormatError, match=message):
+        read_cameras(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "3", "[3]"])
+def test_file_without_cameras_is_refused(tmp_path, text):
+    path = tmp_path / "cameras.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=r"cameras\.json"):
+        read_cameras(path)

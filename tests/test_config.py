@@ -1,0 +1,117 @@
+"""Settings: defaults, presets, overrides, messages, the saved file, the docs, and that each one is read."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from scripts.settings_table import settings_table
+from splat_cli.config import SETTINGS, TrainConfig, config_toml, load_config, preset_names, read_settings
+from splat_cli.errors import UsageError
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_overrides_come_before_the_preset_and_the_preset_before_the_defaults(tmp_path):
+    preset = tmp_path / "mine.toml"
+    preset.write_text("steps = 10\nseed = 3\n")
+    config = load_config(str(preset), {"seed": 4})
+    assert (config.steps, config.seed, config.sh_degree) == (10, 4, 3)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_presets_hold_only_what_differs(name):
+    values = read_settings(ROOT / "configs" / f"{name}.toml")
+    assert [key for key, value in values.items() if value == SETTINGS[key].default] == []
+
+
+def test_unknown_preset_names_those_there_are():
+    with pytest.raises(UsageError, match=r"no preset 'fats': there are .*fast"):
+        load_config("fats")
+
+
+def test_unknown_key_names_the_nearest_and_the_file(tmp_path):
+    preset = tmp_path / "mine.toml"
+    preset.write_text("max_splat = 10\n")
+    with pytest.raises(UsageError, match=r"mine\.toml: 'max_splat' is not a setting; the nearest is 'max_splats'"):
+        load_config(str(preset))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("steps = 0", "steps = 0: expected a whole number, 1 or more"),
+        ("steps = 1.5", "steps = 1.5: expected a whole number, 1 or more"),
+        ("steps = true", "steps = True: expected a whole number, 1 or more"),
+        ("sh_degree = 4", "sh_degree = 4: expected a whole number, 0 to 3"),
+        ("lr_sh0 = nan", "lr_sh0 = nan: expected a number, 0 or more"),
+        ("lr_sh0 = 'fast'", "lr_sh0 = 'fast': expected a number, 0 or more"),
+        ("strategy = 'magic'", "strategy = 'magic': expected one of default, adc, mcmc"),
+        ("save_at = [100, 0]", "save_at = (100, 0): expected whole numbers, 1 or more"),
+        ("save_at = 100", "save_at = 100: expected whole numbers, 1 or more"),
+        ("eval = 1", "eval = 1: expected true or false"),
+        ("steps = ", "not a TOML file"),
+    ],
+)
+def test_wrong_value_says_key_value_and_what_was_expected(tmp_path, line, message):
+    preset = tmp_path / "mine.toml"
+    preset.write_text(line + "\n")
+    with pytest.raises(UsageError) as error:
+        load_config(str(preset))
+    assert message in str(error.value)
+    assert "mine.toml" in str(error.value)
+
+
+def test_values_are_checked_however_the_configuration_is_made():
+    with pytest.raises(UsageError, match="steps = -1"):
+        TrainConfig(steps=-1)
+
+
+def test_saved_configuration_reads_back_equal(tmp_path):
+    config = load_config("demo", {"images": 'pictures/"Übung" \\ 1', "max_size": 800, "save_at": (5, 10)})
+    path = tmp_path / "config.toml"
+    path.write_text(config_toml(config, {"scene": "/some/where"}), encoding="utf-8")
+    assert TrainConfig(**read_settings(path)) == config
+
+
+def test_command_line_text_becomes_values():
+    assert SETTINGS["save_at"].parse("7000, 15000") == (7000, 15000)
+    assert SETTINGS["save_at"].parse("") == ()
+    assert SETTINGS["lr_sh0"].parse("1e-3") == 1e-3
+    with pytest.raises(UsageError):
+        SETTINGS["save_at"].parse("7000,x")
+
+
+def test_page_of_settings_is_current():
+    assert settings_table() == (ROOT / "docs" / "settings.md").read_text(), (
+        "run: python scripts/settings_table.py > docs/settings.md"
+    )
+
+
+def test_every_setting_is_read():
+    """A setting counts as read where some code takes it from `config` or `something.config`."""
+    read = set()
+    for path in (ROOT / "splat_cli").rglob("*.py"):
+        if path.name != "config.py" and path.parent.name != "cli":
+            read |= _read_settings(path)
+    assert sorted(SETTINGS.keys() - read) == []
+
+
+def _read_settings(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    aliases = {"config"} | {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _is_config(node.value, {"config"})
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_config(node.value, aliases)}
+
+
+def _is_config(node: ast.expr, names: set[str]) -> bool:
+    if isinstance(node, ast.Call):
+        node = node.func  # run.config()
+    return (isinstance(node, ast.Name) and node.id in names) or (
+        isinstance(node, ast.Attribute) and node.attr == "config"
+    )

@@ -1,0 +1,50 @@
+"""What is shown while training."""
+
+import io
+import os
+import signal
+
+import pytest
+
+from splat_cli.train.interrupt import deferred_interrupt
+from splat_cli.train.progress import Display, Progress
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_log_file_gets_plain_lines():
+    stream = io.StringIO()
+    with Display(stream).training(100) as show:
+        show(Progress(1, 0.5, 2000, 12.0))
+        show(Progress(2, 0.4, 2000, 13.0))
+        show(Progress(100, 0.1, 3000, 23.456))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("step 100/100, loss 0.1000, PSNR 23.46, 3,000 splats, ")
+    assert "\r" not in stream.getvalue()
+
+
+def test_terminal_gets_a_bar():
+    stream = _Terminal()
+    with Display(stream).training(100) as show:
+        show(Progress(100, 0.1, 3000, 23.456))
+    assert "100/100" in stream.getvalue()
+    assert "loss 0.1000, PSNR 23.46, 3,000 splats" in stream.getvalue()
+
+
+def test_first_interrupt_waits_for_the_check():
+    with deferred_interrupt() as check:
+        check()
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            check()
+
+
+def test_second_interrupt_acts_at_once():
+    with deferred_interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
