@@ -1,0 +1,63 @@
+"""The built wheel works in a clean environment, from another folder: it brings its kernels and presets."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from splat_cli import __version__
+
+ROOT = Path(__file__).parents[1]
+FIND_RESOURCES = """
+from splat_cli.config import preset_names
+from splat_cli.paths import resource_dir
+print(*sorted(path.name for path in resource_dir("cuda_src").rglob("*") if path.is_file()), *preset_names())
+print(resource_dir("cuda_src"))
+"""
+
+
+def _run(*command, cwd):
+    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """(bin folder of a new environment with only the wheel and its dependencies, an empty folder)."""
+    pytest.importorskip("build", reason="the wheel is built with the package `build` (extra test)")
+    folder = tmp_path_factory.mktemp("wheel")
+    _run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    venv.create(folder / "venv", with_pip=True)
+    binaries = folder / "venv" / "bin"
+    _run(binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, cwd=folder)
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    return binaries, elsewhere
+
+
+@pytest.mark.wheel
+def test_command_is_installed(environment):
+    binaries, elsewhere = environment
+    assert _run(binaries / "splat", "--version", cwd=elsewhere) == f"splat, version {__version__}\n"
+
+
+@pytest.mark.wheel
+def test_kernels_and_presets_are_inside(environment):
+    binaries, elsewhere = environment
+    found, place = _run(binaries / "python", "-c", FIND_RESOURCES, cwd=elsewhere).splitlines()
+    kernels = {path.name for path in (ROOT / "cuda_src").rglob("*") if path.is_file()}
+    presets = {path.stem for path in (ROOT / "configs").glob("*.toml")}
+    assert set(found.split()) == kernels | presets
+    assert "site-packages" in place
+
+
+@pytest.mark.wheel
+def test_demo_trains(environment):
+    """Compiles the wheel's kernels with the host compiler and trains a few steps."""
+    binaries, elsewhere = environment
+    _run(binaries / "splat", "demo", "out", "--steps", "5", "--device", "cpu", cwd=elsewhere)
+    assert (elsewhere / "out" / "splats.ply").is_file()
