@@ -1,0 +1,117 @@
+"""Bad input: one line, exit code 2, and nothing half-written."""
+
+import shutil
+
+import numpy as np
+import plyfile
+import pytest
+
+from tests.small_scene import write_small_scene
+
+
+@pytest.fixture
+def copy(scene, tmp_path):
+    """A copy of the small scene, to break."""
+    return shutil.copytree(scene, tmp_path / "broken")
+
+
+@pytest.fixture
+def refused(splat, tmp_path):
+    """Asserts that training is refused, and that the message has the words."""
+
+    def check(scene, *words):
+        out = tmp_path / "new" / "run"
+        result = splat("train", scene, "-o", out, "--device", "cpu", "--steps", "2")
+        assert result.code == 2
+        assert result.err.startswith("Error: ")
+        assert result.err.count("\n") == 1
+        for word in words:
+            assert word in result.err
+        assert not out.parent.exists()
+
+    return check
+
+
+def test_no_such_folder(refused, tmp_path):
+    refused(tmp_path / "nowhere", "nowhere")
+
+
+def test_no_model_in_the_folder(refused, copy):
+    shutil.rmtree(copy / "sparse")
+    refused(copy, "no COLMAP model", "sparse/0")
+
+
+@pytest.mark.parametrize("length", [0, 5, 100, -3])
+@pytest.mark.parametrize("name", ["cameras.bin", "images.bin", "points3D.bin"])
+def test_truncated_model(refused, copy, name, length):
+    path = copy / "sparse" / "0" / name
+    path.write_bytes(path.read_bytes()[: min(length, path.stat().st_size - 1)])
+    refused(copy, name)
+
+
+def test_all_photographs_missing(refused, copy):
+    for path in (copy / "images").iterdir():
+        path.unlink()
+    refused(copy, "none of the 9 photographs")
+
+
+def test_all_photographs_empty(refused, copy):
+    for path in (copy / "images").iterdir():
+        path.write_bytes(b"")
+    refused(copy, "none of the 9 photographs", "empty or not an image")
+
+
+def test_camera_model_that_is_not_supported(refused, tmp_path):
+    refused(write_small_scene(tmp_path / "radial", camera_model="SIMPLE_RADIAL"), "SIMPLE_RADIAL")
+
+
+def test_scene_without_points(refused, tmp_path):
+    refused(write_small_scene(tmp_path / "bare", num_points=0), "no points")
+
+
+def test_single_photograph_cannot_be_held_out(splat, tmp_path):
+    scene = write_small_scene(tmp_path / "single", num_views=1)
+    result = splat("train", scene, "--eval", "--device", "cpu")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "without --eval" in result.err
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
+def test_output_folder_that_cannot_be_written_is_found_before_the_scene_is_read(splat, tmp_path):
+    (tmp_path / "file").touch()
+    result = splat("train", tmp_path / "nowhere", "-o", tmp_path / "file" / "run")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "cannot be written" in result.err
+
+
+def test_output_folder_with_something_in_it_is_left_alone(splat, scene, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    result = splat("train", scene, "-o", tmp_path / "full")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+@pytest.fixture(params=["without opacity", "no PLY", "empty", "missing"])
+def bad_ply(request, tmp_path):
+    path = tmp_path / "bad.ply"
+    if request.param == "without opacity":
+        vertices = np.zeros(3, [("x", "<f4"), ("y", "<f4"), ("z", "<f4")])
+        plyfile.PlyData([plyfile.PlyElement.describe(vertices, "vertex")]).write(str(path))
+    elif request.param != "missing":
+        path.write_bytes(b"" if request.param == "empty" else b"solid cube\n")
+    return path
+
+
+@pytest.mark.parametrize("command", [["export", "PLY", "out.ply"], ["info", "PLY"], ["eval", "PLY"], ["render", "PLY"]])
+def test_ply_that_is_none(splat, bad_ply, command, tmp_path):
+    result = splat(*[bad_ply if word == "PLY" else word for word in command])
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert "bad.ply" in result.err
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
+def test_export_to_a_place_that_cannot_be_written(splat, trained, tmp_path):
+    (tmp_path / "file").touch()
+    result = splat("export", trained, tmp_path / "file" / "out.ply")
+    assert (result.code, result.err.count("\n")) == (2, 1)

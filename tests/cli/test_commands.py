@@ -1,0 +1,172 @@
+"""Each command on a small run: what it prints and what it writes."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.config import load_config
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.train.run_folder import RunFolder
+
+
+@pytest.fixture
+def run_copy(trained, tmp_path):
+    """A copy of the run, for commands that write into it."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def _pixels(path):
+    with Image.open(path) as picture:
+        return np.asarray(picture)
+
+
+def test_train_fills_the_run(trained):
+    run = RunFolder(trained)
+    assert run.saved_steps() == [10, 20]
+    assert run.config() == load_config(None, {"eval": True, "test_every": 3, "steps": 20, "save_at": (10, 50)})
+    assert len(json.loads(run.cameras_path.read_text())) == 9
+    assert not list(trained.rglob(".*"))
+
+
+def test_train_measures_at_the_saved_steps(trained):
+    metrics = RunFolder(trained).metrics()
+    assert "every 3th" in metrics["protocol"]
+    assert list(metrics["steps"]) == ["10", "20"]
+    for entry in metrics["steps"].values():
+        assert list(entry["per_image"]) == ["a_00.jpg", "a_03.jpg", "a_06.jpg"]
+        mean = np.mean([one["psnr"] for one in entry["per_image"].values()])
+        assert entry["psnr"] == pytest.approx(mean)
+        assert entry["num_splats"] > 0
+        assert entry["seconds"] > 0
+
+
+def test_train_keeps_a_log(trained):
+    lines = [json.loads(line) for line in RunFolder(trained).log_path.read_text().splitlines()]
+    assert lines[-1]["step"] == 20
+    assert lines[-1].keys() == {"step", "loss", "psnr", "num_splats", "seconds"}
+
+
+def test_train_without_a_folder_takes_the_scene_s_name_and_counts(splat, scene, tmp_path):
+    for expected in ("runs/toy", "runs/toy-2"):
+        result = splat("train", scene, "--device", "cpu", "--steps", 2)
+        assert result.code == 0, result.err
+        assert f"Run: {expected}\n" in result.out
+        assert (tmp_path / "cwd" / expected / "point_cloud/iteration_2/point_cloud.ply").is_file()
+
+
+def test_train_names_the_photographs_it_leaves_out(splat, scene, tmp_path):
+    broken = shutil.copytree(scene, tmp_path / "broken")
+    (broken / "images" / "a_01.jpg").unlink()
+    (broken / "images" / "a_02.jpg").write_bytes(b"")
+    result = splat("train", broken, "--device", "cpu", "--steps", 2)
+    assert result.code == 0, result.err
+    assert "Left out 2 photographs: a_01.jpg: " in result.err
+
+
+def test_images_folder_is_remembered_as_an_absolute_path(splat, scene, tmp_path):
+    moved = shutil.copytree(scene, tmp_path / "moved")
+    (moved / "images").rename(tmp_path / "cwd" / "photos")
+    assert splat("train", moved, "--images", "photos", "--device", "cpu", "--steps", 2, "-o", "run").code == 0
+    assert RunFolder(tmp_path / "cwd" / "run").config().images == str(tmp_path / "cwd" / "photos")
+
+
+def test_render_writes_the_held_out_views(splat, run_copy):
+    result = splat("render", run_copy, "--device", "cpu")
+    assert result.code == 0, result.err
+    pictures = sorted((run_copy / "renders" / "test").iterdir())
+    assert [picture.name for picture in pictures] == ["a_00.png", "a_03.png", "a_06.png"]
+    assert _pixels(pictures[0]).shape[1::-1] == (40, 30)
+
+
+def test_render_a_path_at_another_size_on_white(splat, trained, tmp_path):
+    options = ["--path", "interpolate", "--frames", 3, "--size", "20x16", "--background", "white", "--views", "all"]
+    result = splat("render", trained, "-o", "frames", "--device", "cpu", *options)
+    assert result.code == 0, result.err
+    pictures = sorted((tmp_path / "cwd" / "frames").iterdir())
+    assert [picture.name for picture in pictures] == ["00000.png", "00001.png", "00002.png"]
+    assert _pixels(pictures[0]).shape[1::-1] == (20, 16)
+
+
+def test_render_a_ply_from_cameras(splat, trained, tmp_path):
+    ply = shutil.copy(RunFolder(trained).ply_path(20), tmp_path / "alone.ply")
+    assert splat("render", ply, "--device", "cpu").code == 2
+    result = splat("render", ply, "--cameras", trained / "cameras.json", "--device", "cpu")
+    assert result.code == 0, result.err
+    assert len(list((tmp_path / "cwd" / "renders" / "cameras").iterdir())) == 9
+
+
+def test_background_shows_where_no_splat_is(splat, trained, tmp_path):
+    for colour, corner in (("black", 0), ("255,255,255", 255)):
+        out = tmp_path / colour
+        options = ["--background", colour, "-o", out]
+        assert splat("render", trained, *options, "--device", "cpu", "--size", "400x30").code == 0
+        assert _pixels(out / "a_00.png")[0, 0].tolist() == [corner] * 3
+
+
+def test_export_keeps_what_it_should(splat, trained, tmp_path):
+    source = read_ply(RunFolder(trained).ply_path(20))
+    result = splat("export", trained, "all.ply")
+    assert result.code == 0, result.err
+    for name, array in read_ply(tmp_path / "cwd" / "all.ply").arrays().items():
+        np.testing.assert_array_equal(array, source.arrays()[name])
+    assert splat("export", trained, "less.ply", "--sh-degree", 1, "--min-opacity", 0.1).code == 0
+    less = read_ply(tmp_path / "cwd" / "less.ply")
+    opacity = 1 / (1 + np.exp(-source.logit_opacities.astype(float)))
+    assert less.sh_degree == 1
+    assert len(less) == (opacity >= 0.1).sum()
+
+
+def test_eval_repeats_the_measure_of_training(splat, run_copy):
+    before = RunFolder(run_copy).metrics()
+    result = splat("eval", run_copy, "--device", "cpu")
+    assert result.code == 0, result.err
+    assert "a_03.jpg" in result.out
+    assert "mean" in result.out
+    after = RunFolder(run_copy).metrics()
+    assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
+    assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
+
+
+def test_eval_of_an_earlier_step(splat, run_copy):
+    result = splat("eval", RunFolder(run_copy).ply_path(10), "--device", "cpu")
+    assert result.code == 0, result.err
+    assert "Step 10." in result.out
+
+
+def test_eval_with_the_scene_elsewhere(splat, run_copy, scene, tmp_path):
+    moved = shutil.copytree(scene, tmp_path / "moved")
+    RunFolder(run_copy).save_config(RunFolder(run_copy).config(), tmp_path / "gone", "CPU")
+    assert splat("eval", run_copy, "--device", "cpu").code == 2
+    assert splat("eval", run_copy, "--scene", moved, "--device", "cpu").code == 0
+
+
+def test_eval_of_a_run_that_held_nothing_out_says_so(splat, run_copy):
+    RunFolder(run_copy).save_config(load_config(None, {"test_every": 3}), RunFolder(run_copy).scene_path(), "CPU")
+    result = splat("eval", run_copy, "--device", "cpu")
+    assert result.code == 0, result.err
+    assert "NOT held out" in result.out
+
+
+def test_info_of_scene_run_and_ply(splat, scene, trained):
+    text = splat("info", scene).out
+    assert "photographs" in text
+    assert "40x30" in text
+    text = splat("info", trained).out
+    assert "10, 20" in text
+    assert "PSNR" in text
+    text = splat("info", RunFolder(trained).ply_path(20)).out
+    assert "SH degree" in text
+    assert "opacity" in text
+
+
+@pytest.mark.slow
+def test_demo_makes_everything(splat, tmp_path):
+    result = splat("demo", "--device", "cpu", "--steps", 3)
+    assert result.code == 0, result.err
+    out = tmp_path / "cwd" / "splat-demo"
+    for place in ("scene/sparse/0/images.bin", "run/metrics.json", "path/00059.png", "path.webp", "splats.ply"):
+        assert (out / place).is_file()
+        assert str(out.relative_to(tmp_path / "cwd")) in result.out

@@ -1,0 +1,104 @@
+"""The program as a whole: help, version, exit codes, one-line errors."""
+
+import errno
+import subprocess
+import sys
+
+import click
+import pytest
+
+from splat_cli import __version__
+from splat_cli.cli.main import splat as group
+from splat_cli.config import SETTINGS
+
+COMMANDS = ["train", "render", "export", "eval", "info", "demo"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(splat, command):
+    result = splat(command, "--help")
+    assert result.code == 0
+    assert f"Example:\n    splat {command} " in result.out or f"Example:\n    splat {command}\n" in result.out
+
+
+def test_help_lists_the_commands(splat):
+    result = splat("--help")
+    assert result.code == 0
+    for command in COMMANDS:
+        assert f"\n  {command} " in result.out
+
+
+def test_help_comes_without_the_heavy_imports():
+    code = "import sys, splat_cli.cli.main as m; m.run(['--help']); print(*sys.modules, file=sys.stderr)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    assert "click" in modules
+    assert not {"numpy", "PIL", "cupy", "tqdm", "plyfile"} & set(modules)
+
+
+def test_help_of_train_lists_every_setting_with_its_default(splat):
+    text = " ".join(splat("train", "--help").out.split())
+    for declared in SETTINGS.values():
+        assert declared.option in text
+        assert f"[default {declared.show(declared.default)}" in text
+
+
+def test_version(splat):
+    assert splat("--version").out == f"splat, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trian"],
+        ["train"],
+        ["train", "scene", "--stepz", "3"],
+        ["train", "scene", "--steps", "0"],
+        ["train", "scene", "--steps", "many"],
+        ["train", "scene", "--strategy", "magic"],
+        ["train", "scene", "--save-at", "1,x"],
+        ["train", "scene", "--preset", "magic"],
+        ["train", "scene", "--preset", "magic.toml"],
+        ["train", "scene", "--device", "tpu"],
+        ["render", "run", "--size", "12"],
+        ["render", "run", "--size", "0x5"],
+        ["render", "run", "--background", "1,2,300"],
+        ["render", "run", "--frames", "0"],
+        ["render", "run", "--views", "all", "--cameras", "c.json"],
+        ["render", "run", "--frames", "5"],
+        ["export", "run", "out.obj"],
+        ["export", "run", "out.ply", "--sh-degree", "4"],
+        ["export", "run", "out.ply", "--min-opacity", "2"],
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(splat, arguments, tmp_path):
+    result = splat(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("Error: ")
+    assert result.err.count("\n") == 1
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
+def test_wrong_value_says_what_was_expected(splat):
+    message = "Error: --steps 0: expected a whole number, 1 or more (see 'splat train --help')\n"
+    assert splat("train", "x", "--steps", "0").err == message
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "Interrupted"),
+        (MemoryError("8 GiB"), 1, "Error: out of memory: 8 GiB; use fewer splats or smaller photographs"),
+        (OSError(errno.ENOSPC, "full", "a.ply"), 1, "Error: no space left on the disk for a.ply"),
+        (ValueError("two\nlines"), 1, "Error: ValueError: two lines (--debug shows where)"),
+    ],
+)
+def test_failures_are_one_line(splat, monkeypatch, error, code, message):
+    @click.command
+    def failing():
+        raise error
+
+    monkeypatch.setattr(type(group), "get_command", lambda self, ctx, name: failing)
+    result = splat("anything")
+    assert (result.code, result.err.strip()) == (code, message)
+    assert "Traceback" in splat("anything", "--debug").err
