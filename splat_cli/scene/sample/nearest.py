@@ -1,0 +1,40 @@
+"""Which shape a ray meets first."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.scene.sample.shapes import Shape
+
+
+def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distance [n] and number [n] of the first shape along rays with directions of length 1.
+
+    `origins` is [3, 1] or [3, n]. The first shape is the room, which every ray meets.
+    """
+    best = shapes[0].distances(origins, directions)
+    which = np.zeros(best.shape, np.int8)
+    for i, shape in enumerate(shapes[1:], 1):
+        index = _near(shape, origins, directions)
+        distances = shape.distances(origins if origins.shape[1] == 1 else origins[:, index], directions[:, index])
+        closer = distances < best[index]
+        best[index[closer]] = distances[closer]
+        which[index[closer]] = i
+    return best, which
+
+
+def blocked(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Whether a shape other than the room lies within `limits` [n] of the origins [3, n]; bool [n]."""
+    hit = np.zeros(limits.shape, bool)
+    for shape in shapes[1:]:
+        index = _near(shape, origins, directions)
+        hit[index] |= shape.distances(origins[:, index], directions[:, index]) < limits[index]
+    return hit
+
+
+def _near(shape: Shape, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Numbers of the rays that pass through the sphere about the shape."""
+    offset = shape.center - origins
+    along = offset[0] * directions[0] + offset[1] * directions[1] + offset[2] * directions[2]
+    apart = (offset * offset).sum(axis=0) - along * along
+    return np.flatnonzero((apart < shape.radius**2) & (along > -shape.radius))

@@ -1,0 +1,57 @@
+"""What textures are painted with: colours, noise, stripes. All arrays float32; colours are linear RGB [3, n]."""
+
+import numpy as np
+
+SIDE = 128
+_LATTICE = np.pad(np.random.default_rng(7).random((SIDE, SIDE), dtype=np.float32), (0, 1), mode="wrap")
+
+
+def rgb(code: str) -> np.ndarray:
+    """The linear colour [3, 1] of an sRGB code such as "c0ffee"."""
+    encoded = np.array([int(code[i : i + 2], 16) for i in (0, 2, 4)], np.float32)[:, None] / 255
+    return encoded**2.2
+
+
+def palette(*codes: str) -> np.ndarray:
+    """Linear colours [3, k]."""
+    return np.concatenate([rgb(code) for code in codes], axis=1)
+
+
+def mix(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """`a` where share is 0, `b` where it is 1 or true."""
+    return a + (b - a) * share.astype(np.float32)
+
+
+def smooth(low: float, high: float, x: np.ndarray) -> np.ndarray:
+    """0 below `low`, 1 above `high`, a cubic between."""
+    t = np.clip((x - low) / (high - low), 0, 1)
+    return t * t * (3 - 2 * t)
+
+
+def noise(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Smooth noise in 0..1 with features of size 1."""
+    column, row = np.floor(x), np.floor(y)
+    u, v = x - column, y - row
+    u, v = u * u * (3 - 2 * u), v * v * (3 - 2 * v)
+    first = _cell(column, row)
+    low, high = _LATTICE.take(first), _LATTICE.take(first + SIDE + 1)
+    low += (_LATTICE.take(first + 1) - low) * u
+    high += (_LATTICE.take(first + SIDE + 2) - high) * u
+    return low + (high - low) * v
+
+
+def cell_random(column: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """A fixed random number in 0..1 for each pair of whole numbers."""
+    return _LATTICE.take(_cell(column * 11 + row, row * 37))
+
+
+def _cell(column: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Where in the lattice, which repeats for ever, a pair of whole numbers lies."""
+    return (row.astype(np.int32) & (SIDE - 1)) * (SIDE + 1) + (column.astype(np.int32) & (SIDE - 1))
+
+
+def wood(along: np.ndarray, across: np.ndarray, dark: np.ndarray, light: np.ndarray) -> np.ndarray:
+    """Grain along the first coordinate (metres)."""
+    bend = noise(along * 2, across * 6)
+    grain = 0.5 + 0.5 * np.sin(2 * np.pi * (across * 9 + bend * 1.4))
+    return mix(dark, light, 0.45 * grain + 0.55 * noise(along * 4, across * 30))
