@@ -90,7 +90,7 @@ class Setting:
             return "none"
         if isinstance(value, bool):
             return "on" if value else "off"
-        return ",".join(map(str, value)) if self.kind is tuple else str(value)
+        return (",".join(map(str, value)) or "none") if self.kind is tuple else str(value)
 
     def _convert(self, value: Any) -> Any:
         if self.kind is tuple and isinstance(value, list | tuple) and all(type(entry) is int for entry in value):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from splat_cli.config import changed_settings
+from splat_cli.config import SETTINGS, changed_settings
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.summary import summarize_splats
@@ -25,7 +25,7 @@ def describe(path: Path) -> dict[str, str]:
 def _describe_run(run: RunFolder) -> dict[str, str]:
     config = run.config()
     steps = run.saved_steps()
-    changed = ", ".join(f"{name} {value}" for name, value in changed_settings(config).items())
+    changed = ", ".join(f"{name} {SETTINGS[name].show(value)}" for name, value in changed_settings(config).items())
     facts = {
         "run": str(run.path),
         "scene": str(run.scene_path()),

@@ -2,6 +2,11 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +15,8 @@ from PIL import Image
 from splat_cli.config import load_config
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.train.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -33,7 +40,7 @@ def test_train_fills_the_run(trained):
 
 def test_train_measures_at_the_saved_steps(trained):
     metrics = RunFolder(trained).metrics()
-    assert "every 3th" in metrics["protocol"]
+    assert "numbers 0, 3, 6, ..." in metrics["protocol"]
     assert list(metrics["steps"]) == ["10", "20"]
     for entry in metrics["steps"].values():
         assert list(entry["per_image"]) == ["a_00.jpg", "a_03.jpg", "a_06.jpg"]
@@ -64,6 +71,20 @@ def test_train_names_the_photographs_it_leaves_out(splat, scene, tmp_path):
     result = splat("train", broken, "--device", "cpu", "--steps", 2)
     assert result.code == 0, result.err
     assert "Left out 2 photographs: a_01.jpg: " in result.err
+
+
+def test_interrupted_training_saves_and_exits_with_130(scene, tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "splat_cli", "train", scene, "-o", out, "--device", "cpu", "--steps", "1000000"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        while not RunFolder(out).log_path.is_file() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    (step,) = RunFolder(out).saved_steps()
+    assert f"Interrupted after step {step}; " in err
+    assert "Traceback" not in err
 
 
 def test_images_folder_is_remembered_as_an_absolute_path(splat, scene, tmp_path):
