@@ -59,8 +59,8 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     const float* __restrict__ image,        // [3, height, width]
     float* __restrict__ d_maps)             // [3 derivatives, 3, height, width] of SSIM by mean, second moment, cross moment
 {
-    __shared__ float xs[ROWS][COLUMNS], ys[ROWS][COLUMNS];
-    __shared__ float sums[5][ROWS][WIDTH];  // row-convolved x, y, x^2, y^2, xy
+    __shared__ float xs[ROWS * COLUMNS], ys[ROWS * COLUMNS];
+    __shared__ float sums[5][ROWS * WIDTH];  // row-convolved x, y, x^2, y^2, xy
     __shared__ float losses[3];
     const Camera& camera = cameras[state->view];
     const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, plane = camera.width * camera.height;
@@ -69,13 +69,13 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     BLOCK_FOR(i, ROWS * COLUMNS) {
         const int x = left + i % COLUMNS - RADIUS, y = top + i / COLUMNS - RADIUS, p = y * camera.width + x;
         const bool in = counts(photo, x, y);
-        xs[0][i] = in ? image[blockIdx.z * plane + p] : 0.0f;
-        ys[0][i] = in ? photo.pixels[3 * p + photo.channel] * (1.0f / 255.0f) : 0.0f;
+        xs[i] = in ? image[blockIdx.z * plane + p] : 0.0f;
+        ys[i] = in ? photo.pixels[3 * p + photo.channel] * (1.0f / 255.0f) : 0.0f;
     }
     BLOCK_FOR(i, 3) losses[i] = 0.0f;
     __syncthreads();
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y) {
-        const float *x = xs[row], *y = ys[row];
+        const float *x = xs + row * COLUMNS, *y = ys + row * COLUMNS;
         const vfloat x0 = load_row(x + RADIUS, true), y0 = load_row(y + RADIUS, true);
         vfloat sx = window_weight(0) * x0, sy = window_weight(0) * y0, sxx = sx * x0, syy = sy * y0, sxy = sx * y0;
 #pragma unroll
@@ -86,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
             sx += w * (xa + xb); sy += w * (ya + yb);
             sxx += w * (xa * xa + xb * xb); syy += w * (ya * ya + yb * yb); sxy += w * (xa * ya + xb * yb);
         }
-        store_row(sums[0][row], sx, true); store_row(sums[1][row], sy, true); store_row(sums[2][row], sxx, true);
-        store_row(sums[3][row], syy, true); store_row(sums[4][row], sxy, true);
+        store_row(sums[0] + row * WIDTH, sx, true); store_row(sums[1] + row * WIDTH, sy, true); store_row(sums[2] + row * WIDTH, sxx, true);
+        store_row(sums[3] + row * WIDTH, syy, true); store_row(sums[4] + row * WIDTH, sxy, true);
     }
     __syncthreads();
     vfloat l1 = 0.0f, l2 = 0.0f, ssim_sum = 0.0f;
@@ -97,12 +97,13 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
         vbool in = (x < camera.width) & vbool(y < camera.height);
         const vint p = y * camera.width + x;
         if (photo.mask) in = in & (load(photo.mask, p, in) > 0);
-        const vfloat mx = convolve_column(sums[0][row]), my = convolve_column(sums[1][row]);
-        const vfloat xx = convolve_column(sums[2][row]), yy = convolve_column(sums[3][row]), xy = convolve_column(sums[4][row]);
+        const vfloat mx = convolve_column(sums[0] + row * WIDTH), my = convolve_column(sums[1] + row * WIDTH);
+        const vfloat xx = convolve_column(sums[2] + row * WIDTH), yy = convolve_column(sums[3] + row * WIDTH), xy = convolve_column(sums[4] + row * WIDTH);
         const vfloat a = 2.0f * mx * my + C1, b = 2.0f * (xy - mx * my) + C2;
         const vfloat c = mx * mx + my * my + C1, d = (xx - mx * mx) + (yy - my * my) + C2;
         const vfloat inv_cd = vrcp(c * d), ssim = a * b * inv_cd;
-        const vfloat difference = load_row(&xs[row + RADIUS][RADIUS], true) - load_row(&ys[row + RADIUS][RADIUS], true);
+        const int centre = (row + RADIUS) * COLUMNS + RADIUS;
+        const vfloat difference = load_row(xs + centre, true) - load_row(ys + centre, true);
         l1 += select(in, vabs(difference), vfloat(0.0f));
         l2 += select(in, difference * difference, vfloat(0.0f));
         ssim_sum += select(in, ssim, vfloat(0.0f));
@@ -118,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     vfloat all[3] = {l1, l2, ssim_sum};
     warp_add(losses, all);
     __syncthreads();
-    BLOCK_FOR(i, 3) atomicAdd(&state->loss_l1 + i, losses[i]);      // loss_l1, loss_l2, loss_ssim
+    BLOCK_FOR(i, 3) atomicAdd(i == 0 ? &state->loss_l1 : i == 1 ? &state->loss_l2 : &state->loss_ssim, losses[i]);
 }
 
 extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
@@ -129,8 +130,8 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
     const float* __restrict__ d_maps,       // [3, 3, height, width]
     float* __restrict__ d_image)            // [3, height, width]
 {
-    __shared__ float maps[3][ROWS][COLUMNS];
-    __shared__ float sums[3][ROWS][WIDTH];
+    __shared__ float maps[3][ROWS * COLUMNS];
+    __shared__ float sums[3][ROWS * WIDTH];
     const Camera& camera = cameras[state->view];
     const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, plane = camera.width * camera.height;
     if (state->halted || left >= camera.width || top >= camera.height) return;
@@ -149,11 +150,11 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
         const int x = left + i % COLUMNS - RADIUS, y = top + i / COLUMNS - RADIUS;
         const bool in = x >= 0 && x < camera.width && y >= 0 && y < camera.height;
         const size_t p = (size_t)blockIdx.z * plane + y * camera.width + x;
-        for (int k = 0; k < 3; ++k) maps[k][0][i] = in ? d_maps[(size_t)3 * k * plane + p] : 0.0f;
+        for (int k = 0; k < 3; ++k) maps[k][i] = in ? d_maps[(size_t)3 * k * plane + p] : 0.0f;
     }
     __syncthreads();
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
-        for (int k = 0; k < 3; ++k) store_row(sums[k][row], convolve_row(maps[k][row]), true);
+        for (int k = 0; k < 3; ++k) store_row(sums[k] + row * WIDTH, convolve_row(maps[k] + row * COLUMNS), true);
     __syncthreads();
     for (int row = threadIdx.y; row < HEIGHT; row += blockDim.y) {
         const vint x = left + lane_id();
@@ -164,8 +165,8 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
         const vfloat photographed = to_float(load(photo.pixels, 3 * p + photo.channel, in)) * (1.0f / 255.0f);
         const vfloat difference = rendered - photographed;
         const vfloat sign = select(difference > 0.0f, vfloat(1.0f), select(difference < 0.0f, vfloat(-1.0f), vfloat(0.0f)));
-        const vfloat d_ssim = convolve_column(sums[0][row]) + 2.0f * rendered * convolve_column(sums[1][row])
-                            + photographed * convolve_column(sums[2][row]);
+        const vfloat d_ssim = convolve_column(sums[0] + row * WIDTH) + 2.0f * rendered * convolve_column(sums[1] + row * WIDTH)
+                            + photographed * convolve_column(sums[2] + row * WIDTH);
         vfloat d = ((1.0f - ssim_weight) * sign - ssim_weight * d_ssim) * per_value;
         if (photo.mask) d = select(load(photo.mask, p, in) > 0, d, vfloat(0.0f));
         store(d_image + blockIdx.z * plane, p, d, in);

@@ -5,13 +5,15 @@
 #define WARPS (THREADS / 32)
 #define ITEMS 8
 #define BLOCK_KEYS (THREADS * ITEMS)
-#define MAX_DIGITS 256
+#define MAX_DIGIT_BITS 8
+#define MAX_DIGITS (1 << MAX_DIGIT_BITS)
 
 // Lanes of the warp that hold the same digit.
-__device__ __forceinline__ unsigned same_digit(unsigned digit, int num_bits, unsigned valid)
+__device__ __forceinline__ unsigned same_digit(unsigned digit, unsigned valid)
 {
     unsigned peers = valid;
-    for (int b = 0; b < num_bits; ++b) {
+#pragma unroll
+    for (int b = 0; b < MAX_DIGIT_BITS; ++b) {
         const unsigned ones = __ballot_sync(0xffffffffu, (digit >> b) & 1);
         peers &= (digit >> b) & 1 ? ones : ~ones;
     }
@@ -96,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) radix_scatter(
     for (int k = 0; k < ITEMS; ++k) {
         const unsigned digit = (key[k] >> shift) & mask;
         const unsigned valid = __ballot_sync(0xffffffffu, first + k * 32 < n);
-        const unsigned peers = same_digit(digit, num_bits, valid);
+        const unsigned peers = same_digit(digit, valid);
         rank[k] = places[warp][digit] + __popc(peers & ((1u << lane) - 1));
         __syncwarp();
         if (peers && lane == __ffs(peers) - 1 && first + k * 32 < n) places[warp][digit] += __popc(peers);

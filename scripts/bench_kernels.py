@@ -1,0 +1,188 @@
+"""Time every pass of a training step on a trained model, on whatever device there is.
+
+A pass's time is the difference of two replays: the recorded step up to and with it, and the step without it. So what is
+measured is what training pays, launch gaps of the recording included. Example:
+
+  python scripts/bench_kernels.py RUN_OR_PLY --scene SCENE --splats 100000,1000000 --scale 1,2 --json out.json
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.density.operations import split_long_axis
+from splat_cli.device import Backend, open_backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.adam import Moments
+from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.render.blend import blend, blend_backward, blend_backward_plain
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Update, project, project_backward
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.step import StepState
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.view import View
+from splat_cli.train.run_folder import find_splats
+from splat_cli.train.schedule import upload_schedule
+
+MAX_REPEATS = 60
+MAX_SECONDS = 1.5  # per measured prefix
+
+
+@dataclass
+class Bench:
+    """A step taken apart: `passes` in order, and what they need to know about the scene to count bytes."""
+
+    backend: Backend
+    splats: Splats
+    raster: Rasterizer
+    state: StepState
+    passes: list[tuple[str, Callable[[], None]]]
+
+
+def resampled(arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
+    """`num` splats that look alike: a random subset, or every splat split along its longest axis until they suffice."""
+    while len(arrays.means) < num:
+        columns = np.concatenate([
+            arrays.means, arrays.log_scales, arrays.quats, arrays.logit_opacities[:, None], arrays.sh0,
+            arrays.shN.reshape(len(arrays.means), -1),
+        ], axis=1).T  # fmt: skip
+        both = np.concatenate(split_long_axis(np, columns), axis=1).T.astype(np.float32)
+        arrays = SplatArrays(both[:, :3], both[:, 3:6], both[:, 6:10], both[:, 10], both[:, 11:14],
+                             both[:, 14:].reshape(len(both), -1, 3))  # fmt: skip
+    keep = np.sort(rng.permutation(len(arrays.means))[:num])
+    fields = ("means", "log_scales", "quats", "logit_opacities", "sh0", "shN")
+    return SplatArrays(*(np.ascontiguousarray(getattr(arrays, name)[keep]) for name in fields))
+
+
+def scaled(view: View, factor: float) -> View:
+    """The view with `factor` times the pixels in each direction."""
+    return replace(view, width=round(view.width * factor), height=round(view.height * factor),
+                   fx=view.fx * factor, fy=view.fy * factor, cx=view.cx * factor, cy=view.cy * factor)  # fmt: skip
+
+
+def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> Bench:
+    rng = np.random.default_rng(0)
+    frozen = TrainConfig(lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0, sh_degree_interval=1)
+    splats = Splats.from_arrays(backend, arrays)
+    photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
+    cameras = CameraTable(backend, views, photos)
+    raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True)
+    state = StepState(backend, num_splats=splats.num)
+    schedule = upload_schedule(backend, frozen, 1e-20, len(views))
+    order = backend.upload(np.arange(len(views), dtype=np.int32))
+    loss = PhotometricLoss(backend, cameras, frozen.ssim_weight)
+    moments = Moments(splats)
+    update = Update(moments.first, moments.second)
+    state.write(step=10 * len(views))  # past the schedule of SH degrees
+    while True:  # size the buffers by the view with most pairs
+        worst = 0
+        for index in range(len(views)):
+            state.write(view=index, halted=0, num_visible=0, num_segments=0, sh_degree=3)
+            raster.forward(splats, state)
+            worst = max(worst, int(state.read()["needed_pairs"]))
+        if worst <= raster.tiles.pair_capacity:
+            break
+        raster.resize_pairs(splats.capacity, int(worst * 1.05))
+    p, pic = raster.projection, raster.picture
+    backward = blend_backward_plain if plain else lambda *a: blend_backward(*a, False)
+    passes = [
+        ("begin_step", lambda: backend.kernel("begin_step", "begin_step")((1,), (1,), state.array, schedule, order)),
+        ("project", lambda: project(splats, cameras, state, False, p)),
+        ("sort+emit", lambda: raster.tiles.build(cameras, state, p)),
+        ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
+        ("l1_ssim", lambda: loss.forward(state, pic.image)),
+        ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
+        ("blend_backward" + ("_plain" if plain else ""), lambda: backward(cameras, state, p, raster.tiles, pic)),
+        ("project_backward+adam", lambda: project_backward(splats, cameras, state, False, p, update)),
+    ]
+    return Bench(backend, splats, raster, state, passes)
+
+
+def time_replay(backend: Backend, function: Callable[[], None], group: int) -> list[float]:
+    """Milliseconds of one call, measured over groups of `group` replays (one for each view)."""
+    function()
+    replay = backend.capture(function)
+    times: list[float] = []
+    begin = time.perf_counter()
+    while len(times) < MAX_REPEATS and (time.perf_counter() - begin < MAX_SECONDS or len(times) < 3):
+        with backend.timer() as timer:
+            for _ in range(group):
+                replay()
+        times.append(timer.ms / group)
+    return times
+
+
+def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
+    """One row a pass: median milliseconds and their spread (interquartile)."""
+    rows, before = [], 0.0
+    for k, (name, _) in enumerate(bench.passes):
+        times = time_replay(bench.backend, lambda k=k: [f() for _, f in bench.passes[: k + 1]], num_views)
+        median = statistics.median(times)
+        spread = float(np.subtract(*np.percentile(times, [75, 25])))
+        rows.append({"pass": name, "ms": median - before, "spread": spread})
+        before = median
+    rows.append({"pass": "step", "ms": before, "spread": spread})
+    return rows
+
+
+def copy_bandwidth(backend: Backend) -> float:
+    """Gigabytes a second of a device copy, bytes read and written."""
+    size = (1 << 30) if backend.name == "cuda" else (1 << 26)
+    source = backend.xp.zeros(size, "uint8")
+    target = backend.xp.empty_like(source)
+    times = []
+    for _ in range(12):
+        with backend.timer() as timer:
+            target[...] = source
+        times.append(timer.ms)
+    return 2 * size / statistics.median(times[2:]) / 1e6
+
+
+@click.command()
+@click.argument("source", type=Path)
+@click.option("--scene", type=Path, required=True, help="Scene whose cameras are used.")
+@click.option("--splats", "counts", default="100000,250000,1000000,4000000")
+@click.option("--scale", "scales", default="1,2", help="Multiples of the photographs' size.")
+@click.option("--views", "num_views", default=8)
+@click.option("--device", default="auto")
+@click.option("--json", "json_path", type=Path)
+def main(source: Path, scene: Path, counts: str, scales: str, num_views: int, device: str, json_path: Path | None) -> None:
+    backend = open_backend(device)
+    arrays = read_ply(find_splats(source)[0])
+    every = read_scene(scene).views
+    views = every[:: max(1, len(every) // num_views)][:num_views]
+    print(f"{backend.describe()}; Python {platform.python_version()}; copy {copy_bandwidth(backend):.0f} GB/s")
+    results = []
+    for scale in map(float, scales.split(",")):
+        for count in map(int, counts.split(",")):
+            some = resampled(arrays, count, np.random.default_rng(0))
+            sized = [scaled(view, scale) for view in views]
+            for plain in (False, True):
+                bench = make_bench(backend, some, sized, plain)
+                rows = run(bench, len(sized))
+                facts = bench.state.read()
+                results.append({"splats": count, "width": sized[0].width, "height": sized[0].height, "plain": plain,
+                                "pairs": int(facts["num_pairs"]), "visible": int(facts["num_visible"]), "rows": rows})
+                line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
+                print(f"{count} splats {sized[0].width}x{sized[0].height} {int(facts['num_pairs'])} pairs: {line}", flush=True)
+                del bench
+    if json_path:
+        json_path.write_text(json.dumps({"device": backend.describe(), "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
