@@ -24,10 +24,10 @@ def protocol(test_every: int, held_out: bool) -> str:
     """The measurement in words, for metrics.json."""
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     return (
-        f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ... ({seen}); rendered at the training size; "
-        "render and photograph rounded to 8 bits; PSNR over all pixels and channels of one image, then the mean over "
-        "images; SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        "images"
+        f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ... ({seen}); "
+        "rendered at the training size; render and photograph rounded to 8 bits; "
+        "PSNR over all pixels and channels of one image, then the mean over images; "
+        "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over images"
     )
 
 
