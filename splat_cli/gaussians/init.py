@@ -1,0 +1,49 @@
+"""The splats that training starts from: one a point."""
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.errors import SceneError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.knn import neighbor_distances
+
+SH_C0 = 0.28209479177387814
+"""The constant spherical harmonic: colour = 0.5 + SH_C0 * sh0."""
+MIN_SQUARED_DISTANCE = 1e-7
+"""World units squared; gives points that lie on each other a size."""
+MAX_SQUARED_DISTANCE = 1e30
+"""World units squared; keeps points absurdly far away finite."""
+
+
+def splats_from_points(
+    backend: Backend,
+    points: np.ndarray,
+    colors: np.ndarray,
+    sh_degree: int,
+    opacity: float = 0.1,
+    max_splats: int | None = None,
+    random: np.random.Generator | None = None,
+) -> SplatArrays:
+    """Round splats at points float32 [P, 3] with colours uint8 [P, 3], as large as the points are apart.
+
+    The standard deviation is the root mean square distance to the 3 nearest other points. Where there are more points
+    than `max_splats`, a random choice of them is taken. SceneError where there are none.
+    """
+    if max_splats is not None and len(points) > max_splats:
+        random = random or np.random.default_rng(0)
+        kept = np.sort(random.choice(len(points), max_splats, replace=False))
+        points, colors = points[kept], colors[kept]
+    n = len(points)
+    if n == 0:
+        raise SceneError("the scene has no points to start from; run COLMAP again and keep its points3D file")
+    distances = neighbor_distances(backend, np.ascontiguousarray(points)).astype(np.float64)
+    squared = np.clip(distances**2, MIN_SQUARED_DISTANCE, MAX_SQUARED_DISTANCE)
+    log_scale = 0.5 * np.log(squared).astype(np.float32)
+    return SplatArrays(
+        means=np.array(points, np.float32),
+        log_scales=np.repeat(log_scale[:, None], 3, axis=1),
+        quats=np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1)),
+        logit_opacities=np.full(n, np.log(opacity / (1 - opacity)), np.float32),
+        sh0=((colors.astype(np.float32) / 255 - 0.5) / SH_C0).astype(np.float32),
+        shN=np.zeros((n, (sh_degree + 1) ** 2 - 1, 3), np.float32),
+    )

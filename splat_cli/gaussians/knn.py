@@ -1,0 +1,80 @@
+"""Distances between neighbouring points, by cuda_src/knn.cu."""
+
+import numpy as np
+
+from splat_cli.device import Backend, check_arrays
+
+LEAF = 16
+FAN = 8
+THREADS = 128
+CURVE_BITS = 21
+
+
+def neighbor_distances(backend: Backend, points: np.ndarray) -> np.ndarray:
+    """Root mean square distance of each point to its 3 nearest others, or to as many as there are.
+
+    points: float32 [P, 3], finite, world units. Returns float32 [P]. ShapeError for anything else.
+    """
+    check_arrays("knn", points=(points, np.float32, "P 3"))
+    num_points = len(points)
+    if num_points == 0:
+        return np.zeros(0, np.float32)
+    order = np.argsort(curve_positions(points), kind="stable")
+    along = points[order]
+    levels = _boxes(along)
+    begins = np.cumsum([0, *(len(level) for level in levels)])[:-1].astype(np.int32)
+    mean_squared = backend.xp.empty(num_points, np.float32)
+    backend.kernel("knn", "knn")(
+        (-(-num_points // THREADS),),
+        (THREADS,),
+        backend.upload(along),
+        backend.upload(np.concatenate(levels)),
+        backend.upload(begins),
+        num_points,
+        len(levels),
+        mean_squared,
+    )
+    distances = np.empty(num_points, np.float32)
+    distances[order] = np.sqrt(backend.download(mean_squared))
+    return distances
+
+
+def curve_positions(points: np.ndarray) -> np.ndarray:
+    """Place of each point [P, 3] along a Morton curve, uint64 [P].
+
+    The curve spans three times the extent of the middle 98 % of the points; what lies beyond is moved to its faces, so
+    that a few far outliers do not crowd all others into one cell.
+    """
+    low, high = np.percentile(points.astype(np.float64), (1, 99), axis=0)
+    span = np.maximum(high - low, 1e-30)
+    cells = np.clip((points - (low - span)) / (3 * span), 0, 1) * (2**CURVE_BITS - 1)
+    x, y, z = (_spread(column) for column in cells.astype(np.uint64).T)
+    return x | y << np.uint64(1) | z << np.uint64(2)
+
+
+def _spread(bits: np.ndarray) -> np.ndarray:
+    """The low 21 bits of uint64 values with two zero bits after each."""
+    for shift, mask in (
+        (32, 0x001F00000000FFFF),
+        (16, 0x001F0000FF0000FF),
+        (8, 0x100F00F00F00F00F),
+        (4, 0x10C30C30C30C30C3),
+        (2, 0x1249249249249249),
+    ):
+        bits = (bits | bits << np.uint64(shift)) & np.uint64(mask)
+    return bits
+
+
+def _boxes(points: np.ndarray) -> list[np.ndarray]:
+    """Bounding boxes [B, 6] (low, high) of LEAF points in a row, of FAN such boxes in a row, ... up to a single one."""
+    levels = [_merged(points, points, LEAF)]
+    while len(levels[-1]) > 1:
+        levels.append(_merged(levels[-1][:, :3], levels[-1][:, 3:], FAN))
+    return levels
+
+
+def _merged(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
+    """The boxes around every `count` boxes in a row; the last is repeated to fill its group."""
+    missing = -len(low) % count
+    low, high = (np.pad(corner, ((0, missing), (0, 0)), mode="edge") for corner in (low, high))
+    return np.concatenate([low.reshape(-1, count, 3).min(axis=1), high.reshape(-1, count, 3).max(axis=1)], axis=1)
