@@ -40,10 +40,24 @@ struct Launch {
     bool concurrent;
 };
 
+#if !defined(__SANITIZE_ADDRESS__)
+// Allocates this library's thread-local memory, that is __shared__, for the calling OS thread. glibc before 2.39 clobbers
+// vector registers when the first access to it comes through a TLS descriptor (its bug 31372), and the compiler counts on
+// them in the middle of a kernel: so the first access is here, where no vector is alive.
+__attribute__((noinline)) inline void allocate_shared_memory()
+{
+    static thread_local volatile char any_variable;
+    any_variable = 0;
+}
+#else
+inline void allocate_shared_memory() {}
+#endif
+
 inline void run_range(void* job, void* arena, long begin, long end)
 {
     const Launch& launch = *(const Launch*)job;
     Worker& w = *(Worker*)arena;
+    allocate_shared_memory();
     w.kernel = launch.kernel; w.call = launch.call; w.args = launch.args;
     w.block_dim = launch.block; w.grid_dim = launch.grid; w.concurrent = launch.concurrent;
     w.set_shape(launch.fibers);
