@@ -1,5 +1,6 @@
 """The built wheel works in a clean environment, from another folder: it brings its kernels and presets."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from splat_cli import __version__
+
+pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
 
 ROOT = Path(__file__).parents[1]
 FIND_RESOURCES = """
@@ -19,7 +22,8 @@ print(resource_dir("cuda_src"))
 
 
 def _run(*command, cwd):
-    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -39,13 +43,11 @@ def environment(tmp_path_factory):
     return binaries, elsewhere
 
 
-@pytest.mark.wheel
 def test_command_is_installed(environment):
     binaries, elsewhere = environment
     assert _run(binaries / "splat", "--version", cwd=elsewhere) == f"splat, version {__version__}\n"
 
 
-@pytest.mark.wheel
 def test_kernels_and_presets_are_inside(environment):
     binaries, elsewhere = environment
     found, place = _run(binaries / "python", "-c", FIND_RESOURCES, cwd=elsewhere).splitlines()
@@ -55,7 +57,6 @@ def test_kernels_and_presets_are_inside(environment):
     assert "site-packages" in place
 
 
-@pytest.mark.wheel
 def test_demo_trains(environment):
     """Compiles the wheel's kernels with the host compiler and trains a few steps."""
     binaries, elsewhere = environment

@@ -29,4 +29,4 @@ def summarize_splats(splats: SplatArrays) -> dict[str, str]:
 
 
 def _distribution(values: np.ndarray) -> str:
-    return " ".join(f"{value:>10.4g}" for value in np.percentile(values, _PERCENTILES))
+    return " ".join(f"{value:>10.4g}" for value in np.percentile(values, _PERCENTILES, method="nearest"))
