@@ -54,6 +54,7 @@ class Trainer:
             backend, points, colors, config.sh_degree, opacity=config.init_opacity, max_splats=config.max_splats,
             random=self.random,
         )  # fmt: skip
+        arrays.log_scales += np.float32(np.log(config.init_scale))
         self.model = Model(backend, arrays, capacity=2 * len(arrays.means))
         self.strategy = make_strategy(config, self.extent)
         self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images])
