@@ -108,13 +108,16 @@ class TrainConfig:
         10, "Training views that the default strategy looks at before each round.", group=_DENSITY, low=1
     )
     growth_error: float = setting(
-        0.1, "Share of a view's error, in pixels, from which the default strategy splits a splat.", group=_DENSITY, low=0
+        0.1, "Share of a view's error, in pixels, from which the default strategy splits one.", group=_DENSITY, low=0
     )
     growth_rate: float = setting(
         0.1, "Share of all splats that the default strategy may split in one round.", group=_DENSITY, low=0, high=1
     )
     prune_weight: float = setting(
-        0.0, "Contribution to a view, in pixels, under which the default strategy removes a splat.", group=_DENSITY, low=0
+        0.0,
+        "Contribution to a view, in pixels, under which the default strategy removes a splat.",
+        group=_DENSITY,
+        low=0,
     )
 
     def __post_init__(self) -> None:
