@@ -37,7 +37,8 @@ def read_scene(
             f"none of the {len(skipped)} photographs of {model_folder} can be used in {photos}{first}; "
             "check --images and that the photographs are complete"
         )
-    points = model.points.astype(np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is dropped
+        points = model.points.astype(np.float32)
     finite = np.isfinite(points).all(axis=1)
     return Scene(root, views, points[finite], model.colors[finite], skipped, int((~finite).sum()))
 

@@ -43,19 +43,24 @@ def make_sample_scene(
         raise SceneError(f"{num_views} views of {width}x{height} were asked for; give at least 1 view of 1x1")
     rng = np.random.default_rng(seed)
     poses = camera_poses(num_views, rng)
-    shapes = make_room()
-    light = bake(shapes)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        shots = list(pool.map(lambda pose: _photograph(shapes, light, pose, width, height), poses))
     names = [f"view_{i:03d}.jpg" for i in range(num_views)]
     try:
-        (folder / "images").mkdir(parents=True, exist_ok=True)
+        (folder / "images").mkdir(parents=True, exist_ok=True)  # before the work that would be lost
+        shots = _photographs(poses, width, height)
         for name, (picture, _) in zip(names, shots, strict=True):
             Picture.fromarray(picture).save(folder / "images" / name, quality=95, subsampling=0)
         write_model(folder / "sparse" / "0", _model(names, poses, shots, width, height, rng))
     except OSError as error:
         raise SceneError(f"{folder} cannot be written: {error.strerror or error}; choose another place") from error
     return folder
+
+
+def _photographs(poses: np.ndarray, width: int, height: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What `_photograph` makes for every pose, on all cores."""
+    shapes = make_room()
+    light = bake(shapes)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda pose: _photograph(shapes, light, pose, width, height), poses))
 
 
 def _photograph(

@@ -1,0 +1,110 @@
+"""COLMAP models: what is written is read back, and what is damaged is refused by name."""
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap import MODEL_FOLDERS, find_model, read_model
+from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera, Image, Model
+from splat_cli.scene.colmap.write import write_model
+from tests.scene.models import PINHOLE, small_model, write_with_observations
+
+
+def assert_same(one, other):
+    assert one.cameras == other.cameras
+    assert one.images == other.images
+    np.testing.assert_array_equal(one.points, other.points)
+    np.testing.assert_array_equal(one.colors, other.colors)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_round_trip(tmp_path, binary):
+    cameras = [
+        Camera(number + 1, name, 400 + number, 300, tuple(np.linspace(0.1, 9, count).tolist()))
+        for number, (name, count) in CAMERA_MODELS.items()
+    ]
+    model = small_model(("a.png", "sub/b c.png", "é.png"), cameras)
+    write_model(tmp_path, model, binary)
+    assert_same(read_model(tmp_path), model)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_empty_model(tmp_path, binary):
+    write_model(tmp_path, Model({}, []), binary)
+    assert_same(read_model(tmp_path), Model({}, []))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_name_that_is_not_utf8(tmp_path, binary):
+    name = b"caf\xe9.png".decode("utf-8", "surrogateescape")
+    model = Model({1: PINHOLE}, [Image(1, 1, name, (1, 0, 0, 0), (0, 0, 0))])
+    write_model(tmp_path, model, binary)
+    assert read_model(tmp_path).images[0].name == name
+
+
+def test_observations_and_tracks_are_stepped_over(tmp_path):
+    model = small_model()
+    write_model(tmp_path, model)
+    write_with_observations(tmp_path, model)
+    for name in ("rigs.bin", "frames.bin", "project.ini"):
+        (tmp_path / name).write_bytes(b"anything")
+    assert_same(read_model(tmp_path), model)
+
+
+def test_text_with_comments_observations_and_tracks(tmp_path):
+    (tmp_path / "cameras.txt").write_text("# a comment\n\n7 SIMPLE_PINHOLE 40 30 35 20 15\n")
+    (tmp_path / "images.txt").write_text(
+        "# a\n# b\n3 1 0 0 0 1 2 3 7 my photo.jpg\n1.5 2.5 -1 3 4 9\n4 1 0 0 0 1 2 3 7 x.jpg\n\n"
+    )
+    (tmp_path / "points3D.txt").write_text("# a\n9 1 2 3 255 0 7 0.5 3 0 4 1\n10 -1e-3 2 nan 1 2 3 0.1\n")
+    model = read_model(tmp_path)
+    assert model.cameras == {7: Camera(7, "SIMPLE_PINHOLE", 40, 30, (35, 20, 15))}
+    assert [image.name for image in model.images] == ["my photo.jpg", "x.jpg"]
+    np.testing.assert_array_equal(model.points, [[1, 2, 3], [-1e-3, 2, np.nan]])
+    np.testing.assert_array_equal(model.colors, [[255, 0, 7], [1, 2, 3]])
+
+
+@pytest.mark.parametrize("place", MODEL_FOLDERS)
+def test_places_of_a_model(tmp_path, place):
+    write_model(tmp_path / place, small_model(), binary=False)
+    assert find_model(tmp_path).samefile(tmp_path / place)
+
+
+def test_binary_comes_before_text(tmp_path):
+    write_model(tmp_path, small_model(("text.png",)), binary=False)
+    write_model(tmp_path, small_model(("binary.png",)), binary=True)
+    assert read_model(tmp_path).images[0].name == "binary.png"
+
+
+def test_no_model(tmp_path):
+    with pytest.raises(SceneError, match="holds no COLMAP model"):
+        find_model(tmp_path)
+
+
+def test_incomplete_model(tmp_path):
+    write_model(tmp_path, small_model())
+    (tmp_path / "points3D.bin").unlink()
+    with pytest.raises(SceneError, match=r"only cameras\.bin, images\.bin"):
+        read_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("cameras", "1 PINHOLE 40 30 35 36 20"),
+        ("cameras", "1 PINHOLE 40"),
+        ("cameras", "1 PINHOLE 0 30 35 36 20 15"),
+        ("cameras", "1 PINHOLE 40 30 35 nan 20 15"),
+        ("cameras", "1 MYSTERY 40 30 35"),
+        ("images", "1 1 0 0 0 1 2 3 1"),
+        ("images", "1 1 0 0 zero 1 2 3 1 a.png"),
+        ("points3D", "1 2 3"),
+        ("points3D", "1 2 3 4 red 0 0 1"),
+    ],
+)
+def test_bad_line_of_text(tmp_path, file, text):
+    write_model(tmp_path, small_model(), binary=False)
+    (tmp_path / f"{file}.txt").write_text(f"{text}\n")
+    with pytest.raises(SceneError, match=f"{file}.txt") as caught:
+        read_model(tmp_path)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,90 @@
+"""Damaged model files end in a SceneError that names the file, never in another exception or a large allocation."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap import read_model
+from splat_cli.scene.colmap.write import write_model
+from tests.scene.models import small_model, write_with_observations
+
+FILES = ("cameras", "images", "points3D")
+
+
+@pytest.fixture
+def model_folder(tmp_path):
+    write_model(tmp_path, small_model())
+    write_with_observations(tmp_path, small_model())
+    return tmp_path
+
+
+@pytest.mark.parametrize("eighths", range(8))
+@pytest.mark.parametrize("stem", FILES)
+def test_truncated(model_folder, stem, eighths):
+    path = model_folder / f"{stem}.bin"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) * eighths // 8])
+    with pytest.raises(SceneError, match=f"{stem}.bin.*truncated"):
+        read_model(model_folder)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 9, 25])
+@pytest.mark.parametrize("stem", FILES)
+def test_last_bytes_missing(model_folder, stem, cut):
+    path = model_folder / f"{stem}.bin"
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(SceneError, match="truncated"):
+        read_model(model_folder)
+
+
+@pytest.mark.parametrize("count", [6, 1 << 40, (1 << 64) - 1])
+@pytest.mark.parametrize("stem", FILES)
+def test_count_larger_than_the_file(model_folder, stem, count):
+    path = model_folder / f"{stem}.bin"
+    path.write_bytes(struct.pack("<Q", count) + path.read_bytes()[8:])
+    with pytest.raises(SceneError, match=f"{stem}.bin"):
+        read_model(model_folder)
+
+
+@pytest.mark.parametrize("length", [5, 1 << 40, 1 << 62, (1 << 64) - 1])
+def test_track_longer_than_the_file(model_folder, length):
+    path = model_folder / "points3D.bin"
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<Q", content, 8 + 43, length)
+    path.write_bytes(content)
+    with pytest.raises(SceneError, match=r"points3D\.bin"):
+        read_model(model_folder)
+
+
+def test_unknown_camera_model_number(model_folder):
+    path = model_folder / "cameras.bin"
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<i", content, 12, 99)
+    path.write_bytes(content)
+    with pytest.raises(SceneError, match="unknown camera model number 99"):
+        read_model(model_folder)
+
+
+@pytest.mark.parametrize("suffix", ["bin", "txt"])
+@pytest.mark.parametrize("stem", FILES)
+def test_random_damage(tmp_path, stem, suffix):
+    write_model(tmp_path, small_model(), binary=suffix == "bin")
+    if suffix == "bin":
+        write_with_observations(tmp_path, small_model())
+    path = tmp_path / f"{stem}.{suffix}"
+    whole = np.frombuffer(path.read_bytes(), np.uint8)
+    rng = np.random.default_rng(1)
+    for _ in range(150):
+        damaged = whole.copy()
+        places = rng.integers(len(whole), size=rng.integers(1, 4))
+        damaged[places] ^= (1 << rng.integers(8, size=len(places))).astype(np.uint8)
+        kept = rng.integers(1, len(whole)) if rng.random() < 0.3 else len(whole)
+        path.write_bytes(damaged[:kept].tobytes())
+        try:
+            model = read_model(tmp_path)
+        except SceneError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+        else:
+            [image.w2c() for image in model.images]

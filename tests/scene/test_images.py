@@ -1,0 +1,118 @@
+"""Photographs become uint8 RGB of the view's size; broken ones are left out with a reason."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+
+from splat_cli.errors import SceneError
+from splat_cli.scene import View, load_images
+
+
+def view_of(path, width=40, height=30):
+    return View(path.name, path, width, height, 35.0, 35.0, width / 2, height / 2, np.eye(4))
+
+
+def gradient(width=40, height=30):
+    row, column = np.mgrid[:height, :width]
+    return np.stack([column * 5, row * 7, 100 + 0 * row], axis=-1).astype(np.uint8)
+
+
+def save(tmp_path, name, picture, **options):
+    picture.save(tmp_path / name, **options)
+    return tmp_path / name
+
+
+def loaded(path, **size):
+    views, images, skipped = load_images([view_of(path, **size)])
+    assert skipped == []
+    assert len(views) == 1
+    return images[0]
+
+
+def test_png_is_read_exactly(tmp_path):
+    pixels = loaded(save(tmp_path, "a.png", Picture.fromarray(gradient())))
+    assert pixels.dtype == np.uint8
+    assert pixels.flags.c_contiguous
+    np.testing.assert_array_equal(pixels, gradient())
+
+
+def test_modes(tmp_path):
+    color = Picture.fromarray(gradient())
+    grey = np.asarray(color.convert("L"))
+    np.testing.assert_array_equal(loaded(save(tmp_path, "l.png", color.convert("L"))), np.stack([grey] * 3, axis=-1))
+    wide = Picture.fromarray(grey.astype(np.uint16) * 257)
+    np.testing.assert_array_equal(loaded(save(tmp_path, "i16.png", wide)), np.stack([grey] * 3, axis=-1))
+    np.testing.assert_array_equal(loaded(save(tmp_path, "i.tif", Picture.fromarray(grey.astype(np.int32) * 257))),
+                                  np.stack([grey] * 3, axis=-1))  # fmt: skip
+    assert loaded(save(tmp_path, "one.png", color.convert("1"))).shape == (30, 40, 3)
+    np.testing.assert_array_equal(loaded(save(tmp_path, "rgba.png", color.convert("RGBA"))), gradient())
+    palette = loaded(save(tmp_path, "p.png", color.quantize(64), transparency=bytes([7] * 64)))
+    assert np.abs(palette.astype(int) - gradient()).mean() < 12
+    cmyk = loaded(save(tmp_path, "cmyk.jpg", color.convert("CMYK"), quality=95, subsampling=0))
+    assert np.abs(cmyk.astype(int) - gradient()).mean() < 4
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg"])
+def test_resized_without_a_shift(tmp_path, name):
+    path = save(tmp_path, name, Picture.fromarray(gradient(200, 30)[:, :, [0, 0, 0]] // 4).resize((800, 600)))
+    small = loaded(path, width=40, height=30)
+    whole = loaded(path, width=800, height=600).astype(float)
+    expected = whole.reshape(30, 20, 40, 20, 3).mean(axis=(1, 3))
+    inner = slice(2, -2)
+    assert np.abs(small - expected)[inner, inner].mean() < 3
+
+
+def test_exif_rotation_is_ignored(tmp_path):
+    picture = Picture.fromarray(gradient())
+    exif = picture.getexif()
+    exif[0x0112] = 6
+    assert loaded(save(tmp_path, "a.jpg", picture, exif=exif)).shape == (30, 40, 3)
+
+
+def test_broken_photographs_are_left_out(tmp_path):
+    good = save(tmp_path, "good.jpg", Picture.fromarray(gradient()))
+    (tmp_path / "half.jpg").write_bytes(good.read_bytes()[: good.stat().st_size // 2])
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    names = ("empty.jpg", "good.jpg", "gone.jpg", "half.jpg")
+    calls = []
+    views, images, skipped = load_images([view_of(tmp_path / name) for name in names], progress=calls.append)
+    assert [view.name for view in views] == ["good.jpg"]
+    assert len(images) == 1
+    assert [reason.split(":")[0] for reason in skipped] == ["empty.jpg", "gone.jpg", "half.jpg"]
+    assert calls == [1, 1, 1, 1]
+
+
+def test_random_damage(tmp_path):
+    rng = np.random.default_rng(3)
+    contents = []
+    for kind in ("JPEG", "PNG", "TIFF"):
+        buffer = io.BytesIO()
+        Picture.fromarray(gradient()).save(buffer, kind)
+        contents.append(np.frombuffer(buffer.getvalue(), np.uint8))
+    views = []
+    for i in range(120):
+        damaged = contents[i % 3].copy()
+        damaged[rng.integers(len(damaged), size=4)] = rng.integers(256, size=4)
+        path = tmp_path / f"{i}.img"
+        path.write_bytes(damaged.tobytes())
+        views.append(view_of(path))
+    kept, images, skipped = load_images(views)
+    assert len(kept) + len(skipped) == len(views)
+    assert all(image.shape == (30, 40, 3) for image in images)
+
+
+def test_decompression_bomb(tmp_path, monkeypatch):
+    good = save(tmp_path, "good.png", Picture.new("RGB", (5, 5)))
+    bomb = save(tmp_path, "bomb.png", Picture.fromarray(gradient()))
+    monkeypatch.setattr(Picture, "MAX_IMAGE_PIXELS", 100)
+    views, _, skipped = load_images([view_of(bomb), view_of(good)])
+    assert [view.name for view in views] == ["good.png"]
+    assert "bomb" in skipped[0]
+
+
+def test_nothing_decodes(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"")
+    with pytest.raises(SceneError, match=r"none of the 1 photographs.*a.jpg"):
+        load_images([view_of(tmp_path / "a.jpg")])

@@ -1,0 +1,167 @@
+"""From a folder to views: which photographs are found, at which size, and what is left out with which reason."""
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+
+from splat_cli.errors import SceneError
+from splat_cli.scene import read_scene
+from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
+from splat_cli.scene.colmap.write import write_model
+from tests.scene.models import PINHOLE, small_model, write_scene
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_views(tmp_path, binary):
+    model = small_model(("c.png", "deep/er/a.png", "b.png"))
+    scene = read_scene(write_scene(tmp_path, model, binary))
+    assert [view.name for view in scene.views] == ["b.png", "c.png", "deep/er/a.png"]
+    assert scene.views[2].path == tmp_path / "images" / "deep" / "er" / "a.png"
+    assert scene.skipped == []
+    view = scene.views[1]
+    assert (view.width, view.height, view.fx, view.fy, view.cx, view.cy) == (40, 30, 35, 36, 21, 13)
+    rotation = view.w2c[:3, :3]
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
+    assert np.linalg.det(rotation) == pytest.approx(1)
+    np.testing.assert_allclose(view.w2c @ [*view.center, 1], [0, 0, 0, 1], atol=1e-12)
+    assert scene.points.dtype == np.float32
+    np.testing.assert_allclose(scene.points, model.points, rtol=1e-6)
+    np.testing.assert_array_equal(scene.colors, model.colors)
+
+
+def test_quaternion_is_w_x_y_z(tmp_path):
+    model = small_model(("a.png",))
+    half = np.sqrt(0.5)
+    object.__setattr__(model.images[0], "quat", (half, 0.0, 0.0, half))  # a quarter turn about z: x becomes y
+    view = read_scene(write_scene(tmp_path, model)).views[0]
+    np.testing.assert_allclose(view.w2c[:3, :3] @ [1, 0, 0], [0, 1, 0], atol=1e-12)
+
+
+def test_many_cameras(tmp_path):
+    cameras = (PINHOLE, Camera(9, "SIMPLE_PINHOLE", 20, 50, (30.0, 10.0, 25.0)))
+    views = read_scene(write_scene(tmp_path, small_model(cameras=cameras))).views
+    assert [(view.width, view.fx, view.fy) for view in views] == [(40, 35, 36), (20, 30, 30), (40, 35, 36)]
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [({"downscale": 2}, (20, 15)), ({"max_size": 20}, (20, 15)), ({"max_size": 100}, (40, 30)),
+     ({"max_size": 16, "downscale": 2}, (16, 12)), ({"downscale": 3}, (13, 10))],
+)  # fmt: skip
+def test_smaller_views_keep_their_rays(tmp_path, options, size):
+    view = read_scene(write_scene(tmp_path, small_model()), **options).views[0]
+    assert (view.width, view.height) == size
+    np.testing.assert_allclose((view.cx / view.width, view.cy / view.height), (21 / 40, 13 / 30))
+    np.testing.assert_allclose((view.fx / view.width, view.fy / view.height), (35 / 40, 36 / 30))
+
+
+def test_photographs_of_another_size(tmp_path):
+    scene_folder = write_scene(tmp_path, small_model())
+    Picture.new("RGB", (80, 60)).save(tmp_path / "images" / "a.png")
+    Picture.new("RGB", (30, 40)).save(tmp_path / "images" / "b.png")
+    scene = read_scene(scene_folder)
+    assert [view.name for view in scene.views] == ["a.png", "c.png"]
+    assert (scene.views[0].width, scene.views[0].fx, scene.views[0].cy) == (80, 70, 26)
+    assert scene.skipped == ["b.png: is 30x40, but its camera is 40x30"]
+
+
+def test_other_image_folders(tmp_path):
+    write_scene(tmp_path, small_model())
+    (tmp_path / "images").rename(tmp_path / "images_2")
+    assert len(read_scene(tmp_path, images="images_2").views) == 3
+    assert len(read_scene(tmp_path, images=tmp_path / "images_2").views) == 3
+    with pytest.raises(SceneError, match="--images DIR"):
+        read_scene(tmp_path)
+
+
+def test_the_folder_of_the_model_itself(tmp_path):
+    write_scene(tmp_path, small_model())
+    assert len(read_scene(tmp_path / "sparse" / "0").views) == 3
+
+
+def test_unusable_photographs_are_listed(tmp_path):
+    names = ("good.png", "gone.png", "empty.png", "text.png", "nowhere.png", "unposed.png")
+    model = small_model(names)
+    write_scene(tmp_path, model)
+    photos = tmp_path / "images"
+    (photos / "gone.png").unlink()
+    (photos / "empty.png").write_bytes(b"")
+    (photos / "text.png").write_text("not an image")
+    object.__setattr__(model.images[4], "camera_id", 77)
+    object.__setattr__(model.images[5], "quat", (0.0, 0.0, 0.0, 0.0))
+    model.images += [model.images[0]]
+    write_model_again(tmp_path, model)
+    scene = read_scene(tmp_path)
+    assert [view.name for view in scene.views] == ["good.png"]
+    assert scene.skipped == [
+        "empty.png: the file is empty or not an image",
+        "gone.png: the file is missing",
+        "good.png: a second image of this name",
+        "nowhere.png: its camera 77 is not in the model",
+        "text.png: the file is empty or not an image",
+        "unposed.png: its pose is not finite",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["../out.png", "sub/../../out.png", "/out.png", "nul\0.png", "x" * 5000, "images", "\udcff.png"]
+)
+def test_names_that_are_no_photograph_in_the_folder(tmp_path, name):
+    model = small_model(("good.png", "x.png"))
+    write_scene(tmp_path, model)
+    Picture.new("RGB", (40, 30)).save(tmp_path / "out.png")
+    (tmp_path / "images" / "images").mkdir()
+    object.__setattr__(model.images[1], "name", name)
+    write_model_again(tmp_path, model, binary=False)
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == len(scene.skipped) == 1
+    assert scene.skipped[0].isprintable()
+
+
+def test_nothing_usable(tmp_path):
+    write_scene(tmp_path, small_model())
+    for path in (tmp_path / "images").iterdir():
+        path.unlink()
+    with pytest.raises(SceneError, match=r"none of the 3 photographs.*a.png: the file is missing"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in CAMERA_MODELS.values()} - {"PINHOLE", "SIMPLE_PINHOLE"}))
+def test_camera_with_distortion(tmp_path, name):
+    count = dict(CAMERA_MODELS.values())[name]
+    write_scene(tmp_path, small_model(cameras=(Camera(1, name, 40, 30, (30.0,) * count),)))
+    with pytest.raises(SceneError, match=rf"\b{name};"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("focal", [0.0, -35.0])
+def test_focal_length_must_be_positive(tmp_path, focal):
+    write_scene(tmp_path, small_model(cameras=(Camera(1, "PINHOLE", 40, 30, (35.0, focal, 20.0, 15.0)),)))
+    with pytest.raises(SceneError, match="focal length"):
+        read_scene(tmp_path)
+
+
+def test_points_that_are_not_finite(tmp_path):
+    model = small_model()
+    model.points[1] = [np.nan, 0, 0]
+    model.points[3] = [0, 1e300, 0]
+    scene = read_scene(write_scene(tmp_path, model))
+    assert scene.num_dropped_points == 2
+    assert len(scene.points) == len(scene.colors) == 3
+
+
+@pytest.mark.parametrize("options", [{"downscale": 0}, {"max_size": 0}])
+def test_senseless_options(tmp_path, options):
+    with pytest.raises(SceneError, match="at least 1"):
+        read_scene(write_scene(tmp_path, small_model()), **options)
+
+
+def test_not_a_folder(tmp_path):
+    with pytest.raises(SceneError, match="is not a folder"):
+        read_scene(tmp_path / "nothing")
+
+
+def write_model_again(folder, model, binary=True):
+    for path in (folder / "sparse" / "0").iterdir():
+        path.unlink()
+    write_model(folder / "sparse" / "0", model, binary)
