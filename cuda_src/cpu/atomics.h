@@ -28,6 +28,20 @@ template <class T> SPLAT_CPU_INLINE T add_float(T* address, T value)
     return old;
 }
 
+// dst[k] += v[k], each atomically; two neighbours at a time where other OS threads may interfere.
+template <int N> SPLAT_CPU_INLINE void add_row(float* dst, const float* v)
+{
+    if (!Worker::self()->concurrent) {
+        for (int k = 0; k < N; ++k) dst[k] += v[k];
+        return;
+    }
+    struct Pair { float a, b; };
+    int k = 0;
+    if ((uintptr_t)dst % sizeof(Pair) == 0)
+        for (; k + 1 < N; k += 2) update((Pair*)(dst + k), [&](Pair old) { return Pair{old.a + v[k], old.b + v[k + 1]}; });
+    for (; k < N; ++k) update(dst + k, [&](float old) { return old + v[k]; });
+}
+
 // What a value argument converts to: the type that the address fixes.
 template <class T> struct as_is { using type = T; };
 template <class T> using value_of = typename as_is<T>::type;

@@ -108,8 +108,8 @@ SPLAT_CPU_INLINE vfloat select(vbool m, float a, float b) { return select(m, vfl
 SPLAT_CPU_INLINE vint select(vbool m, int a, int b) { return select(m, vint(a), vint(b)); }
 
 // Of a number and NaN: vmin and vmax give b.
-SPLAT_CPU_INLINE vfloat vmin(vfloat a, vfloat b) { return select(a < b, a, b); }
-SPLAT_CPU_INLINE vfloat vmax(vfloat a, vfloat b) { return select(a > b, a, b); }
+SPLAT_CPU_INLINE vfloat vmin(vfloat a, vfloat b) { return SPLAT_CPU_EACH(splat_cpu::FloatParts, splat_cpu::minimum(a.part[i], b.part[i])); }
+SPLAT_CPU_INLINE vfloat vmax(vfloat a, vfloat b) { return SPLAT_CPU_EACH(splat_cpu::FloatParts, splat_cpu::maximum(a.part[i], b.part[i])); }
 SPLAT_CPU_INLINE vint vmin(vint a, vint b) { return select(a < b, a, b); }
 SPLAT_CPU_INLINE vint vmax(vint a, vint b) { return select(a > b, a, b); }
 SPLAT_CPU_INLINE vfloat vabs(vfloat a) { return SPLAT_CPU_EACH(splat_cpu::FloatParts, splat_cpu::absolute(a.part[i])); }
@@ -133,15 +133,30 @@ SPLAT_CPU_INLINE bool any(vbool m)
 SPLAT_CPU_INLINE bool all(vbool m) { return !any(!m); }
 SPLAT_CPU_INLINE bool some(vbool m) { return any(m); }
 
-SPLAT_CPU_INLINE float warp_sum(vfloat v)
+namespace splat_cpu {
+SPLAT_CPU_INLINE Floats merge_parts(vfloat v)
 {
-    splat_cpu::Floats sum = v.part[0];
-    for (int i = 1; i < splat_cpu::PARTS; ++i) sum += v.part[i];
-    return splat_cpu::sum_of(sum);
+    Floats sum = v.part[0];
+    for (int i = 1; i < PARTS; ++i) sum += v.part[i];
+    return sum;
 }
-template <int N> SPLAT_CPU_INLINE void warp_add(float* dst, vfloat (&v)[N])
+
+// dst[k] += sum over lanes of v[k] for FIRST <= k < min(FIRST + WIDTH, N), and so on.
+template <int FIRST, int N> SPLAT_CPU_INLINE void add_sums(float* dst, const vfloat (&v)[N])
 {
-    for (int k = 0; k < N; ++k) atomicAdd(dst + k, warp_sum(v[k]));
+    constexpr int COUNT = N - FIRST < WIDTH ? N - FIRST : WIDTH;
+    Floats merged[COUNT];
+#pragma GCC unroll 16
+    for (int k = 0; k < COUNT; ++k) merged[k] = merge_parts(v[FIRST + k]);
+    const Floats sums = in_order(sums_of(merged), std::make_index_sequence<WIDTH>());
+    float ordered[WIDTH];
+    memcpy(ordered, &sums, sizeof sums);
+    add_row<COUNT>(dst + FIRST, ordered);
+    if constexpr (FIRST + COUNT < N) add_sums<FIRST + COUNT>(dst, v);
 }
+}  // namespace splat_cpu
+
+SPLAT_CPU_INLINE float warp_sum(vfloat v) { return splat_cpu::sum_of(splat_cpu::merge_parts(v)); }
+template <int N> SPLAT_CPU_INLINE void warp_add(float* dst, vfloat (&v)[N]) { splat_cpu::add_sums<0>(dst, v); }
 
 #include "lanes_memory.h"
