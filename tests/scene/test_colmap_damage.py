@@ -1,5 +1,6 @@
 """Damaged model files end in a SceneError that names the file, never in another exception or a large allocation."""
 
+import contextlib
 import struct
 
 import numpy as np
@@ -82,9 +83,5 @@ def test_random_damage(tmp_path, stem, suffix):
         damaged[places] ^= (1 << rng.integers(8, size=len(places))).astype(np.uint8)
         kept = rng.integers(1, len(whole)) if rng.random() < 0.3 else len(whole)
         path.write_bytes(damaged[:kept].tobytes())
-        try:
-            model = read_model(tmp_path)
-        except SceneError as error:
-            assert "\n" not in str(error)  # noqa: PT017
-        else:
-            [image.w2c() for image in model.images]
+        with contextlib.suppress(SceneError):
+            [image.w2c() for image in read_model(tmp_path).images]

@@ -1,0 +1,135 @@
+"""PLY files: what others expect of ours, and what we accept of theirs."""
+
+import numpy as np
+import plyfile
+import pytest
+
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians.ply import read_ply, write_ply
+from tests.gaussians.some_splats import some_splats
+
+NUM_REST = {0: 0, 1: 9, 2: 24, 3: 45}
+
+
+def assert_same(one, other):
+    for name, array in one.arrays().items():
+        np.testing.assert_array_equal(array, getattr(other, name), err_msg=name)
+
+
+def columns_of(splats):
+    """Property name -> values, in the order of the INRIA code; f_rest holds channel after channel."""
+    rest = [splats.shN[:, k, channel] for channel in range(3) for k in range(splats.shN.shape[1])]
+    zeros = np.zeros(len(splats), np.float32)
+    return (
+        dict(zip("xyz", splats.means.T, strict=True))
+        | dict.fromkeys(("nx", "ny", "nz"), zeros)
+        | {f"f_dc_{i}": column for i, column in enumerate(splats.sh0.T)}
+        | {f"f_rest_{i}": column for i, column in enumerate(rest)}
+        | {"opacity": splats.logit_opacities}
+        | {f"scale_{i}": column for i, column in enumerate(splats.log_scales.T)}
+        | {f"rot_{i}": column for i, column in enumerate(splats.quats.T)}
+    )
+
+
+def write_foreign(path, columns, dtype="<f4", text=False, byte_order="<", before=(), after=()):
+    rows = np.zeros(len(next(iter(columns.values()))), [(name, dtype) for name in columns])
+    for name, column in columns.items():
+        rows[name] = column
+    elements = [*before, plyfile.PlyElement.describe(rows, "vertex"), *after]
+    plyfile.PlyData(elements, text=text, byte_order=byte_order, comments=["made elsewhere"]).write(str(path))
+    return path
+
+
+@pytest.mark.parametrize("degree", range(4))
+def test_round_trip(tmp_path, degree):
+    splats = some_splats(degree=degree)
+    write_ply(tmp_path / "a.ply", splats)
+    assert_same(splats, read_ply(tmp_path / "a.ply"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ply"]
+
+
+@pytest.mark.parametrize("degree", range(4))
+def test_written_as_the_inria_code_does(tmp_path, degree):
+    splats = some_splats(degree=degree)
+    write_ply(tmp_path / "a.ply", splats)
+    data = plyfile.PlyData.read(str(tmp_path / "a.ply"))
+    assert (data.text, data.byte_order) == (False, "<")
+    assert [element.name for element in data.elements] == ["vertex"]
+    expected = columns_of(splats)
+    rest = [f"f_rest_{i}" for i in range(NUM_REST[degree])]
+    names = ["x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", *rest, "opacity",
+             "scale_0", "scale_1", "scale_2", "rot_0", "rot_1", "rot_2", "rot_3"]  # fmt: skip
+    assert [item.name for item in data["vertex"].properties] == names == list(expected)
+    assert {str(item.val_dtype) for item in data["vertex"].properties} == {"f4"}
+    for name, column in expected.items():
+        np.testing.assert_array_equal(data["vertex"][name], column, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"byte_order": ">"}, {"text": True, "byte_order": "="}, {"dtype": "f8"}],
+    ids=["little", "big", "text", "double"],
+)
+@pytest.mark.parametrize("degree", [0, 3])
+def test_encodings(tmp_path, degree, options):
+    splats = some_splats(degree=degree)
+    assert_same(splats, read_ply(write_foreign(tmp_path / "a.ply", columns_of(splats), **options)))
+
+
+def test_other_order_extra_properties_and_no_normals(tmp_path):
+    splats = some_splats()
+    columns = columns_of(splats) | {"red": np.ones(len(splats)), "label": np.ones(len(splats))}
+    names = sorted(set(columns) - {"nx", "ny", "nz"}, reverse=True)
+    path = write_foreign(tmp_path / "a.ply", {name: columns[name] for name in names})
+    assert_same(splats, read_ply(path))
+
+
+def test_other_elements(tmp_path):
+    splats = some_splats()
+    size = plyfile.PlyElement.describe(np.array([(1,), (2,)], [("size", "u4")]), "image_size")
+    path = write_foreign(tmp_path / "a.ply", columns_of(splats), before=[size], after=[])
+    assert_same(splats, read_ply(path))
+
+
+def test_no_splats(tmp_path):
+    write_ply(tmp_path / "a.ply", some_splats(0))
+    assert len(read_ply(tmp_path / "a.ply")) == 0
+
+
+def test_splats_that_are_not_finite_are_dropped(tmp_path):
+    splats = some_splats(10)
+    splats.means[1, 2] = np.nan
+    splats.shN[4, 3, 1] = np.inf
+    splats.logit_opacities[7] = -np.inf
+    columns = {name: column.astype(np.float64) for name, column in columns_of(splats).items()}
+    columns["scale_1"][9] = 1e300
+    back = read_ply(write_foreign(tmp_path / "a.ply", columns, dtype="<f8"))
+    assert back.num_dropped == 4
+    assert_same(splats.select(np.array([0, 2, 3, 5, 6, 8])), back)
+
+
+@pytest.mark.parametrize("missing", ["x", "f_dc_1", "opacity", "scale_2", "rot_0", "f_rest_3"])
+def test_missing_property(tmp_path, missing):
+    columns = columns_of(some_splats())
+    del columns[missing]
+    with pytest.raises(FormatError, match=rf"{missing}\b|44 f_rest"):
+        read_ply(write_foreign(tmp_path / "a.ply", columns))
+
+
+def test_wrong_number_of_coefficients(tmp_path):
+    columns = {name: column for name, column in columns_of(some_splats()).items() if name != "f_rest_44"}
+    with pytest.raises(FormatError, match="44 f_rest"):
+        read_ply(write_foreign(tmp_path / "a.ply", columns))
+
+
+def test_compressed_ply(tmp_path):
+    names = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
+    columns = dict.fromkeys(names, np.zeros(4))
+    with pytest.raises(FormatError, match="compressed"):
+        read_ply(write_foreign(tmp_path / "a.ply", columns, dtype="u4"))
+
+
+def test_unwritable_place(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_ply(tmp_path / "file" / "a.ply", some_splats())
