@@ -65,7 +65,7 @@ __device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int
 {
     const vint i = first + lane_id();
     const vbool in_batch = i < n;
-    return ballot(in_batch & touches(load4(s.shape, i, in_batch), load4(s.rest, i, in_batch), left, top));
+    return ballot(in_batch & touches(load4_row(s.shape + first, in_batch), load4_row(s.rest + first, in_batch), left, top));
 }
 
 // Where the state of a tile's segment k >= 1 lies. Unique, since a tile of n pairs has fewer than n / SEGMENT + 1 of them.

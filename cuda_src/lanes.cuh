@@ -117,5 +117,6 @@ SPLAT_LANE vfloat4 load4(const float4* p, vint i, vbool m)
     vfloat4 r = {v.x, v.y, v.z, v.w};
     return r;
 }
+SPLAT_LANE vfloat4 load4_row(const float4* p, vbool m) { return load4(p, lane_id(), m); }
 
 #endif

@@ -148,10 +148,10 @@ template <int FIRST, int N> SPLAT_CPU_INLINE void add_sums(float* dst, const vfl
     Floats merged[COUNT];
 #pragma GCC unroll 16
     for (int k = 0; k < COUNT; ++k) merged[k] = merge_parts(v[FIRST + k]);
-    const Floats sums = in_order(sums_of(merged), std::make_index_sequence<WIDTH>());
-    float ordered[WIDTH];
-    memcpy(ordered, &sums, sizeof sums);
-    add_row<COUNT>(dst + FIRST, ordered);
+    const Floats sums = sums_of(merged), in_order = shuffle_by<SumOrder>(sums, sums);
+    float row[WIDTH];
+    memcpy(row, &in_order, sizeof row);
+    add_row<COUNT>(dst + FIRST, row);
     if constexpr (FIRST + COUNT < N) add_sums<FIRST + COUNT>(dst, v);
 }
 }  // namespace splat_cpu

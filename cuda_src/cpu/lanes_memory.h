@@ -108,8 +108,27 @@ SPLAT_CPU_INLINE int warp_max(vint v)
 #define BLOCK_FOR(i, n) for (int i = threadIdx.y; i < (n); i += blockDim.y)
 
 struct vfloat4 { vfloat x, y, z, w; };
-SPLAT_CPU_INLINE vfloat4 load4(const float4* p, vint i, vbool m)
+
+// Lane i reads the float4 at index i of the lane where m holds; 0 elsewhere.
+SPLAT_CPU_INLINE vfloat4 load4(const float4* p, vint index, vbool m)
 {
     const float* f = &p->x;
-    return {load(f, i * 4, m), load(f + 1, i * 4, m), load(f + 2, i * 4, m), load(f + 3, i * 4, m)};
+    index = index * 4;
+    return {load(f, index, m), load(f + 1, index, m), load(f + 2, index, m), load(f + 3, index, m)};
+}
+
+// Lane i reads the float4 p[i] where m holds; 0 elsewhere.
+SPLAT_CPU_INLINE vfloat4 load4_row(const float4* p, vbool m)
+{
+    if (!all(m)) return load4(p, lane_id(), m);
+    vfloat4 r;
+    for (int k = 0; k < splat_cpu::PARTS; ++k) {
+        splat_cpu::Floats v[4];
+        memcpy(v, p + k * splat_cpu::WIDTH, sizeof v);
+        const splat_cpu::Floats xz0 = splat_cpu::every_other<0>(v[0], v[1]), xz1 = splat_cpu::every_other<0>(v[2], v[3]);
+        const splat_cpu::Floats yw0 = splat_cpu::every_other<1>(v[0], v[1]), yw1 = splat_cpu::every_other<1>(v[2], v[3]);
+        r.x.part[k] = splat_cpu::every_other<0>(xz0, xz1); r.z.part[k] = splat_cpu::every_other<1>(xz0, xz1);
+        r.y.part[k] = splat_cpu::every_other<0>(yw0, yw1); r.w.part[k] = splat_cpu::every_other<1>(yw0, yw1);
+    }
+    return r;
 }

@@ -98,48 +98,61 @@ SPLAT_CPU_INLINE unsigned bits_of(Mask m)
 #endif
 }
 
-// {a[0], b[0], ...} of each run of SPAN lanes: out's first half of a run is a's half FROM, its second half b's half FROM.
-template <int SPAN, int FROM, size_t... I> SPLAT_CPU_INLINE Floats halves(Floats a, Floats b, std::index_sequence<I...>)
+// The lanes SOURCE[0], SOURCE[1], ... of a, then b.
+template <int... SOURCE> SPLAT_CPU_INLINE Floats shuffle(Floats a, Floats b)
 {
-    constexpr auto source = [](int i) { return i % SPAN < SPAN / 2 ? i + FROM * SPAN / 2 : i - SPAN / 2 + FROM * SPAN / 2 + WIDTH; };
 #if defined(__clang__)
-    return __builtin_shufflevector(a, b, source((int)I)...);
+    return __builtin_shufflevector(a, b, SOURCE...);
 #else
-    return __builtin_shuffle(a, b, Ints{source((int)I)...});
+    return __builtin_shuffle(a, b, Ints{SOURCE...});
 #endif
 }
+template <class F, size_t... I> SPLAT_CPU_INLINE Floats shuffle_by(F, Floats a, Floats b, std::index_sequence<I...>)
+{
+    return shuffle<F::source((int)I)...>(a, b);
+}
+template <class F> SPLAT_CPU_INLINE Floats shuffle_by(Floats a, Floats b)
+{
+    return shuffle_by(F(), a, b, std::make_index_sequence<WIDTH>());
+}
+
+// Elements FIRST, FIRST + 2, ... of a and then of b.
+template <int FIRST> struct EveryOther { static constexpr int source(int i) { return 2 * i + FIRST; } };
+template <int FIRST> SPLAT_CPU_INLINE Floats every_other(Floats a, Floats b) { return shuffle_by<EveryOther<FIRST>>(a, b); }
+
+// Of each run of SPAN lanes: half FROM of a's run, then half FROM of b's.
+template <int SPAN, int FROM> struct Halves {
+    static constexpr int source(int i)
+    {
+        return i % SPAN < SPAN / 2 ? i + FROM * SPAN / 2 : i - SPAN / 2 + FROM * SPAN / 2 + WIDTH;
+    }
+};
 
 // Adds up N <= WIDTH vectors at once: each step folds two vectors into one, whose runs of lanes are half as long and stand for
-// twice as many sums, so that N sums cost little more than N folds. Lane i ends with the sum of vector summed_in_lane(i).
+// twice as many sums, so that N sums cost little more than N folds. The sum of vector
+// i ends in lane SumOrder::source(i).
 template <int SPAN = WIDTH, int N> SPLAT_CPU_INLINE Floats sums_of(const Floats (&v)[N])
 {
     if constexpr (SPAN == 1) return v[0];
     else {
-        constexpr auto lanes = std::make_index_sequence<WIDTH>();
         Floats folded[(N + 1) / 2];
 #pragma GCC unroll 16
         for (int k = 0; k < N; k += 2) {
             const Floats a = v[k], b = k + 1 < N ? v[(k + 1) % N] : Floats{};
-            folded[k / 2] = halves<SPAN, 0>(a, b, lanes) + halves<SPAN, 1>(a, b, lanes);
+            folded[k / 2] = shuffle_by<Halves<SPAN, 0>>(a, b) + shuffle_by<Halves<SPAN, 1>>(a, b);
         }
         return sums_of<SPAN / 2>(folded);
     }
 }
-constexpr int lane_of_sum(int k)              // the bits of k in reverse
-{
-    int lane = 0;
-    for (int bit = 1; bit < WIDTH; bit *= 2) lane = 2 * lane + (k & bit ? 1 : 0);
-    return lane;
-}
+struct SumOrder {                             // the bits of i in reverse: where sums_of leaves sum i
+    static constexpr int source(int i)
+    {
+        int lane = 0;
+        for (int bit = 1; bit < WIDTH; bit *= 2) lane = 2 * lane + (i & bit ? 1 : 0);
+        return lane;
+    }
+};
 
-template <size_t... I> SPLAT_CPU_INLINE Floats in_order(Floats a, std::index_sequence<I...>)
-{
-#if defined(__clang__)
-    return __builtin_shufflevector(a, a, lane_of_sum((int)I)...);
-#else
-    return __builtin_shuffle(a, Ints{lane_of_sum((int)I)...});
-#endif
-}
 SPLAT_CPU_INLINE float sum_of(Floats v)
 {
     const Floats one[1] = {v};
