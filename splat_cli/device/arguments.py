@@ -1,4 +1,4 @@
-"""Checks of what is passed to kernels: an argument that does not fit is an error that names it, never silent garbage."""
+"""Checks of what is passed to kernels: an argument that does not fit is an error that names it, never garbage."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,15 +8,17 @@ import numpy as np
 from splat_cli.device.signature import Parameter
 from splat_cli.errors import ShapeError
 
-_INTEGERS = "iu"
+MAX_BLOCK = 1024  # threads of a block
+MAX_GRID_YZ = 65535  # blocks along y and along z
+_KINDS = {int: "iu", float: "f", bool: "b"}  # kinds of dtype that a Python scalar may stand for
 
 
 def check_arrays(kernel: str, **arrays: tuple[Any, Any, str]) -> dict[str, int]:
     """Check that arrays have the dtypes and shapes a kernel expects.
 
-    Each keyword is `name=(array, dtype, "N 3")`: the string names or fixes every dimension, and a name must stand for one
-    size over all arrays. Returns the sizes by name. Raises ShapeError for a dtype, a layout that is not C-contiguous, a
-    number of dimensions or a size that does not fit.
+    Each keyword is `name=(array, dtype, "N 3")`: the string names or fixes every dimension, and a name must stand for
+    one size over all arrays. Returns the sizes by name. Raises ShapeError for a dtype, a layout that is not
+    C-contiguous, a number of dimensions or a size that does not fit.
 
         check_arrays("project", means=(means, np.float32, "N 3"), radii=(radii, np.int32, "N"))
     """
@@ -30,15 +32,14 @@ def _check_array(
     kernel: str, name: str, array: Any, dtype: np.dtype, dimensions: list[str], sizes: dict[str, tuple[int, str]]
 ) -> None:
     expected = f"{dtype} [{', '.join(dimensions)}]"
-    shape = getattr(array, "shape", None)
-    if shape is None or not hasattr(array, "dtype"):
+    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise ShapeError(f"{kernel}: {name} must be an array {expected}, got {type(array).__name__}")
-    got = f"{array.dtype} {list(shape)}"
-    if array.dtype != dtype or len(shape) != len(dimensions):
+    got = f"{array.dtype} {list(array.shape)}"
+    if array.dtype != dtype or len(array.shape) != len(dimensions):
         raise ShapeError(f"{kernel}: {name} must be {expected}, got {got}")
     if not array.flags.c_contiguous:
         raise ShapeError(f"{kernel}: {name} {got} is not C-contiguous: pass a copy in C order")
-    for dimension, size in zip(dimensions, shape, strict=True):
+    for dimension, size in zip(dimensions, array.shape, strict=True):
         if dimension.isdigit():
             if size != int(dimension):
                 raise ShapeError(f"{kernel}: {name} must be {expected}, got {got}")
@@ -47,13 +48,30 @@ def _check_array(
             raise ShapeError(f"{kernel}: {name} must be {expected} with {dimension} = {other} as in {owner}, got {got}")
 
 
-def check_launch(kernel: str, shape: Sequence[int], what: str) -> tuple[int, int, int]:
-    """A grid or block of 1 to 3 positive ints as (x, y, z); ShapeError otherwise."""
-    values = tuple(int(n) for n in shape)
+def check_sort(keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> int:
+    """The capacity of the arrays of Backend.sort_pairs; ShapeError if one of them does not fit."""
+    pairs = {"keys": keys, "values": values, "keys_out": keys_out, "values_out": values_out}
+    arrays = {name: (array, np.uint32, "capacity") for name, array in pairs.items()}
+    sizes = check_arrays("sort_pairs", **arrays, count=(count, np.uint32, "1"))
+    if not 0 <= num_bits <= 32:
+        raise ShapeError(f"sort_pairs: num_bits must be 0 to 32, got {num_bits}")
+    return sizes["capacity"]
+
+
+def check_launch(kernel: str, grid: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
+    """Grid and block, each of 1 to 3 positive ints, as six ints; ShapeError beyond what a GPU can launch."""
+    shape = (*_three(kernel, grid, "grid"), *_three(kernel, block, "block"))
+    if shape[3] * shape[4] * shape[5] > MAX_BLOCK:
+        raise ShapeError(f"{kernel}: a block has at most {MAX_BLOCK} threads, got {tuple(block)}")
+    if max(shape[1], shape[2]) > MAX_GRID_YZ:
+        raise ShapeError(f"{kernel}: a grid has at most {MAX_GRID_YZ} blocks along y and z, got {tuple(grid)}")
+    return shape
+
+
+def _three(kernel: str, values: Sequence[int], what: str) -> tuple[int, ...]:
     if not 1 <= len(values) <= 3 or min(values) < 1:
-        raise ShapeError(f"{kernel}: {what} must be 1 to 3 positive ints, got {tuple(shape)}")
-    x, y, z = (values + (1, 1))[:3]
-    return x, y, z
+        raise ShapeError(f"{kernel}: {what} must be 1 to 3 positive ints, got {tuple(values)}")
+    return (*(int(n) for n in values), 1, 1)[:3]
 
 
 def check_count(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> None:
@@ -66,42 +84,39 @@ def check_count(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any
 def check_pointer(kernel: str, parameter: Parameter, array: Any, array_type: type) -> None:
     """ShapeError unless `array` is a contiguous array of this backend with the dtype that the pointer points to."""
     if not isinstance(array, array_type):
-        hint = ": wrap it with backend.upload()" if isinstance(array, np.ndarray) else ""
-        raise ShapeError(
-            f"{kernel}: {parameter.name} ({parameter.type}) must be a {array_type.__module__} array or None, "
-            f"got {type(array).__module__}.{type(array).__name__}{hint}"
-        )
-    if parameter.dtype is not None and array.dtype != parameter.dtype:
-        raise ShapeError(f"{kernel}: {parameter.name} ({parameter.type}) must hold {parameter.dtype}, got {array.dtype}")
-    if not array.flags.c_contiguous:
-        raise ShapeError(f"{kernel}: {parameter.name} {array.dtype} {list(array.shape)} is not C-contiguous")
+        wanted, got = (f"{t.__module__}.{t.__name__}" for t in (array_type, type(array)))
+        raise ShapeError(f"{kernel}: {parameter.label} must be a {wanted} or None, got {got}; see backend.upload()")
+    dtype, shape, flags = (getattr(array, name) for name in ("dtype", "shape", "flags"))
+    if parameter.dtype is not None and dtype != parameter.dtype:
+        raise ShapeError(f"{kernel}: {parameter.label} must hold {parameter.dtype}, got {dtype} {list(shape)}")
+    if not flags.c_contiguous:
+        raise ShapeError(f"{kernel}: {parameter.label} must be C-contiguous, got a view {dtype} {list(shape)}")
 
 
 def scalar_value(kernel: str, parameter: Parameter, value: Any) -> np.generic:
-    """The argument as a NumPy scalar of exactly the parameter's type; ShapeError for any other type."""
+    """The argument as a NumPy scalar of exactly the parameter's type; ShapeError for any other type.
+
+    A Python int stands for any integer type, a Python float for any float type, as long as the value fits.
+    """
     dtype = parameter.dtype
     assert dtype is not None
     if isinstance(value, np.generic):
         if value.dtype == dtype:
             return value
-    elif type(value) is bool:
-        if dtype.kind == "b":
-            return np.bool_(value)
-    elif (type(value) is int and dtype.kind in _INTEGERS) or (type(value) is float and dtype.kind == "f"):
+    elif dtype.kind in _KINDS.get(type(value), ""):
         try:
             return dtype.type(value)
         except OverflowError:
-            raise ShapeError(f"{kernel}: {parameter.name} ({parameter.type}) cannot hold {value}") from None
+            raise ShapeError(f"{kernel}: {parameter.label} cannot hold {value}") from None
     got = value.dtype if isinstance(value, np.generic) else type(value).__name__
-    raise ShapeError(f"{kernel}: {parameter.name} ({parameter.type}) must be a {dtype} scalar, got {got} {value!r}")
+    raise ShapeError(f"{kernel}: {parameter.label} must be a {dtype} scalar, got {got}: {value!r}")
 
 
 def struct_value(kernel: str, parameter: Parameter, value: Any) -> np.void:
-    """A structured scalar, or the only element of a 0-d structured array; ShapeError otherwise."""
+    """A structured scalar, or the element of a 0-d structured array; ShapeError otherwise."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, np.void):
-        raise ShapeError(
-            f"{kernel}: {parameter.name} (struct {parameter.type}) must be a NumPy structured scalar, got {type(value).__name__}"
-        )
+        got = type(value).__name__
+        raise ShapeError(f"{kernel}: {parameter.label} is a struct: pass a NumPy structured scalar, got {got}")
     return value

@@ -15,8 +15,9 @@ class Kernel(Protocol):
     def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
         """Launch over `grid` blocks of `block` threads (1 to 3 ints each), asynchronously on a GPU.
 
-        One argument for each parameter: arrays of the backend or None for pointers, NumPy scalars of the parameter's type
-        (or int for integers, float for floats) for scalars, 0-d structured values for structs. ShapeError otherwise.
+        One argument for each parameter: for a pointer an array of the backend or None; for a scalar a NumPy scalar of
+        its type, or an int for any integer and a float for any floating-point type; for a struct a structured scalar.
+        Raises ShapeError for anything else.
         """
 
 
@@ -43,13 +44,11 @@ class Backend(Protocol):
     def kernel(self, file: str, name: str, **defines: int) -> Kernel:
         """Kernel `name` of cuda_src/`file`.cu, compiled with -DKEY=value for each define on first use."""
 
-    def sort_pairs(
-        self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int
-    ) -> None:
+    def sort_pairs(self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> None:
         """Stable sort of the first `count[0]` pairs, ascending by the low `num_bits` bits of the keys.
 
-        uint32 [capacity] arrays that do not overlap; `count` is uint32 [1] on the device, at most `capacity`. Entries of the
-        outputs past the count are undefined.
+        uint32 [capacity] arrays that do not overlap; `count` is uint32 [1] on the device, at most `capacity`. Entries
+        of the outputs past the count are undefined.
         """
 
     def upload(self, array: Any) -> Any:
@@ -70,8 +69,8 @@ class Backend(Protocol):
     def capture(self, function: Callable[[], None]) -> Callable[[], None]:
         """What `function` launches, as one call that runs it again.
 
-        Call `function` once yourself before: kernels are compiled and loaded on first use, which cannot be captured. The
-        launches are replayed with the arrays and scalars they had; what must vary has to lie in device memory.
+        Call `function` once yourself before: kernels are compiled and loaded on first use, which cannot be captured.
+        The launches are replayed with the arrays and scalars they had; what must vary has to lie in device memory.
         """
 
     def memory(self) -> tuple[int, int]:
@@ -86,13 +85,13 @@ class Backend(Protocol):
 
 
 def open_backend(
-    name: str = "auto", *, threads: int | None = None, sanitize: str | None = None, sources: Path | None = None
+    name: str = "auto", *, threads: int | None = None, sanitize: bool = False, sources: Path | None = None
 ) -> Backend:
     """Open a device: "cuda", "cpu", or "auto" for CUDA where CuPy sees a GPU and the CPU otherwise.
 
-    `threads` (CPU): OS threads, by default one for each core this process may use. `sanitize="address"` (CPU): compile the
-    kernels with AddressSanitizer and UBSan for debugging. `sources`: folder of the kernel files, by default cuda_src.
-    Raises DeviceError with advice where the device, its driver or a compiler is missing.
+    `threads` (CPU): OS threads, by default one for each core this process may use. `sanitize` (CPU): compile
+    the kernels with AddressSanitizer and UBSan, see sanitizer.py. `sources`: folder of the kernel files, by default
+    cuda_src. Raises DeviceError with advice where the device, its driver or a compiler is missing.
     """
     from splat_cli.device.cpu import CpuBackend
     from splat_cli.device.cuda import CudaBackend, why_no_cuda

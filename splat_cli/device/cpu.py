@@ -1,6 +1,7 @@
 """The CPU backend: kernels compiled by the host's C++ compiler, blocks spread over the cores."""
 
 import ctypes
+import functools
 import os
 import resource
 import struct
@@ -11,68 +12,68 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device.arguments import check_arrays, check_count, check_launch, check_pointer, scalar_value, struct_value
+from splat_cli.device.arguments import check_count, check_launch, check_pointer, check_sort, scalar_value, struct_value
 from splat_cli.device.host_compiler import find_compiler
-from splat_cli.device.signature import Parameter, parse_kernels
-from splat_cli.errors import DeviceError, ShapeError
+from splat_cli.device.sanitizer import check_preloaded
+from splat_cli.device.signature import Parameter
+from splat_cli.device.sources import KernelSource, read_source
+from splat_cli.errors import ShapeError
 from splat_cli.paths import resource_dir
 
-MAX_THREADS = 1024  # of a block
+_FORMATS = {
+    "float32": "f", "float64": "d", "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H",
+    "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
+}  # fmt: skip
 
 
 class CpuBackend:
     """Kernels on the CPU's cores; arrays are NumPy's."""
 
     name = "cpu"
-    xp = np
+    xp: Any = np
 
-    def __init__(self, threads: int | None = None, sanitize: str | None = None, sources: Path | None = None) -> None:
-        if sanitize not in (None, "address"):
-            raise DeviceError(f"unknown sanitizer {sanitize!r}: expected address")
+    def __init__(
+        self,
+        threads: int | None = None,
+        sanitize: bool = False,
+        sources: Path | None = None,
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        """See open_backend; `flags`: further compiler flags, such as -march=x86-64-v2."""
+        if sanitize:
+            check_preloaded()
         shim = resource_dir("cuda_src")
         self._sources = sources or shim
-        self._include = tuple(dict.fromkeys((shim, self._sources)))
-        self._compiler = find_compiler(sanitize)
+        self._include = tuple(dict.fromkeys((self._sources, shim)))
+        self._compiler = find_compiler(sanitize, flags)
         # __shared__ memory of a sanitized build is static, so that it gets red zones: one block at a time
         self._threads = 1 if sanitize else threads or len(os.sched_getaffinity(0))
         runtime = self._compiler.library("runtime", '#include "cpu/runtime.cpp"\n', self._include, {})
         self._runtime = ctypes.CDLL(str(runtime))
         self._runtime.splat_simd.restype = ctypes.c_char_p
         self._kernels: dict[tuple, CpuKernel] = {}
+        self._load = functools.cache(self._load_library)
 
     def kernel(self, file: str, name: str, **defines: int) -> "CpuKernel":
         """See Backend.kernel."""
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
-            library, signatures = self._load(file, defines)
-            if name not in signatures:
-                raise DeviceError(f"{file}.cu has no kernel {name}; it has {', '.join(signatures)}")
-            self._kernels[key] = CpuKernel(name, signatures[name], library, self._runtime, self._threads)
+            source, library = self._load(file, tuple(sorted(defines.items())))
+            self._kernels[key] = CpuKernel(name, source.parameters(name), library, self._runtime, self._threads)
         return self._kernels[key]
 
-    def _load(self, file: str, defines: dict[str, int]) -> tuple[ctypes.CDLL, dict[str, tuple[Parameter, ...]]]:
-        path = self._sources / f"{file}.cu"
-        if not path.is_file():
-            raise DeviceError(f"no kernel file {path}")
-        signatures = parse_kernels(path.read_text(encoding="utf-8"))
-        exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in signatures)
-        unit = f'#include "cpu/shim.h"\n#include "{path}"\n#include "cpu/launch.h"\n{exports}'
-        return ctypes.CDLL(str(self._compiler.library(file, unit, self._include, defines))), signatures
+    def _load_library(self, file: str, defines: tuple[tuple[str, int], ...]) -> tuple[KernelSource, ctypes.CDLL]:
+        source = read_source(self._sources, file)
+        exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in source.kernels)
+        unit = f'#include "cpu/shim.h"\n#line 1 "{source.path}"\n{source.text}\n#include "cpu/launch.h"\n{exports}'
+        return source, ctypes.CDLL(str(self._compiler.library(file, unit, self._include, dict(defines))))
 
-    def sort_pairs(
-        self, keys: np.ndarray, values: np.ndarray, keys_out: np.ndarray, values_out: np.ndarray, count: np.ndarray,
-        num_bits: int,
-    ) -> None:  # fmt: skip
+    def sort_pairs(self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> None:
         """See Backend.sort_pairs."""
-        uint32 = np.uint32
-        size = check_arrays("sort_pairs", keys=(keys, uint32, "capacity"), values=(values, uint32, "capacity"),
-                            keys_out=(keys_out, uint32, "capacity"), values_out=(values_out, uint32, "capacity"),
-                            count=(count, uint32, "1"))["capacity"]  # fmt: skip
-        if not 0 <= num_bits <= 32:
-            raise ShapeError(f"sort_pairs: num_bits must be 0 to 32, got {num_bits}")
-        if int(count[0]) > size:
-            raise ShapeError(f"sort_pairs: count is {count[0]}, the arrays hold {size}")
-        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (keys, values, keys_out, values_out)]
+        capacity = check_sort(keys, values, keys_out, values_out, count, num_bits)
+        if int(count[0]) > capacity:
+            raise ShapeError(f"sort_pairs: count is {count[0]}, the arrays hold {capacity}")
+        pointers = (ctypes.c_void_p(a.ctypes.data) for a in (keys, values, keys_out, values_out))
         self._runtime.splat_sort_pairs(*pointers, ctypes.c_size_t(int(count[0])), num_bits, self._threads)
 
     def upload(self, array: np.ndarray) -> np.ndarray:
@@ -128,7 +129,7 @@ class CpuTimer:
 
 
 class CpuKernel:
-    """One kernel of a compiled library. Arguments are packed into a buffer in which each begins at a multiple of 8 bytes."""
+    """One kernel of a compiled library."""
 
     def __init__(
         self, name: str, parameters: tuple[Parameter, ...], library: ctypes.CDLL, runtime: ctypes.CDLL, threads: int
@@ -136,7 +137,6 @@ class CpuKernel:
         self.name = name
         self._parameters = parameters
         self._threads = threads
-        self._library = library
         self._run_blocks = ctypes.cast(runtime.splat_run_blocks, ctypes.c_void_p)
         self._launch = library[f"splat_launch_{name}"]
         self._launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
@@ -144,23 +144,13 @@ class CpuKernel:
         sizes = library[f"splat_parameters_{name}"]
         sizes.restype = ctypes.POINTER(ctypes.c_int)
         self._sizes = sizes()[: len(parameters)]
-        slots = (self._slot(p, size) for p, size in zip(parameters, self._sizes, strict=True))
-        self._packer = struct.Struct("=" + "".join(slots))
-
-    @staticmethod
-    def _slot(parameter: Parameter, size: int) -> str:
-        padding = f"{-size % 8}x" if size % 8 else ""
-        if parameter.is_pointer:
-            return "Q"
-        return (f"{size}s" if parameter.dtype is None else parameter.dtype.char.replace("l", "q").replace("L", "Q")) + padding
+        self._packer = struct.Struct("=" + "".join(map(_slot, parameters, self._sizes)))
 
     def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
         """See Kernel."""
-        shape = check_launch(self.name, grid, "grid") + check_launch(self.name, block, "block")
-        if shape[3] * shape[4] * shape[5] > MAX_THREADS:
-            raise ShapeError(f"{self.name}: a block has at most {MAX_THREADS} threads, got {tuple(block)}")
+        shape = check_launch(self.name, grid, block)
         check_count(self.name, self._parameters, args)
-        values = [self._value(p, size, arg) for p, size, arg in zip(self._parameters, self._sizes, args, strict=True)]
+        values = map(self._value, self._parameters, self._sizes, args)
         self._launch(self._run_blocks, struct.pack("=6I", *shape), self._packer.pack(*values), self._threads)
 
     def _value(self, parameter: Parameter, size: int, arg: Any) -> Any:
@@ -173,5 +163,13 @@ class CpuKernel:
             return scalar_value(self.name, parameter, arg)
         data = struct_value(self.name, parameter, arg).tobytes()
         if len(data) != size:
-            raise ShapeError(f"{self.name}: {parameter.name} (struct {parameter.type}) has {size} bytes, got {len(data)}")
+            raise ShapeError(f"{self.name}: {parameter.label} is a struct of {size} bytes, got {len(data)}")
         return data
+
+
+def _slot(parameter: Parameter, size: int) -> str:
+    """How `struct` packs an argument of `size` bytes: each begins at a multiple of 8 bytes (cuda_src/cpu/launch.h)."""
+    if parameter.is_pointer:
+        return "Q"
+    value = f"{size}s" if parameter.dtype is None else _FORMATS[parameter.dtype.name]
+    return value + f"{-size % 8}x"

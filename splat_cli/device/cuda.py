@@ -1,15 +1,16 @@
 """The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream."""
 
 import functools
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
-from splat_cli.device.signature import Parameter, parse_kernels
+from splat_cli.device.arguments import check_count, check_launch, check_pointer, check_sort, scalar_value, struct_value
+from splat_cli.device.signature import Parameter
+from splat_cli.device.sort import RadixSort
+from splat_cli.device.sources import KernelSource, headers_digest, read_source
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
 
@@ -27,17 +28,11 @@ def why_no_cuda() -> str:
     return "" if count else "CuPy sees no GPU; check `nvidia-smi`"
 
 
-def sources_digest(folders: Sequence[Path]) -> str:
-    """Hash of all kernel sources. CuPy's cache does not look into included files: this makes them part of its key."""
-    digest = hashlib.sha256()
-    for folder in folders:
-        for path in sorted((*folder.glob("*.cu"), *folder.glob("*.cuh"))):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:15]
-
-
 class CudaBackend:
-    """Kernels on the current CUDA device; arrays are CuPy's. Its stream becomes the current one of the calling thread."""
+    """Kernels on the current CUDA device; arrays are CuPy's.
+
+    All work goes to one stream, which becomes the current one of the calling thread: use the backend from that thread.
+    """
 
     name = "cuda"
 
@@ -49,8 +44,7 @@ class CudaBackend:
         self.stream.use()
         shared = resource_dir("cuda_src")
         self._sources = sources or shared
-        include = tuple(dict.fromkeys((shared, self._sources)))
-        self._options = ("-std=c++17", *(f"-I{folder}" for folder in include), f"-DSPLAT_SOURCES=0x{sources_digest(include)}")
+        self._include = tuple(dict.fromkeys((self._sources, shared)))
         self._kernels: dict[tuple, CudaKernel] = {}
         self._load = functools.cache(self._load_module)
 
@@ -58,30 +52,28 @@ class CudaBackend:
         """See Backend.kernel."""
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
-            module, signatures = self._load(file, tuple(sorted(defines.items())))
-            if name not in signatures:
-                raise DeviceError(f"{file}.cu has no kernel {name}; it has {', '.join(signatures)}")
-            self._kernels[key] = CudaKernel(name, signatures[name], module.get_function(name), self.xp.ndarray)
+            source, module = self._load(file, tuple(sorted(defines.items())))
+            parameters = source.parameters(name)
+            self._kernels[key] = CudaKernel(name, parameters, module.get_function(name), self.xp.ndarray)
         return self._kernels[key]
 
-    def _load_module(self, file: str, defines: tuple[tuple[str, int], ...]) -> tuple[Any, dict[str, tuple[Parameter, ...]]]:
-        path = self._sources / f"{file}.cu"
-        if not path.is_file():
-            raise DeviceError(f"no kernel file {path}")
-        source = path.read_text(encoding="utf-8")
-        options = (*self._options, *(f"-D{key}={value}" for key, value in defines))
-        module = self.xp.RawModule(code=f'#line 1 "{path}"\n{source}', options=options)
+    def _load_module(self, file: str, defines: tuple[tuple[str, int], ...]) -> tuple[KernelSource, Any]:
+        source = read_source(self._sources, file)
+        # CuPy's cache does not look into included files: the digest makes them part of its key
+        digest = headers_digest(source.text, self._include)
+        options = ("-std=c++17", *(f"-I{folder}" for folder in self._include), f"-DSPLAT_HEADERS=0x{digest[:15]}")
+        options += tuple(f"-D{key}={value}" for key, value in defines)
+        module = self.xp.RawModule(code=f'#line 1 "{source.path}"\n{source.text}', options=options)
         try:
             module.compile()
         except self.xp.cuda.compiler.CompileException as error:
-            raise DeviceError(f"NVRTC cannot compile {path.name}:\n{error}") from error
-        return module, parse_kernels(source)
+            raise DeviceError(f"NVRTC cannot compile {source.path.name}:\n{error}") from error
+        return source, module
 
     def sort_pairs(self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> None:
         """See Backend.sort_pairs."""
-        from splat_cli.device.sort import sort_pairs_cuda
-
-        sort_pairs_cuda(self, keys, values, keys_out, values_out, count, num_bits)
+        capacity = check_sort(keys, values, keys_out, values_out, count, num_bits)
+        RadixSort(self, capacity)(keys, values, keys_out, values_out, count, num_bits)
 
     def upload(self, array: np.ndarray) -> Any:
         """See Backend.upload."""
@@ -163,9 +155,9 @@ class CudaKernel:
 
     def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
         """See Kernel."""
-        grid3, block3 = check_launch(self.name, grid, "grid"), check_launch(self.name, block, "block")
+        shape = check_launch(self.name, grid, block)
         check_count(self.name, self._parameters, args)
-        self._function(grid3, block3, tuple(map(self._value, self._parameters, args)))
+        self._function(shape[:3], shape[3:], tuple(map(self._value, self._parameters, args)))
 
     def _value(self, parameter: Parameter, arg: Any) -> Any:
         if parameter.is_pointer:

@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from splat_cli.device.sources import headers_digest
 from splat_cli.errors import DeviceError
 
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
@@ -19,10 +20,8 @@ from splat_cli.errors import DeviceError
 _FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w", "-fno-math-errno", "-fno-trapping-math",
           "-fno-strict-aliasing")  # fmt: skip
 _FAST = ("-O3", "-march=native")
-_SANITIZERS = {
-    "address": ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
-                "-fno-sanitize=vptr", "-fno-sanitize-recover=undefined"),
-}  # fmt: skip
+_SANITIZED = ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+              "-fno-sanitize=vptr", "-fno-sanitize-recover=undefined")  # fmt: skip
 
 
 def cache_dir() -> Path:
@@ -57,40 +56,37 @@ class HostCompiler:
     def library(self, name: str, unit: str, include: tuple[Path, ...], defines: dict[str, int]) -> Path:
         """Path of the shared library of `unit` (C++ source text), compiled unless the cache has it.
 
-        Anything that can change the result is part of the cache's key: the unit, all files of the include folders, the
-        compiler, the flags and the processor. Raises DeviceError with the compiler's messages.
+        Anything that can change the result is part of the cache's key: the unit, the headers it includes, the compiler,
+        the flags and the processor. Raises DeviceError with the compiler's messages.
         """
         flags = (*self.flags, *(f"-D{key}={value}" for key, value in sorted(defines.items())))
         key = hashlib.sha256()
-        for text in (unit, self.version, *self.command, *flags, _processor(), *(_folder_digest(i) for i in include)):
+        for text in (unit, headers_digest(unit, include), self.version, *self.command, *flags, _processor()):
             key.update(text.encode() + b"\0")
         path = cache_dir() / f"{name}-{key.hexdigest()[:32]}.so"
         if not path.exists():
             self._compile(path, name, unit, (*flags, *(f"-I{folder}" for folder in include)))
         return path
 
+    def ask(self, option: str) -> str:
+        """What the compiler prints for an option such as -print-file-name=libasan.so."""
+        return _run([*self.command, option]).stdout.strip()
+
     def _compile(self, path: Path, name: str, unit: str, flags: tuple[str, ...]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             source, library = Path(folder, f"{name}.cpp"), Path(folder, "library.so")
             source.write_text(unit, encoding="utf-8")
-            command = [*self.command, *flags, "-shared", str(source), "-o", str(library)]
-            result = subprocess.run(command, capture_output=True, text=True, env=_compiler_environment(), check=False)
+            result = _run([*self.command, *flags, "-shared", str(source), "-o", str(library)])
             if result.returncode:
                 raise DeviceError(f"{self.label} cannot compile {name}:\n{result.stderr.strip()}")
             library.replace(path)  # atomic: another process may compile the same
 
 
-def _compiler_environment() -> dict[str, str]:
-    """The environment without the preloaded sanitizer libraries of a process that debugs kernels."""
-    return {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-
-
-def _folder_digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".cuh", ".h", ".cpp", ".cu")):
-        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a compiler, without the sanitizer libraries that this process may have preloaded."""
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def _candidates() -> list[tuple[str, ...]]:
@@ -99,13 +95,16 @@ def _candidates() -> list[tuple[str, ...]]:
     return [("g++",), ("clang++",), ("c++",)]
 
 
-def find_compiler(sanitize: str | None = None) -> HostCompiler:
-    """The compiler named by $CXX, else the first of g++, clang++ and c++. Raises DeviceError if there is none."""
+def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCompiler:
+    """The compiler named by $CXX, else the first of g++, clang++ and c++, with `flags` after its usual ones.
+
+    Raises DeviceError if there is none.
+    """
     for command in _candidates():
         if shutil.which(command[0]):
             version = _version(command)
-            special = _SANITIZERS[sanitize] if sanitize else _FAST
-            return HostCompiler(command, version, (*_FLAGS, *_tls_flags(version), *special))
+            chosen = (*_FLAGS, *_tls_flags(version), *(_SANITIZED if sanitize else _FAST), *flags)
+            return HostCompiler(command, version, chosen)
     wanted = os.environ.get("CXX") or "g++ or clang++"
     raise DeviceError(
         f"the CPU backend compiles its kernels and found no C++ compiler ({wanted}): "
@@ -115,10 +114,11 @@ def find_compiler(sanitize: str | None = None) -> HostCompiler:
 
 @functools.cache
 def _version(command: tuple[str, ...]) -> str:
-    result = subprocess.run([*command, "--version"], capture_output=True, text=True, env=_compiler_environment(), check=False)
+    result = _run([*command, "--version"])
     if result.returncode:
-        raise DeviceError(f"`{shlex.join(command)} --version` failed: {result.stderr.strip() or 'no output'}; set CXX to a C++ compiler")
-    return result.stdout.splitlines()[0]
+        message = result.stderr.strip() or f"exit status {result.returncode}"
+        raise DeviceError(f"`{shlex.join(command)} --version` failed ({message}): set CXX to a C++ compiler")
+    return result.stdout.partition("\n")[0]
 
 
 def _tls_flags(version: str) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -33,9 +32,9 @@ class Parameter:
     dtype: np.dtype | None
 
     @property
-    def is_struct(self) -> bool:
-        """Whether the argument travels by value as a structured scalar."""
-        return not self.is_pointer and self.dtype is None
+    def label(self) -> str:
+        """Name and type, for messages."""
+        return f"{self.name} ({self.type})"
 
 
 def _parse_parameter(text: str) -> Parameter:
@@ -56,8 +55,3 @@ def parse_kernels(source: str) -> dict[str, tuple[Parameter, ...]]:
     for name, parameters in _KERNEL.findall(text):
         kernels[name] = tuple(_parse_parameter(p) for p in parameters.split(",") if p.strip())
     return kernels
-
-
-def read_kernels(path: Path) -> dict[str, tuple[Parameter, ...]]:
-    """As `parse_kernels`, of a file."""
-    return parse_kernels(path.read_text(encoding="utf-8"))

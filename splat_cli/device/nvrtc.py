@@ -1,0 +1,74 @@
+"""Compile kernels to machine code of any GPU on any machine, and read off what they need."""
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.errors import DeviceError
+from splat_cli.paths import resource_dir
+
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, Hopper, Blackwell, Blackwell
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel needs on one architecture: registers a thread; shared memory, stack and spills in bytes."""
+
+    file: str
+    kernel: str
+    arch: int
+    registers: int
+    shared: int
+    stack: int
+    spills: int
+
+
+def why_no_nvrtc() -> str:
+    """Why NVRTC cannot be used here, with advice; empty where it can. Needs no GPU and no driver."""
+    try:
+        _nvrtc().getVersion()
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"{error} (pip install 'splat-cli[nvrtc]')"
+    return ""
+
+
+@functools.cache
+def _nvrtc() -> Any:
+    from cupy.cuda import nvrtc
+
+    return nvrtc
+
+
+def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
+    """Compile kernel file `path` for sm_`arch` (75, 80, ...) as the CUDA backend does, and report on its kernels.
+
+    Raises DeviceError with NVRTC's messages.
+    """
+    folders = (path.parent, resource_dir("cuda_src"))
+    options = ("-std=c++17", "-ftz=true", f"-arch=sm_{arch}", "-Xptxas=-v", *(f"-I{folder}" for folder in folders))
+    options += tuple(f"-D{key}={value}" for key, value in defines.items())
+    nvrtc = _nvrtc()
+    program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+    except nvrtc.NVRTCError as error:
+        raise DeviceError(f"NVRTC cannot compile {path.name} for sm_{arch}:\n{nvrtc.getProgramLog(program)}") from error
+    else:
+        return _parse_log(path.stem, arch, nvrtc.getProgramLog(program))
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _parse_log(file: str, arch: int, log: str) -> list[Resources]:
+    rows = []
+    for section in re.split(r"(?=Compiling entry function)", log)[1:]:
+        kernel = re.findall(r"Compiling entry function '(\w+)'", section)[0]
+        stack, stores, loads = map(
+            int, re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", section)[:3]
+        )
+        registers = int(re.findall(r"Used (\d+) registers", section)[0])
+        shared = sum(map(int, re.findall(r"(\d+) bytes smem", section)))
+        rows.append(Resources(file, kernel, arch, registers, shared, stack, stores + loads))
+    return rows

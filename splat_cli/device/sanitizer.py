@@ -1,0 +1,36 @@
+"""AddressSanitizer and UBSan for kernels: what the process needs that loads them.
+
+A sanitized kernel names the line of an access past an array, past __shared__ or past a local array, of a use after
+free, and of undefined arithmetic. Start Python with `sanitizer_environment` added to its environment, as
+scripts/sanitized.py does, and open the backend with `sanitize=True`.
+"""
+
+import ctypes
+from pathlib import Path
+
+from splat_cli.device.host_compiler import HostCompiler
+from splat_cli.errors import DeviceError
+
+
+def sanitizer_environment(compiler: HostCompiler) -> dict[str, str]:
+    """Variables for a process that loads sanitized kernels; DeviceError if the compiler has no sanitizer libraries.
+
+    The libraries come before all others. Python's own allocator would hide errors within its arenas, and what the
+    interpreter does not free at its end is no leak of a kernel.
+    """
+    names = ("libasan.so", "libubsan.so", "libstdc++.so")
+    paths = [Path(compiler.ask(f"-print-file-name={name}")) for name in names]
+    if missing := [name for name, path in zip(names, paths, strict=True) if not path.is_absolute()]:
+        raise DeviceError(f"{compiler.label} has no {', '.join(missing)}: install GCC's sanitizer libraries")
+    return {
+        "LD_PRELOAD": " ".join(str(path.resolve()) for path in paths),
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+def check_preloaded() -> None:
+    """DeviceError unless this process was started with the sanitizer libraries."""
+    if not hasattr(ctypes.CDLL(None), "__asan_init"):
+        raise DeviceError("sanitized kernels need the sanitizer libraries preloaded: start with scripts/sanitized.py")

@@ -1,0 +1,57 @@
+"""Kernel files and the headers they include: all the text that a compiled kernel depends on."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splat_cli.device.signature import Parameter, parse_kernels
+from splat_cli.errors import DeviceError
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """One kernel file: its text and the parameters of its kernels by name."""
+
+    path: Path
+    text: str
+    kernels: dict[str, tuple[Parameter, ...]]
+
+    def parameters(self, kernel: str) -> tuple[Parameter, ...]:
+        """The parameters of `kernel`; DeviceError if the file has no such kernel."""
+        if kernel not in self.kernels:
+            raise DeviceError(f"{self.path.name} has no kernel {kernel}; it has {', '.join(self.kernels) or 'none'}")
+        return self.kernels[kernel]
+
+
+def read_source(folder: Path, file: str) -> KernelSource:
+    """Kernel file `folder`/`file`.cu; DeviceError if there is none."""
+    path = folder / f"{file}.cu"
+    if not path.is_file():
+        raise DeviceError(f"no kernel file {path}")
+    text = path.read_text(encoding="utf-8")
+    return KernelSource(path, text, parse_kernels(text))
+
+
+def headers_digest(text: str, folders: Sequence[Path]) -> str:
+    """SHA-256 over every header that `text` includes, directly or not, looked for in `folders` as the compiler does.
+
+    Conditions around an #include are ignored: a header that might be read counts.
+    """
+    headers: dict[Path, bytes] = {}
+    _collect(text, tuple(folders), headers)
+    digest = hashlib.sha256()
+    for path, content in sorted(headers.items()):
+        digest.update(str(path).encode() + b"\0" + content + b"\0")
+    return digest.hexdigest()
+
+
+def _collect(text: str, folders: tuple[Path, ...], headers: dict[Path, bytes]) -> None:
+    for name in _INCLUDE.findall(text):
+        path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+        if path is not None and (path := path.resolve()) not in headers:
+            headers[path] = path.read_bytes()
+            _collect(headers[path].decode(), (path.parent, *folders), headers)
