@@ -6,6 +6,8 @@
 struct Schedule {
     float lr_means, lr_means_final; // world units; log-linear between them over max_steps
     float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;
+    float lr_decay;                 // what all rates but the positions' have shrunk to at the end, from lr_decay_start on
+    int lr_decay_start;
     float beta1, beta2;
     int max_steps;
     int sh_degree, sh_degree_interval;
@@ -40,8 +42,22 @@ extern "C" __global__ void begin_step(
     s.bias2 = -expm1f(s.step * log1pf(k.beta2 - 1.0f));
     const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
     s.lr[0] = k.lr_means * powf(k.lr_means_final / k.lr_means, progress);
-    s.lr[1] = k.lr_log_scales; s.lr[2] = k.lr_quats; s.lr[3] = k.lr_opacities; s.lr[4] = k.lr_sh0; s.lr[5] = k.lr_shN;
+    const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);
+    const float decay = powf(k.lr_decay, fminf(late, 1.0f));
+    s.lr[1] = decay * k.lr_log_scales; s.lr[2] = decay * k.lr_quats; s.lr[3] = decay * k.lr_opacities;
+    s.lr[4] = decay * k.lr_sh0; s.lr[5] = decay * k.lr_shN;
     for (int c = 0; c < 3; ++c)
         s.background[c] = k.random_background ? pcg(pcg(k.seed + 3u * s.step) + c) * (1.0f / 4294967296.0f) : k.background[c];
     *state = s;
+}
+
+// Show the next of some views without training on it: what density control looks at. One thread owns it all.
+extern "C" __global__ void next_view(
+    Step* __restrict__ state,               // [1]
+    const int* __restrict__ views,          // [num_looks]
+    int* __restrict__ cursor)               // [1] looks done
+{
+    if (state->halted) return;
+    state->view = views[(*cursor)++];
+    state->num_visible = state->num_pairs = state->num_segments = 0;
 }

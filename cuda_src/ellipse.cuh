@@ -61,3 +61,45 @@ __device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera
     const float lo = __fsub_rn(e.x, __fdiv_rn(__fadd_rn(root_left, __fmul_rn(e.b, dy_left)), e.a));
     return tiles_meeting(lo, hi, camera.width, camera.tiles_x);
 }
+
+__device__ __forceinline__ int tile_count(const Ellipse& e, const Camera& camera)
+{
+    const Span rows = tile_rows(e, camera);
+    int n = 0;
+    for (int row = rows.begin; row < rows.end; ++row) {
+        const Span s = tile_span(e, camera, row);
+        n += max(s.end - s.begin, 0);
+    }
+    return n;
+}
+
+#define SHARED_BY_WARP 48           // tiles from which on a warp shares a splat
+
+// Calls f(splat, tile) for every tile that a visible splat touches. All threads of a warp call it, each with its own splat i;
+// a splat with many tiles is shared out over the warp, so that one huge splat does not keep 31 threads waiting.
+template <class F>
+__device__ __forceinline__ void for_each_tile(
+    bool visible, int i, const float2* means2d /* [capacity] */, const float4* conic_opacity /* [capacity] */,
+    const Camera& camera, F f)
+{
+    bool big = false;
+    if (visible) {
+        const Ellipse e = make_ellipse(means2d[i], conic_opacity[i]);
+        const Span rows = tile_rows(e, camera);
+        big = tile_count(e, camera) >= SHARED_BY_WARP;
+        for (int row = rows.begin; row < rows.end && !big; ++row) {
+            const Span s = tile_span(e, camera, row);
+            for (int column = s.begin; column < s.end; ++column) f(i, row * camera.tiles_x + column);
+        }
+    }
+    const int lane = threadIdx.x & 31;
+    for (unsigned shared = __ballot_sync(0xffffffffu, big); shared; shared &= shared - 1) {
+        const int other = i - lane + __ffs(shared) - 1;
+        const Ellipse e = make_ellipse(means2d[other], conic_opacity[other]);
+        const Span rows = tile_rows(e, camera);
+        for (int row = rows.begin; row < rows.end; ++row) {
+            const Span s = tile_span(e, camera, row);
+            for (int column = s.begin + lane; column < s.end; column += 32) f(other, row * camera.tiles_x + column);
+        }
+    }
+}

@@ -16,66 +16,59 @@ __device__ __forceinline__ float3 color_of(const float* __restrict__ params, siz
     return make_vec(fmaxf(color.x, 0.0f), fmaxf(color.y, 0.0f), fmaxf(color.z, 0.0f));
 }
 
-__device__ __forceinline__ int count_tiles(float2 mean2d, float4 conic_opacity, const Camera& camera)
+// Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
+__device__ __forceinline__ bool project_splat(
+    const float* __restrict__ params, size_t stride, int i, const Camera& camera, int degree, int antialias,
+    float& depth, float2& mean2d, float4& conic, float4& rgb)
 {
-    const Ellipse e = make_ellipse(mean2d, conic_opacity);
-    const Span rows = tile_rows(e, camera);
-    int n = 0;
-    for (int row = rows.begin; row < rows.end; ++row) {
-        const Span s = tile_span(e, camera, row);
-        n += max(s.end - s.begin, 0);
-    }
-    return n;
+    const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
+    if (!(to_camera(camera, mean).z > NEAR_PLANE)) return false;
+    const Gaussian g = load_gaussian(params, stride, i);
+    const Projected p = project_gaussian(g, camera);
+    const float opacity = g.opacity * compensation(p, antialias);
+    if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return false;
+    depth = p.t.z;
+    mean2d.x = camera.fx * p.t.x / p.t.z + camera.cx;
+    mean2d.y = camera.fy * p.t.y / p.t.z + camera.cy;
+    if (!(fabsf(mean2d.x) + fabsf(mean2d.y) < 1e9f)) return false;
+    conic.x = p.c / p.det; conic.y = -p.b / p.det; conic.z = p.a / p.det; conic.w = opacity;
+    if (tile_count(make_ellipse(mean2d, conic), camera) == 0) return false;
+
+    const float3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    const float3 color = color_of(params, stride, i, scale(rsqrtf(dot(ray, ray)), ray), degree);
+    rgb.x = color.x; rgb.y = color.y; rgb.z = color.z; rgb.w = 0.0f;
+    return color.x + color.y + color.z < 1e9f;
 }
 
 extern "C" __global__ void project(
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const Camera* __restrict__ cameras,     // [num_views]
-    Step* __restrict__ state,               // [1]
+    Step* __restrict__ state,               // [1] num_visible is counted
     int antialias,                          // 0 or 1
-    unsigned* __restrict__ depth_keys,      // [capacity] order of z as an unsigned, CULLED where invisible
-    unsigned* __restrict__ ids,             // [capacity] 0, 1, 2 ...: what the depth sort carries
+    float* __restrict__ depths,             // [capacity] z; 0 where invisible
     float2* __restrict__ means2d,           // [capacity] px
     float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
     float4* __restrict__ colors,            // [capacity] rgb, unused
-    unsigned* __restrict__ num_tiles,       // [capacity] 0 where invisible
+    unsigned* __restrict__ tile_counts,     // [num_tiles] splats that touch a tile are added
     float* __restrict__ d_splats)           // [capacity, 12] zeroed for visible splats; may be null
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)state->num_splats || state->halted) return;
+    const int n = state->num_splats;
+    if ((int)(blockIdx.x * blockDim.x) >= n || state->halted) return;
     const Camera& camera = cameras[state->view];
-    const size_t stride = capacity;
-    depth_keys[i] = CULLED; ids[i] = i; num_tiles[i] = 0;
-
-    const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
-    if (!(to_camera(camera, mean).z > NEAR_PLANE)) return;
-    const Gaussian g = load_gaussian(params, stride, i);
-    const Projected p = project_gaussian(g, camera);
-    const float opacity = g.opacity * compensation(p, antialias);
-    if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return;   // comparisons that NaN fails
-
+    float depth = 0.0f;
     float2 mean2d;
-    mean2d.x = camera.fx * p.t.x / p.t.z + camera.cx;
-    mean2d.y = camera.fy * p.t.y / p.t.z + camera.cy;
-    if (!(fabsf(mean2d.x) + fabsf(mean2d.y) < 1e9f)) return;
-    float4 conic;
-    conic.x = p.c / p.det; conic.y = -p.b / p.det; conic.z = p.a / p.det; conic.w = opacity;
-    const int n = count_tiles(mean2d, conic, camera);
-    if (n == 0) return;
-
-    const float3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
-    const float3 color = color_of(params, stride, i, scale(rsqrtf(dot(ray, ray)), ray), state->sh_degree);
-    if (!(color.x + color.y + color.z < 1e9f)) return;
-
-    means2d[i] = mean2d;
-    conic_opacity[i] = conic;
-    float4 rgb;
-    rgb.x = color.x; rgb.y = color.y; rgb.z = color.z; rgb.w = 0.0f;
-    colors[i] = rgb;
-    num_tiles[i] = n;
-    depth_keys[i] = __float_as_uint(p.t.z);    // positive floats order as their bits do
-    atomicAdd(&state->num_visible, 1u);
-    if (d_splats)
-        for (int k = 0; k < 12; ++k) d_splats[(size_t)i * 12 + k] = 0.0f;
+    float4 conic, rgb;
+    const bool visible = i < n && project_splat(params, capacity, i, camera, state->sh_degree, antialias, depth, mean2d, conic, rgb);
+    if (i < n) depths[i] = visible ? depth : 0.0f;
+    if (visible) {
+        means2d[i] = mean2d;
+        conic_opacity[i] = conic;
+        colors[i] = rgb;
+        atomicAdd(&state->num_visible, 1u);
+        if (d_splats)
+            for (int k = 0; k < 12; ++k) d_splats[(size_t)i * 12 + k] = 0.0f;
+    }
+    for_each_tile(visible, i, means2d, conic_opacity, camera, [&](int, unsigned tile) { atomicAdd(&tile_counts[tile], 1u); });
 }

@@ -1,47 +1,48 @@
 // From the gradients of projected splats to those of the raw parameters, and, in the training loop, straight on to Adam:
-// with FUSED_ADAM the 59 gradients of a splat never leave registers. One thread owns one splat, blocks are independent.
+// with FUSED_ADAM the 59 gradients of a splat never reach memory. One thread owns one splat, blocks are independent.
 // Derivatives of EWA splatting by the chain rule through cov2d = V V^T, V = J W R S (see projection.cuh).
 #include "adam.cuh"
 #include "projection.cuh"
 #include "sh.cuh"
 
-// Where a gradient goes: to memory, or into the parameter.
+// Where the gradients of a splat's geometry go: to memory, or into the parameters.
 struct Sink {
-    const Step& state;
     size_t stride;
     int i;
     float *params, *moments1, *moments2, *d_params;
 
-    __device__ __forceinline__ void operator()(int row, float gradient, int lr_group) const
+    template <int N>
+    __device__ __forceinline__ void operator()(const Step& state, const float (&gradients)[N]) const
     {
-        const size_t k = (size_t)row * stride + i;
 #ifdef FUSED_ADAM
-        adam_update(params[k], moments1[k], moments2[k], gradient, state.lr[lr_group], state);
+        float p[N], m[N], v[N];
+#pragma unroll
+        for (int row = 0; row < N; ++row) {         // all loads before the first store
+            const size_t k = row * stride + i;
+            p[row] = params[k]; m[row] = moments1[k]; v[row] = moments2[k];
+        }
+#pragma unroll
+        for (int row = 0; row < N; ++row) {
+            const size_t k = row * stride + i;
+            const int group = row < ROW_LOG_SCALE ? 0 : row < ROW_QUAT ? 1 : row < ROW_OPACITY ? 2 : 3;
+            adam_update(p[row], m[row], v[row], gradients[row], state.lr[group], state);
+            params[k] = p[row]; moments1[k] = m[row]; moments2[k] = v[row];
+        }
 #else
-        d_params[k] = gradient;
+        for (int row = 0; row < N; ++row) d_params[row * stride + i] = gradients[row];
 #endif
-    }
-    __device__ __forceinline__ void operator()(int row, float3 gradient, int lr_group) const
-    {
-        (*this)(row, gradient.x, lr_group);
-        (*this)(row + 1, gradient.y, lr_group);
-        (*this)(row + 2, gradient.z, lr_group);
     }
 };
 
-// Colour: every coefficient's gradient goes to the sink; returns the gradient of the viewing ray mean - camera centre.
-__device__ __forceinline__ float3 color_backward(const Sink& sink, int degree, float3 ray, float3 d_color)
+// Gradient of the viewing ray mean - camera centre, from that of the colour.
+__device__ __forceinline__ float3 ray_backward(const Sink& sink, int degree, float3 ray, float inv_length, float3 d_color)
 {
-    const float inv_length = rsqrtf(dot(ray, ray));
     const float3 direction = scale(inv_length, ray);
     float3 d_direction = make_vec(0.0f, 0.0f, 0.0f);
-    sink(ROW_SH0, scale(SH_C0, d_color), 4);
-    sh_visit(degree, direction, [&](int k, float y, float3 d_y) {
-        const int row = ROW_SHN + 3 * (k - 1);
-        const float* c = sink.params + (size_t)row * sink.stride + sink.i;
+    sh_visit(degree, direction, [&](int k, float, float3 d_y) {
+        const float* c = sink.params + (size_t)(ROW_SHN + 3 * (k - 1)) * sink.stride + sink.i;
         const float3 coefficient = make_vec(c[0], c[sink.stride], c[2 * sink.stride]);
         d_direction = add(d_direction, scale(dot(coefficient, d_color), d_y));
-        sink(row, scale(y, d_color), 5);
     });
     return scale(inv_length, sub(d_direction, scale(dot(direction, d_direction), direction)));
 }
@@ -125,9 +126,10 @@ extern "C" __global__ void project_backward(
     int antialias,                          // 0 or 1
     int dense,                              // 1: splats that this view does not see get a zero gradient too
     float opacity_reg, float scale_reg,     // weights of the mean opacity and the mean scale in the loss
-    const unsigned* __restrict__ num_tiles, // [capacity] 0 where invisible
+    const float* __restrict__ depths,       // [capacity] 0 where invisible
     const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
     const float* __restrict__ d_splats,     // [capacity, 12] from blend_backward
+    float* __restrict__ d_rays,             // [6, capacity] viewing direction and d rgb, for color_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity]; with FUSED_ADAM
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
@@ -136,24 +138,28 @@ extern "C" __global__ void project_backward(
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->halted) return;
-    const bool visible = num_tiles[i] > 0;
+    const bool visible = depths[i] > 0.0f;
     if (!visible && !dense) return;
     const Camera& camera = cameras[state->view];
     const size_t stride = capacity;
-    const Sink sink = {*state, stride, i, params, moments1, moments2, d_params};
+    const Sink sink = {stride, i, params, moments1, moments2, d_params};
     const Gaussian g = load_gaussian(params, stride, i);
 
     GeometryGradient d = {};
-    float3 d_color = make_vec(0.0f, 0.0f, 0.0f);
+    float3 d_color = make_vec(0.0f, 0.0f, 0.0f), direction = d_color;
     if (visible) {
-        float s[12];
-        for (int k = 0; k < 12; ++k) s[k] = d_splats[(size_t)i * 12 + k];
-        d = geometry_backward(g, camera, s, antialias);
-        const float4 rgb = colors[i];
-        d_color = make_vec(rgb.x > 0.0f ? s[6] : 0.0f, rgb.y > 0.0f ? s[7] : 0.0f, rgb.z > 0.0f ? s[8] : 0.0f);
+        const float4* row = (const float4*)(d_splats + (size_t)i * 12);
+        const float4 s0 = row[0], s1 = row[1], s2 = row[2], rgb = colors[i];
+        const float moments[6] = {s0.x, s0.y, s0.z, s0.w, s1.x, s1.y};
+        d = geometry_backward(g, camera, moments, antialias);
+        d_color = make_vec(rgb.x > 0.0f ? s1.z : 0.0f, rgb.y > 0.0f ? s1.w : 0.0f, rgb.z > 0.0f ? s2.x : 0.0f);
+        const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+        const float inv_length = rsqrtf(dot(ray, ray));
+        direction = scale(inv_length, ray);
+        d.mean = add(d.mean, ray_backward(sink, state->sh_degree, ray, inv_length, d_color));
         if (stats) {
 #ifdef ABSGRAD
-            const float d_x = 0.5f * camera.width * s[9], d_y = 0.5f * camera.height * s[10];
+            const float d_x = 0.5f * camera.width * s2.y, d_y = 0.5f * camera.height * s2.z;
 #else
             const float d_x = 0.5f * camera.width * d.d_x, d_y = 0.5f * camera.height * d.d_y;
 #endif
@@ -161,14 +167,52 @@ extern "C" __global__ void project_backward(
             stats[stride + i] += 1.0f;
         }
     }
-    const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
-    d.mean = add(d.mean, color_backward(sink, state->sh_degree, ray, d_color));
+    d_rays[i] = direction.x; d_rays[stride + i] = direction.y; d_rays[2 * stride + i] = direction.z;
+    d_rays[3 * stride + i] = d_color.x; d_rays[4 * stride + i] = d_color.y; d_rays[5 * stride + i] = d_color.z;
+
     const float per_splat = 1.0f / state->num_splats;
     d.logit_opacity += opacity_reg * per_splat * g.opacity * (1.0f - g.opacity);
     d.log_scale = add(d.log_scale, scale(scale_reg * per_splat / 3.0f, g.scale));
+    const float gradients[11] = {d.mean.x, d.mean.y, d.mean.z, d.log_scale.x, d.log_scale.y, d.log_scale.z,
+                                 d.quat.x, d.quat.y, d.quat.z, d.quat.w, d.logit_opacity};
+    sink(*state, gradients);
+}
 
-    sink(ROW_MEAN, d.mean, 0);
-    sink(ROW_LOG_SCALE, d.log_scale, 1);
-    sink(ROW_QUAT, d.quat.x, 2); sink(ROW_QUAT + 1, d.quat.y, 2); sink(ROW_QUAT + 2, d.quat.z, 2); sink(ROW_QUAT + 3, d.quat.w, 2);
-    sink(ROW_OPACITY, d.logit_opacity, 3);
+// One thread owns one coefficient (blockIdx.y) of one splat's colour. Apart from project_backward, because a thread that
+// updated all 16 would wait for each before it could load the next.
+extern "C" __global__ void color_backward(
+    const Step* __restrict__ state,         // [1]
+    int capacity,
+    int dense,
+    const float* __restrict__ depths,       // [capacity] 0 where invisible
+    const float* __restrict__ d_rays,       // [6, capacity] from project_backward
+    float* __restrict__ params,             // [rows, capacity]
+    float* __restrict__ moments1,           // [rows, capacity]; with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
+    float* __restrict__ d_params)           // [rows, capacity]; without FUSED_ADAM
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, k = blockIdx.y;
+    const int degree = state->sh_degree;
+    if (i >= (int)state->num_splats || state->halted || k >= (degree + 1) * (degree + 1)) return;
+    if (!dense && !(depths[i] > 0.0f)) return;
+    const size_t stride = capacity;
+    const float3 direction = make_vec(d_rays[i], d_rays[stride + i], d_rays[2 * stride + i]);
+    const float3 d_color = make_vec(d_rays[3 * stride + i], d_rays[4 * stride + i], d_rays[5 * stride + i]);
+    float basis = SH_C0;
+    sh_visit(degree, direction, [&](int other, float y, float3) { basis = other == k ? y : basis; });
+
+    const size_t first = (size_t)(ROW_SH0 + 3 * k) * stride + i, second = first + stride, third = second + stride;
+    const float3 g = scale(basis, d_color);
+#ifdef FUSED_ADAM
+    const float lr = state->lr[k == 0 ? 4 : 5];
+    float p0 = params[first], p1 = params[second], p2 = params[third];      // all loads before the first store
+    float m0 = moments1[first], m1 = moments1[second], m2 = moments1[third];
+    float v0 = moments2[first], v1 = moments2[second], v2 = moments2[third];
+    adam_update(p0, m0, v0, g.x, lr, *state); adam_update(p1, m1, v1, g.y, lr, *state); adam_update(p2, m2, v2, g.z, lr, *state);
+    params[first] = p0; params[second] = p1; params[third] = p2;
+    moments1[first] = m0; moments1[second] = m1; moments1[third] = m2;
+    moments2[first] = v0; moments2[second] = v1; moments2[third] = v2;
+#else
+    d_params[first] = g.x; d_params[second] = g.y; d_params[third] = g.z;
+#endif
 }

@@ -96,7 +96,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
             worst = max(worst, int(state.read()["needed_pairs"]))
         if worst <= raster.tiles.pair_capacity:
             break
-        raster.resize_pairs(splats.capacity, int(worst * 1.05))
+        raster.resize_pairs(int(worst * 1.05))
     p, pic = raster.projection, raster.picture
     backward = blend_backward_plain if plain else lambda *a: blend_backward(*a, False)
     passes = [

@@ -77,6 +77,10 @@ class TrainConfig:
     lr_scales: float = setting(5e-3, "Learning rate of size (its logarithm).", group=_OPTIMIZER, low=0)
     lr_quats: float = setting(1e-3, "Learning rate of rotation.", group=_OPTIMIZER, low=0)
 
+    lr_decay: float = setting(
+        1.0, "What all learning rates but the positions' shrink to at the last step.", group=_OPTIMIZER, low=1e-6, high=1
+    )
+    lr_decay_start: int = setting(15_000, "Step from which they shrink, exponentially.", group=_OPTIMIZER, low=0)
     opacity_reg: float = setting(0.0, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)
     scale_reg: float = setting(0.0, "Weight of the mean size in the loss.", group=_OPTIMIZER, low=0)
     noise_scale: float = setting(

@@ -46,9 +46,7 @@ class RadixSort:
     def _pass(self, source: tuple, target: tuple, count: Any, shift: int, bits: int) -> None:
         grid, block, kernel = (self.num_blocks,), (THREADS,), self.backend.kernel
         kernel("sort", "radix_count")(grid, block, source[0], count, shift, bits, self.num_blocks, self.block_counts)
-        kernel("sort", "radix_scan")(
-            (1 << bits,), block, count, self.num_blocks, self.block_counts, self.digit_counts
-        )
+        kernel("sort", "radix_scan")((1 << bits,), block, count, self.num_blocks, self.block_counts, self.digit_counts)
         kernel("sort", "radix_scatter")(
             grid, block, *source, count, shift, bits, self.num_blocks, self.block_counts, self.digit_counts, *target
         )

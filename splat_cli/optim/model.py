@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.splats import Splats
+from splat_cli.gaussians.splats import MEANS, Splats
 from splat_cli.optim.adam import Moments
 
 GROWTH = 1.5  # of the capacity when it does not suffice
@@ -63,6 +65,12 @@ class Model:
             array[:, holes] = array[:, movers]
         self.splats.num = kept
 
+    def sort_spatially(self) -> None:
+        """Order the splats along a Morton curve, so that threads of a warp own neighbours: seen or unseen together."""
+        order = _curve_order(self.backend.xp, self.splats.params[MEANS, : self.num])
+        for array in (self.splats.params, self.moments.first, self.moments.second, self.stats):
+            array[:, : self.num] = array[:, order]
+
     def clear_stats(self) -> None:
         self.stats[...] = 0
 
@@ -70,6 +78,16 @@ class Model:
         wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
         wider[:, : self.num] = array[:, : self.num]
         return wider
+
+
+def _curve_order(xp: Any, means: Any) -> Any:
+    """Order of positions [3, N] along a Morton curve of 2^10 cells an axis between their 1st and 99th percentiles."""
+    low, high = xp.percentile(means, xp.asarray([1.0, 99.0]), axis=1)
+    cells = (means - low[:, None]) / xp.maximum(high - low, 1e-12)[:, None]
+    bits = (xp.clip(cells, 0, 1) * 1023).astype("uint32")
+    for shift, mask in ((16, 0x030000FF), (8, 0x0300F00F), (4, 0x030C30C3), (2, 0x09249249)):
+        bits = (bits | (bits << np.uint32(shift))) & np.uint32(mask)
+    return xp.argsort(bits[0] | (bits[1] << np.uint32(1)) | (bits[2] << np.uint32(2)))
 
 
 def _rounded(capacity: int) -> int:

@@ -17,35 +17,37 @@ THREADS = 256
 class Projection:
     """What one view sees of up to `capacity` splats, on the device; rows of culled splats are undefined.
 
-    depth_keys uint32, ids uint32, num_tiles uint32: [capacity]; num_tiles is 0 for a culled splat.
-    means2d float32 [capacity, 2] px; conic_opacity float32 [capacity, 4]; colors float32 [capacity, 4] (rgb, unused).
-    d_splats float32 [capacity, 12] (see cuda_src/blend_backward.cu), only for training.
+    depths float32 [capacity], z and 0 for a culled splat.  means2d float32 [capacity, 2] px.
+    conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
+    tile_counts uint32 [max_tiles]: 0 but between `project` and `TileLists.build`.
+    d_splats float32 [capacity, 12] (see cuda_src/blend_backward.cu) and d_rays float32 [6, capacity] (see
+    cuda_src/project_backward.cu), only for training.
     """
 
-    depth_keys: Any
-    ids: Any
-    num_tiles: Any
+    depths: Any
     means2d: Any
     conic_opacity: Any
     colors: Any
+    tile_counts: Any
     d_splats: Any | None
+    d_rays: Any | None
 
     @classmethod
-    def allocate(cls, backend: Backend, capacity: int, training: bool) -> Projection:
+    def allocate(cls, backend: Backend, capacity: int, max_tiles: int, training: bool) -> Projection:
         empty = backend.xp.empty
         return cls(
-            depth_keys=empty(capacity, "uint32"),
-            ids=empty(capacity, "uint32"),
-            num_tiles=empty(capacity, "uint32"),
+            depths=empty(capacity, "float32"),
             means2d=empty((capacity, 2), "float32"),
             conic_opacity=empty((capacity, 4), "float32"),
             colors=empty((capacity, 4), "float32"),
+            tile_counts=backend.xp.zeros(max_tiles, "uint32"),
             d_splats=empty((capacity, 12), "float32") if training else None,
+            d_rays=empty((6, capacity), "float32") if training else None,
         )
 
 
 def project(splats: Splats, cameras: CameraTable, state: StepState, antialias: bool, out: Projection) -> None:
-    """Project every splat into the state's view (EWA splatting, Zwicker et al. 2001).
+    """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
     out: overwritten. Adds the number of visible splats to the state, and clears their gradients.
     Raises ShapeError when out was made for another capacity.
@@ -53,15 +55,15 @@ def project(splats: Splats, cameras: CameraTable, state: StepState, antialias: b
     check_arrays(
         "project",
         params=(splats.params, "float32", "R C"),
-        num_tiles=(out.num_tiles, "uint32", "C"),
+        depths=(out.depths, "float32", "C"),
         means2d=(out.means2d, "float32", "C 2"),
         conic_opacity=(out.conic_opacity, "float32", "C 4"),
         colors=(out.colors, "float32", "C 4"),
     )
     splats.backend.kernel("project", "project")(
         (-(-splats.capacity // THREADS),), (THREADS,),
-        splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depth_keys, out.ids,
-        out.means2d, out.conic_opacity, out.colors, out.num_tiles, out.d_splats,
+        splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
+        out.conic_opacity, out.colors, out.tile_counts, out.d_splats,
     )  # fmt: skip
 
 
@@ -96,14 +98,19 @@ def project_backward(
         "project_backward",
         params=(splats.params, "float32", "R C"),
         d_splats=(projection.d_splats, "float32", "C 12"),
+        d_rays=(projection.d_rays, "float32", "6 C"),
         **given,
     )
     defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
-    if update.absgrad:
-        defines["ABSGRAD"] = 1
-    splats.backend.kernel("project_backward", "project_backward", **defines)(
-        (-(-splats.capacity // THREADS),), (THREADS,),
+    geometry = {**defines, "ABSGRAD": 1} if update.absgrad else defines
+    blocks, targets = -(-splats.capacity // THREADS), (update.moments1, update.moments2, update.d_params)
+    splats.backend.kernel("project_backward", "project_backward", **geometry)(
+        (blocks,), (THREADS,),
         cameras.array, state.array, splats.capacity, int(antialias), int(update.dense),
-        float(update.opacity_reg), float(update.scale_reg), projection.num_tiles, projection.colors,
-        projection.d_splats, splats.params, update.moments1, update.moments2, update.d_params, update.stats,
+        float(update.opacity_reg), float(update.scale_reg), projection.depths, projection.colors,
+        projection.d_splats, projection.d_rays, splats.params, *targets, update.stats,
+    )  # fmt: skip
+    splats.backend.kernel("project_backward", "color_backward", **defines)(
+        (blocks, (splats.sh_degree + 1) ** 2), (THREADS,),
+        state.array, splats.capacity, int(update.dense), projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

@@ -28,21 +28,21 @@ class Rasterizer:
         antialias: bool = False,
     ) -> None:
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
-        self.projection = Projection.allocate(backend, capacity, training)
-        self.resize_pairs(capacity, pair_capacity)
+        self.resize_splats(capacity)
+        self.resize_pairs(pair_capacity)
 
-    def resize_pairs(self, capacity: int, pair_capacity: int) -> None:
+    def resize_pairs(self, pair_capacity: int) -> None:
         """Make room for `pair_capacity` pairs; what was rendered before is lost."""
         cameras = self.cameras
-        self.tiles = TileLists(self.backend, capacity, pair_capacity, cameras.max_tiles)
+        self.projection.tile_counts[...] = 0  # a view whose pairs did not fit left its counts
+        self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
         self.picture = Picture.allocate(
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
         )
 
     def resize_splats(self, capacity: int) -> None:
         """Make room for `capacity` splats; what was rendered before is lost."""
-        self.projection = Projection.allocate(self.backend, capacity, self.training)
-        self.resize_pairs(capacity, self.tiles.pair_capacity)
+        self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training)
 
     def forward(self, splats: Splats, state: StepState) -> None:
         """Render the state's view into `picture`. Sets the state's `halted` where the pairs did not fit."""

@@ -35,7 +35,7 @@ class ViewRenderer:
             if not state["halted"]:
                 image = self.backend.download(self.rasterizer.image(index))
                 return np.ascontiguousarray(image.transpose(1, 2, 0))
-            self.rasterizer.resize_pairs(self.splats.capacity, int(state["needed_pairs"] * HEADROOM))
+            self.rasterizer.resize_pairs(int(state["needed_pairs"] * HEADROOM))
 
 
 def render_view(

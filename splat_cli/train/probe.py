@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,33 +15,56 @@ HEADROOM = 1.5  # of the pair buffers when they had to grow
 
 
 class ViewProbe:
-    """Renders random training views through the rasterizer of the training loop and scores the splats."""
+    """Renders random training views through the rasterizer of the training loop and scores the splats.
+
+    A look is recorded once and replayed, and the host waits for the device only after the last one. `forget` must be
+    called when the splats have moved to other arrays.
+    """
 
     def __init__(self, rasterizer: Rasterizer, model: Model, state: StepState, random: np.random.Generator) -> None:
         self.rasterizer, self.model, self.state, self.random = rasterizer, model, state, random
+        self.forget()
+
+    def forget(self) -> None:
+        self._replay: Callable[[], None] | None = None
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
         """Mean over random views of every splat's blending weight and of its share of the error, float32 [num], px."""
-        xp = self.rasterizer.backend.xp
-        views = self.random.permutation(len(self.rasterizer.cameras.views))[:num_views]
-        scores = xp.zeros((self.model.splats.capacity, 2), "float32")
-        for view in views:
-            self._score(int(view), scores)
-        mean = scores[: self.model.num] / np.float32(len(views))
+        num_cameras = len(self.rasterizer.cameras.views)
+        views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
+        while not self._look(views):
+            needed = int(self.state.read()["needed_pairs"])
+            self.rasterizer.resize_pairs(int(needed * HEADROOM))
+            self.state.write(halted=0)
+            self.forget()
+        mean = self._scores[: self.model.num] / np.float32(len(views))
         return mean[:, 0], mean[:, 1]
 
-    def _score(self, view: int, scores: Any) -> None:
-        raster, splats = self.rasterizer, self.model.splats
-        while True:
-            self.state.write(view=view, halted=0, num_visible=0, num_segments=0)
-            raster.forward(splats, self.state)
-            raster.backend.kernel("blend_scores", "blend_scores")(
-                (raster.tiles.max_tiles,), (32, 8),
-                raster.cameras.array, self.state.array, raster.tiles.tile_begins, raster.tiles.splat_from_pair,
-                raster.projection.means2d, raster.projection.conic_opacity, raster.projection.colors,
-                raster.picture.image, raster.picture.last_pair, scores,
-            )  # fmt: skip
-            state = self.state.read()
-            if not state["halted"]:
-                return
-            raster.resize_pairs(splats.capacity, int(state["needed_pairs"] * HEADROOM))
+    def _look(self, views: np.ndarray) -> bool:
+        """Score all `views`; False where their pairs did not fit."""
+        backend = self.rasterizer.backend
+        looks = list(views)
+        if self._replay is None:
+            self._scores = backend.xp.zeros((self.model.splats.capacity, 2), "float32")
+            self._views, self._cursor = backend.upload(views), backend.upload(np.zeros(1, np.int32))
+            self._launch()  # loads kernels, which a recording may not
+            self._replay = backend.capture(self._launch)
+            looks = looks[1:]
+        else:
+            self._scores[...] = 0
+            self._views[...], self._cursor[...] = backend.upload(views), 0
+        for _ in looks:
+            self._replay()
+        return not self.state.read()["halted"]
+
+    def _launch(self) -> None:
+        raster = self.rasterizer
+        kernel = raster.backend.kernel
+        kernel("begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
+        raster.forward(self.model.splats, self.state)
+        kernel("blend_scores", "blend_scores")(
+            (raster.tiles.max_tiles,), (32, 8),
+            raster.cameras.array, self.state.array, raster.tiles.tile_begins, raster.tiles.splat_from_pair,
+            raster.projection.means2d, raster.projection.conic_opacity, raster.projection.colors,
+            raster.picture.image, raster.picture.last_pair, self._scores,
+        )  # fmt: skip

@@ -28,6 +28,7 @@ from splat_cli.train.schedule import upload_schedule, view_order
 
 HEADROOM = 1.5  # of the pair buffers when they had to grow
 LOOK_SECONDS = 0.2  # between two looks at the device's state
+SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
 PAIRS_PER_SPLAT = 12  # first guess
 
 
@@ -132,14 +133,22 @@ class Trainer:
         self.step = int(self._last["step"])
         if self._last["halted"]:
             self.step -= 1
-            self.rasterizer.resize_pairs(self.splats.capacity, int(self._last["needed_pairs"] * HEADROOM))
+            self.rasterizer.resize_pairs(int(self._last["needed_pairs"] * HEADROOM))
             self.state.write(step=self.step, halted=0)
-            self._replay = None
+            self._forget_recordings()
 
     def _refine(self) -> None:
-        capacity = self.splats.capacity
+        capacity, pairs = self.splats.capacity, self.rasterizer.tiles.pair_capacity
         self.strategy.refine(self.step, self.model, self.probe, self.random)
+        if self.step % SORT_INTERVAL < self.config.densify_interval:
+            self.model.sort_spatially()
         if self.splats.capacity != capacity:
             self.rasterizer.resize_splats(self.splats.capacity)
-            self._replay = None
-        self.state.write(num_splats=self.model.num, halted=0)
+        if (self.splats.capacity, self.rasterizer.tiles.pair_capacity) != (capacity, pairs):
+            self._forget_recordings()
+        self.state.write(num_splats=self.model.num)
+
+    def _forget_recordings(self) -> None:
+        """Record anew before the next step: arrays have moved."""
+        self._replay = None
+        self.probe.forget()

@@ -1,0 +1,117 @@
+// From projected splats to each tile's list in depth order. project has counted the splats of each tile; scan_tiles turns the
+// counts into ranges, emit_tiles fills them in any order, sort_tiles sorts each range by depth, ties by splat. A global sort
+// of all pairs would move them through memory several times; a tile's list fits in shared memory and is sorted there.
+// scan_tiles: one block owns all tiles. emit_tiles: one thread owns a splat. sort_tiles: one block owns a tile.
+#include "ellipse.cuh"
+
+typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
+
+extern "C" __global__ void scan_tiles(
+    const Camera* __restrict__ cameras,         // [num_views]
+    Step* __restrict__ state,                   // [1] num_pairs is written, and halted where they do not fit
+    const unsigned* __restrict__ tile_counts,   // [num_tiles]
+    unsigned pair_capacity,
+    unsigned* __restrict__ tile_begins)         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
+{
+    __shared__ unsigned sums[256];
+    if (state->halted) return;
+    const Camera& camera = cameras[state->view];
+    const unsigned num_tiles = camera.tiles_x * camera.tiles_y, share = (num_tiles + blockDim.x - 1) / blockDim.x;
+    const unsigned begin = min(threadIdx.x * share, num_tiles), end = min(begin + share, num_tiles);
+    unsigned sum = 0;
+    for (unsigned t = begin; t < end; ++t) sum += tile_counts[t];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    unsigned before = 0, total = 0;             // every thread adds up its predecessors: one barrier, no tree
+    for (unsigned t = 0; t < blockDim.x; ++t) {
+        before += t < threadIdx.x ? sums[t] : 0;
+        total += sums[t];
+    }
+    for (unsigned t = begin; t < end; ++t) {
+        tile_begins[t] = before;
+        before += tile_counts[t];
+    }
+    if (threadIdx.x == 0) {
+        const bool fits = total <= pair_capacity;
+        tile_begins[num_tiles] = total;
+        state->num_pairs = fits ? total : 0;
+        state->needed_pairs = total;
+        if (!fits) state->halted = 1;
+    }
+}
+
+extern "C" __global__ void emit_tiles(
+    const Camera* __restrict__ cameras,         // [num_views]
+    const Step* __restrict__ state,             // [1]
+    const float* __restrict__ depths,           // [capacity] 0 where invisible
+    const float2* __restrict__ means2d,         // [capacity] px
+    const float4* __restrict__ conic_opacity,   // [capacity]
+    const unsigned* __restrict__ tile_begins,   // [num_tiles + 1]
+    unsigned* __restrict__ tile_counts,         // [num_tiles] counted down to 0, ready for the next view
+    Key* __restrict__ keys)                     // [pair_capacity]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, n = state->num_splats;
+    if ((int)(blockIdx.x * blockDim.x) >= n || state->halted) return;
+    const bool visible = i < n && depths[i] > 0.0f;
+    for_each_tile(visible, i, means2d, conic_opacity, cameras[state->view], [&](int splat, unsigned tile) {
+        const unsigned pair = tile_begins[tile] + atomicSub(&tile_counts[tile], 1u) - 1;
+        keys[pair] = (Key)__float_as_uint(depths[splat]) << 32 | (unsigned)splat;
+    });
+}
+
+// Bitonic sorting network (Batcher 1968) in the form whose comparators all point the same way, so that a list of any length n
+// is sorted as if infinities followed it. A comparator (i, partner) is skipped where the partner is past the end.
+__device__ __forceinline__ void compare(Key* keys, unsigned i, unsigned partner, unsigned n)
+{
+    if (partner >= n) return;
+    const Key a = keys[i], b = keys[partner];
+    if (a > b) { keys[i] = b; keys[partner] = a; }
+}
+
+__device__ __forceinline__ void merge_steps(Key* keys, unsigned n, unsigned half, unsigned stride)
+{
+    for (; stride > 0; stride /= 2) {
+        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+            const unsigned i = 2 * stride * (c / stride) + c % stride;
+            compare(keys, i, i + stride, n);
+        }
+        __syncthreads();
+    }
+}
+
+__device__ __forceinline__ void sort_keys(Key* keys, unsigned n)
+{
+    unsigned half = 1;                          // comparators a step: half of n rounded up to a power of two
+    while (2 * half < n) half *= 2;
+    for (unsigned run = 2; run / 2 < n; run *= 2) {
+        const unsigned middle = run / 2;
+        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+            const unsigned begin = c / middle * run, offset = c % middle;
+            compare(keys, begin + offset, begin + run - 1 - offset, n);
+        }
+        __syncthreads();
+        merge_steps(keys, n, half, run / 4);
+    }
+}
+
+#define SORT_CAPACITY 4096                      // keys in shared memory; a longer list is sorted in global memory
+
+extern "C" __global__ void __launch_bounds__(256) sort_tiles(
+    const Camera* __restrict__ cameras,         // [num_views]
+    const Step* __restrict__ state,             // [1]
+    const unsigned* __restrict__ tile_begins,   // [num_tiles + 1]
+    Key* __restrict__ keys,                     // [pair_capacity] undefined afterwards
+    unsigned* __restrict__ splat_from_pair)     // [pair_capacity] splats by tile, then by depth
+{
+    __shared__ Key shared[SORT_CAPACITY];
+    const Camera& camera = cameras[state->view];
+    if (state->halted || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    const unsigned begin = tile_begins[blockIdx.x], n = tile_begins[blockIdx.x + 1] - begin;
+    const bool fits = n <= SORT_CAPACITY;
+    Key* list = fits ? shared : keys + begin;
+    if (fits)
+        for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[begin + i];
+    __syncthreads();
+    sort_keys(list, n);
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)list[i];
+}
