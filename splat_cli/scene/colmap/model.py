@@ -25,6 +25,8 @@ CAMERA_MODELS: dict[int, tuple[str, int]] = {
     13: ("DIVISION", 5),
     14: ("SIMPLE_FISHEYE", 3),
     15: ("FISHEYE", 4),
+    16: ("EUCM", 6),
+    17: ("EQUIRECTANGULAR", 2),
 }
 """Model id -> (name, number of parameters), as in COLMAP's camera models."""
 

@@ -1,0 +1,84 @@
+"""A camera with its lens, and the pinhole camera that its photographs are undistorted to."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.lens.distortion import Distortion
+
+MIN_SCALE, MAX_SCALE = 0.2, 2.0  # of the undistorted picture's sides, as in COLMAP's undistorter
+MAX_SIDE = 1 << 15
+
+
+@dataclass(frozen=True)
+class Pinhole:
+    """Size in pixels, focal lengths and principal point in pixels; the image's top-left corner is (0, 0)."""
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+
+    def resized(self, width: int, height: int) -> "Pinhole":
+        """The same camera with its image resampled to another size."""
+        x, y = width / self.width, height / self.height
+        return Pinhole(width, height, self.fx * x, self.fy * y, self.cx * x, self.cy * y)
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A camera matrix as in Pinhole, after a distortion; None is no distortion."""
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    distortion: Distortion | None = None
+
+    def resized(self, width: int, height: int) -> "Lens":
+        """The same lens with its image resampled to another size."""
+        camera = Pinhole(self.width, self.height, self.fx, self.fy, self.cx, self.cy).resized(width, height)
+        return replace(self, width=width, height=height, fx=camera.fx, fy=camera.fy, cx=camera.cx, cy=camera.cy)
+
+    @cached_property
+    def pinhole(self) -> Pinhole:
+        """The camera that photographs are undistorted to: same focal lengths, and as large as shows no blank pixels.
+
+        Follows COLMAP's undistorter with its default options. SceneError where the lens shows nothing that way.
+        """
+        if self.distortion is None:
+            return Pinhole(self.width, self.height, self.fx, self.fy, self.cx, self.cy)
+        rows, columns = np.arange(self.height) + 0.5, np.arange(self.width) + 0.5
+        with np.errstate(all="ignore"):  # of a senseless lens; what is not finite is left out below
+            left = self._straight(np.full_like(rows, 0.5), rows)[:, 0]
+            right = self._straight(np.full_like(rows, self.width - 0.5), rows)[:, 0]
+            top = self._straight(columns, np.full_like(columns, 0.5))[:, 1]
+            bottom = self._straight(columns, np.full_like(columns, self.height - 0.5))[:, 1]
+        width = int(max(1.0, self.width * _scale(self.cx, self.width, left, right)))
+        height = int(max(1.0, self.height * _scale(self.cy, self.height, top, bottom)))
+        if max(width, height) > MAX_SIDE:
+            raise SceneError(f"the undistorted picture would be {width}x{height}: scale the photographs down")
+        cx, cy = self.cx * width / self.width, self.cy * height / self.height
+        return Pinhole(width, height, self.fx, self.fy, cx, cy)
+
+    def _straight(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Pixels of the photograph as pixels of a pinhole camera of the same matrix, float64 [N, 2]; NaN where none."""
+        assert self.distortion is not None
+        focal, center = np.array([self.fx, self.fy]), np.array([self.cx, self.cy])
+        return self.distortion.undistort((np.stack([x, y], axis=-1) - center) / focal) * focal + center
+
+
+def _scale(center: float, size: int, low: np.ndarray, high: np.ndarray) -> float:
+    """The factor for one side, from where the pixels of its two borders go."""
+    low, high = low[np.isfinite(low)], high[np.isfinite(high)]
+    if not len(low) or not len(high):
+        raise SceneError("its distortion cannot be undone at the image's border: calibrate the camera again")
+    with np.errstate(divide="ignore"):
+        inverse = np.maximum(center / (center - low.max()), (size - 0.5 - center) / (high.min() - center))
+        return float(np.clip(1 / inverse, MIN_SCALE, MAX_SCALE))

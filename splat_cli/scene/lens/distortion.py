@@ -1,0 +1,192 @@
+"""How lenses bend rays: the families that all of COLMAP's camera models belong to, as float64 NumPy.
+
+A distortion maps the undistorted place of a ray, (x / z, y / z), to the distorted one; the camera matrix comes after.
+`cuda_src/camera_models.cuh` holds the same formulas for photographs. Sources: COLMAP's and OpenCV's descriptions of
+their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division); Khomutenko et al. 2016 (EUCM).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+NUM_COEFFICIENTS = 15
+
+_MAX_ITERATIONS = 100
+_TRUST_RADIUS = 0.1  # of a step: absolute, and as a share of the point's distance from the axis
+_STEP_DONE = 1e-12
+_DIFFERENCE = 1e-6
+
+
+class Distortion(Protocol):
+    """One lens' distortion. Points are float64 [..., 2]; where a point has no image or no ray, the result is NaN."""
+
+    @property
+    def family(self) -> int:
+        """Number of the family in cuda_src/camera_models.cuh."""
+
+    def distort(self, points: np.ndarray) -> np.ndarray:
+        """From undistorted to distorted places."""
+
+    def undistort(self, points: np.ndarray) -> np.ndarray:
+        """From distorted to undistorted places."""
+
+    def coefficients(self) -> tuple[float, ...]:
+        """What the kernel needs, at most NUM_COEFFICIENTS numbers."""
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """Radial, rational, tangential and thin-prism terms, after an equidistant fisheye projection or without one.
+
+    radial: of r^2, r^4, ... (up to 6). rational: the denominator's (up to 3). tangential: p1, p2. prism: of r^2 and r^4
+    for x, then for y. With `tangential_last` the tangential and prism terms see the radially distorted point, else the
+    original one.
+    """
+
+    radial: tuple[float, ...] = ()
+    rational: tuple[float, ...] = ()
+    tangential: tuple[float, float] = (0.0, 0.0)
+    prism: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    fisheye: bool = False
+    tangential_last: bool = False
+
+    @property
+    def family(self) -> int:
+        return int(self.fisheye) + 2 * int(self.tangential_last)
+
+    def coefficients(self) -> tuple[float, ...]:
+        radial = (*self.radial, *(0.0,) * (6 - len(self.radial)))
+        rational = (*self.rational, *(0.0,) * (3 - len(self.rational)))
+        return (*radial, *rational, *self.tangential, *self.prism)
+
+    def distort(self, points: np.ndarray) -> np.ndarray:
+        return self._bend(_equidistant(points) if self.fisheye else points)
+
+    def undistort(self, points: np.ndarray) -> np.ndarray:
+        straight = self._unbend(points)
+        return _from_equidistant(straight) if self.fisheye else straight
+
+    def _bend(self, points: np.ndarray) -> np.ndarray:
+        r2 = (points**2).sum(axis=-1, keepdims=True)
+        radial = _series(self.radial, r2) / _series(self.rational, r2) * points
+        base = radial if self.tangential_last else points
+        x, y = base[..., :1], base[..., 1:]
+        r2 = x * x + y * y
+        (p1, p2), (s1, s2, s3, s4) = self.tangential, self.prism
+        dx = 2 * p1 * x * y + p2 * (r2 + 2 * x * x) + (s1 + s2 * r2) * r2
+        dy = 2 * p2 * x * y + p1 * (r2 + 2 * y * y) + (s3 + s4 * r2) * r2
+        return radial + np.concatenate([dx, dy], axis=-1)
+
+    def _unbend(self, points: np.ndarray) -> np.ndarray:
+        """Newton's method from the distorted point, in steps short enough to stay on the branch around the axis."""
+        found = points.copy()
+        for _ in range(_MAX_ITERATIONS):
+            step = np.linalg.solve(self._jacobian(found), (self._bend(found) - points)[..., None])[..., 0]
+            length = np.linalg.norm(step, axis=-1, keepdims=True)
+            limit = _TRUST_RADIUS * np.maximum(1, np.linalg.norm(found, axis=-1, keepdims=True))
+            found = found - step * np.minimum(1, limit / np.maximum(length, 1e-300))
+            if (length < _STEP_DONE).all():
+                break
+        return np.where(length < 1e-5, found, np.nan)
+
+    def _jacobian(self, points: np.ndarray) -> np.ndarray:
+        """float64 [..., 2, 2], by central differences; made regular where it is not, which leads nowhere anyway."""
+        columns = [
+            (self._bend(points + offset) - self._bend(points - offset)) / (2 * _DIFFERENCE)
+            for offset in _DIFFERENCE * np.eye(2)
+        ]
+        jacobian = np.stack(columns, axis=-1)
+        singular = ~(np.abs(np.linalg.det(jacobian)) > 1e-12)
+        return np.where(singular[..., None, None], np.eye(2), jacobian)
+
+
+@dataclass(frozen=True)
+class Fov:
+    """The distorted radius is an angle's share of the field of view, `omega` radians."""
+
+    omega: float
+    family = 4
+
+    def coefficients(self) -> tuple[float, ...]:
+        return (self.omega,)
+
+    def distort(self, points: np.ndarray) -> np.ndarray:
+        radius = np.linalg.norm(points, axis=-1, keepdims=True)
+        tangent = 2 * np.tan(self.omega / 2)
+        return points * _ratio(np.arctan(radius * tangent), radius * self.omega, tangent / self.omega)
+
+    def undistort(self, points: np.ndarray) -> np.ndarray:
+        radius = np.linalg.norm(points, axis=-1, keepdims=True)
+        tangent = 2 * np.tan(self.omega / 2)
+        return points * _ratio(np.tan(radius * self.omega), radius * tangent, self.omega / tangent)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Undistorted = distorted / (1 + k r^2), r of the distorted point."""
+
+    k: float
+    family = 5
+
+    def coefficients(self) -> tuple[float, ...]:
+        return (self.k,)
+
+    def distort(self, points: np.ndarray) -> np.ndarray:
+        r2 = (points**2).sum(axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            return points * 2 / (1 + np.sqrt(1 - 4 * self.k * r2))
+
+    def undistort(self, points: np.ndarray) -> np.ndarray:
+        return points / (1 + self.k * (points**2).sum(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Eucm:
+    """The enhanced unified camera model: a projection onto a quadric; alpha 0 is the pinhole."""
+
+    alpha: float
+    beta: float
+    family = 6
+
+    def coefficients(self) -> tuple[float, ...]:
+        return (self.alpha, self.beta)
+
+    def distort(self, points: np.ndarray) -> np.ndarray:
+        r2 = (points**2).sum(axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            depth = self.alpha * np.sqrt(self.beta * r2 + 1) + 1 - self.alpha
+        return points / np.where(depth > 0, depth, np.nan)
+
+    def undistort(self, points: np.ndarray) -> np.ndarray:
+        r2 = self.beta * (points**2).sum(axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            below = self.alpha * np.sqrt(1 - (2 * self.alpha - 1) * r2) + 1 - self.alpha
+            depth = (1 - self.alpha**2 * r2) / below
+        return points / np.where(depth > 0, depth, np.nan)
+
+
+def _series(coefficients: tuple[float, ...], r2: np.ndarray) -> np.ndarray:
+    """1 + c1 r^2 + c2 r^4 + ..."""
+    total = np.zeros_like(r2)
+    for coefficient in reversed(coefficients):
+        total = (total + coefficient) * r2
+    return 1 + total
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray, at_zero: float) -> np.ndarray:
+    """numerator / denominator, which tends to `at_zero` where both vanish."""
+    tiny = np.abs(denominator) < 1e-9
+    return np.where(tiny, at_zero, numerator / np.where(tiny, 1, denominator))
+
+
+def _equidistant(points: np.ndarray) -> np.ndarray:
+    """As far from the centre as the ray's angle to the axis, in radians."""
+    radius = np.linalg.norm(points, axis=-1, keepdims=True)
+    return points * _ratio(np.arctan(radius), radius, 1.0)
+
+
+def _from_equidistant(points: np.ndarray) -> np.ndarray:
+    """The inverse; angles of 90 degrees and more, which no flat picture holds, stay as they are, as in COLMAP."""
+    angle = np.linalg.norm(points, axis=-1, keepdims=True)
+    return points * np.where(np.cos(angle) > 0, _ratio(np.tan(angle), angle, 1.0), 1.0)

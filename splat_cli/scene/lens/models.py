@@ -1,0 +1,54 @@
+"""COLMAP's camera models as lenses: the one place that knows the order of their parameters."""
+
+import math
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap.model import Camera
+from splat_cli.scene.lens.camera import Lens
+from splat_cli.scene.lens.distortion import Distortion, Division, Eucm, Fov, Polynomial
+
+_ONE_FOCAL_LENGTH = ("SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE",
+                     "SIMPLE_DIVISION", "SIMPLE_FISHEYE")  # fmt: skip
+
+
+def lens_of(camera: Camera) -> Lens:
+    """The camera's lens. SceneError where its model cannot be used or its numbers are no lens'."""
+    if camera.model == "EQUIRECTANGULAR":
+        raise SceneError(
+            f"camera {camera.id} takes whole spheres (EQUIRECTANGULAR), which no flat picture holds: cut them into "
+            "perspective views first, as COLMAP's panorama_sfm does"
+        )
+    f, params = camera.params[0], camera.params[1:]
+    fx, fy, cx, cy, *extra = (f, f, *params) if camera.model in _ONE_FOCAL_LENGTH else camera.params
+    if not (fx > 0 and fy > 0):
+        raise SceneError(
+            f"camera {camera.id} has the focal length {min(fx, fy)}; it must be positive: export the model again"
+        )
+    return Lens(camera.width, camera.height, fx, fy, cx, cy, _distortion(camera, tuple(extra)))
+
+
+def _distortion(camera: Camera, k: tuple[float, ...]) -> Distortion | None:
+    match camera.model:
+        case "SIMPLE_PINHOLE" | "PINHOLE":
+            return None
+        case "SIMPLE_RADIAL" | "RADIAL":
+            return Polynomial(radial=k)
+        case "SIMPLE_FISHEYE" | "FISHEYE" | "SIMPLE_RADIAL_FISHEYE" | "RADIAL_FISHEYE" | "OPENCV_FISHEYE":
+            return Polynomial(radial=k, fisheye=True)
+        case "OPENCV" | "FULL_OPENCV":
+            return Polynomial(radial=(*k[:2], *k[4:5]), rational=k[5:], tangential=(k[2], k[3]))
+        case "THIN_PRISM_FISHEYE":
+            prism = (k[6], 0.0, k[7], 0.0)
+            return Polynomial(radial=k[:2] + k[4:6], tangential=(k[2], k[3]), prism=prism, fisheye=True)
+        case "RAD_TAN_THIN_PRISM_FISHEYE":  # whose p0 and p1 stand the other way round
+            prism = (k[8], k[9], k[10], k[11])
+            return Polynomial(k[:6], tangential=(k[7], k[6]), prism=prism, fisheye=True, tangential_last=True)
+        case "FOV" if math.isclose(k[0], 0, abs_tol=1e-9):
+            return None
+        case "FOV":
+            return Fov(*k)
+        case "SIMPLE_DIVISION" | "DIVISION":
+            return Division(*k)
+        case "EUCM" if 0 <= k[0] <= 1 and k[1] > 0:
+            return Eucm(*k)
+    raise SceneError(f"camera {camera.id} ({camera.model}) has the parameters {k}, as no lens has: calibrate it again")

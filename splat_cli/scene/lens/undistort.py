@@ -1,0 +1,58 @@
+"""Photographs undistorted, by cuda_src/undistort.cu."""
+
+import numpy as np
+
+from splat_cli.device import Backend, check_arrays
+from splat_cli.scene.lens.camera import Lens
+from splat_cli.scene.lens.distortion import NUM_COEFFICIENTS
+
+_BLOCK = (32, 8)
+
+_LENS_DTYPE = np.dtype([
+    ("matrix", np.float64, 4), ("coefficients", np.float64, NUM_COEFFICIENTS),
+    ("width", np.int32), ("height", np.int32), ("family", np.int32), ("padding", np.int32),
+])  # fmt: skip
+_PINHOLE_DTYPE = np.dtype([("matrix", np.float64, 4), ("width", np.int32), ("height", np.int32)])
+
+
+def undistort(
+    backend: Backend, lens: Lens, photo: np.ndarray, keep: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The photograph as `lens.pinhole` would have taken it.
+
+    photo: uint8 [lens.height, lens.width, 3]. keep: uint8 [lens.height, lens.width], 0 where a pixel does not count.
+    Returns uint8 [H, W, 3] of the pinhole's size, and the mask uint8 [H, W]: 255 where a pixel counts, 0 where it does
+    not or the lens saw nothing. ShapeError for arrays that do not fit.
+    """
+    assert lens.distortion is not None
+    height, width = str(lens.height), str(lens.width)
+    check_arrays("undistort", photo=(photo, np.uint8, f"{height} {width} 3"))
+    if keep is not None:
+        check_arrays("undistort", keep=(keep, np.uint8, f"{height} {width}"))
+    pinhole = lens.pinhole
+    picture = backend.xp.empty((pinhole.height, pinhole.width, 3), np.uint8)
+    mask = backend.xp.empty((pinhole.height, pinhole.width), np.uint8)
+    backend.kernel("undistort", "undistort")(
+        (-(-pinhole.width // _BLOCK[0]), -(-pinhole.height // _BLOCK[1])), _BLOCK,
+        _lens_row(lens), _pinhole_row(lens), backend.upload(photo), None if keep is None else backend.upload(keep),
+        picture, mask,
+    )  # fmt: skip
+    return backend.download(picture), backend.download(mask)
+
+
+def _lens_row(lens: Lens) -> np.ndarray:
+    assert lens.distortion is not None
+    row = np.zeros((), _LENS_DTYPE)
+    row["matrix"] = lens.fx, lens.fy, lens.cx, lens.cy
+    coefficients = lens.distortion.coefficients()
+    row["coefficients"][: len(coefficients)] = coefficients
+    row["width"], row["height"], row["family"] = lens.width, lens.height, lens.distortion.family
+    return row
+
+
+def _pinhole_row(lens: Lens) -> np.ndarray:
+    pinhole = lens.pinhole
+    row = np.zeros((), _PINHOLE_DTYPE)
+    row["matrix"] = pinhole.fx, pinhole.fy, pinhole.cx, pinhole.cy
+    row["width"], row["height"] = pinhole.width, pinhole.height
+    return row

@@ -1,0 +1,126 @@
+"""Every lens: there and back, the kernel against the reference, and against COLMAP's own undistorter."""
+
+import numpy as np
+import pytest
+
+from splat_cli.device import open_backend
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
+from splat_cli.scene.lens import lens_of, undistort
+from tests.scene.colmap_cameras import distorted_cameras
+
+
+def each_camera(width=160, height=120):
+    return [pytest.param(camera, id=camera.model) for camera in distorted_cameras(width, height)]
+
+
+def textured(lens):
+    y, x = np.mgrid[: lens.height, : lens.width]
+    waves = [np.sin(x / 9), np.sin(y / 11), np.sin((x + y) / 13)]
+    return np.stack([127 + 100 * wave for wave in waves], axis=-1).astype(np.uint8)
+
+
+def pixels_of(lens):
+    return np.stack(np.meshgrid(np.linspace(1, lens.width - 1, 15), np.linspace(1, lens.height - 1, 11)), axis=-1)
+
+
+def test_every_model_of_colmap_has_a_camera_here():
+    flat = {"SIMPLE_PINHOLE", "PINHOLE", "EQUIRECTANGULAR"}
+    assert {camera.model for camera in distorted_cameras()} == {name for name, _ in CAMERA_MODELS.values()} - flat
+
+
+@pytest.mark.parametrize("camera", each_camera())
+def test_undistorted_and_distorted_again(camera):
+    lens = lens_of(camera)
+    places = (pixels_of(lens) - [lens.cx, lens.cy]) / [lens.fx, lens.fy]
+    straight = lens.distortion.undistort(places)
+    assert np.abs(straight - places).max() > 0.01
+    np.testing.assert_allclose(lens.distortion.distort(straight), places, atol=1e-9)
+
+
+def reference(lens, photo):
+    """The picture as float64 [H, W, 3], and the mask, as the kernel should make them."""
+    pinhole = lens.pinhole
+    columns, rows = np.meshgrid(np.arange(pinhole.width) + 0.5, np.arange(pinhole.height) + 0.5)
+    rays = (np.stack([columns, rows], -1) - [pinhole.cx, pinhole.cy]) / [pinhole.fx, pinhole.fy]
+    place = lens.distortion.distort(rays) * [lens.fx, lens.fy] + [lens.cx, lens.cy] - 0.5
+    inside = ((place >= 0) & (place < [lens.width - 1, lens.height - 1])).all(axis=-1)
+    x, y = np.where(inside[..., None], place, 0).transpose(2, 0, 1)
+    x0, y0 = x.astype(int), y.astype(int)
+    dx, dy = (x - x0)[..., None], (y - y0)[..., None]
+    p = photo.astype(float)
+    upper = p[y0, x0] * (1 - dx) + p[y0, x0 + 1] * dx
+    lower = p[y0 + 1, x0] * (1 - dx) + p[y0 + 1, x0 + 1] * dx
+    return np.where(inside[..., None], upper * (1 - dy) + lower * dy, 0), inside
+
+
+@pytest.mark.parametrize("camera", each_camera())
+def test_kernel_agrees_with_the_reference(camera):
+    lens = lens_of(camera)
+    picture, mask = undistort(open_backend("cpu"), lens, textured(lens))
+    expected, inside = reference(lens, textured(lens))
+    np.testing.assert_array_equal(mask > 0, inside)
+    assert np.abs(picture - expected).max() < 0.51
+
+
+@pytest.mark.parametrize("camera", each_camera(320, 240))
+def test_same_camera_and_picture_as_colmap(camera):
+    pycolmap = pytest.importorskip("pycolmap")
+    options = pycolmap.UndistortCameraOptions()
+    theirs = pycolmap.Camera(model=camera.model, width=camera.width, height=camera.height, params=list(camera.params))
+    lens = lens_of(camera)
+    bitmap = pycolmap.Bitmap.from_array(textured(lens))
+    their_picture, flat = pycolmap.undistort_image(options, bitmap, theirs)
+    pinhole = lens.pinhole
+    assert (pinhole.width, pinhole.height) == (flat.width, flat.height)
+    np.testing.assert_allclose((pinhole.fx, pinhole.fy, pinhole.cx, pinhole.cy), flat.params, atol=1e-4)
+    picture, _ = undistort(open_backend("cpu"), lens, textured(lens))
+    difference = np.abs(picture.astype(int) - their_picture.to_array())
+    assert difference.mean() < 0.01
+    assert difference.max() <= 1
+
+
+def test_pixels_left_out_of_the_photograph_are_left_out_of_the_picture():
+    lens = lens_of(distorted_cameras()[0])
+    keep = np.full((lens.height, lens.width), 255, np.uint8)
+    keep[40:80, 60:100] = 0
+    _, mask = undistort(open_backend("cpu"), lens, textured(lens), keep)
+    assert mask[lens.height // 2, lens.width // 2] == 0
+    assert mask[10, 10] == 255
+    assert 1500 < (mask == 0).sum() < 2500
+
+
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [("FOV", (100, 100, 80, 60, 0.0)), ("DIVISION", (100, 100, 80, 60, 0.0)), ("EUCM", (100, 100, 80, 60, 0.0, 1.0)),
+     ("OPENCV", (100, 100, 80, 60, 0, 0, 0, 0))],
+)  # fmt: skip
+def test_without_distortion_it_is_a_pinhole(model, params):
+    lens = lens_of(Camera(1, model, 160, 120, params))
+    assert lens.pinhole.fx == 100
+    assert lens.pinhole.cx == pytest.approx(80, abs=0.6)
+    if lens.distortion is not None:
+        np.testing.assert_allclose(lens.distortion.distort(pixels_of(lens) / 100), pixels_of(lens) / 100)
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "message"),
+    [("EQUIRECTANGULAR", (160, 120), "whole spheres"), ("EUCM", (100, 100, 80, 60, 2.0, 1.0), "as no lens has"),
+     ("RADIAL", (0, 80, 60, 0.1, 0), "focal length")],
+)  # fmt: skip
+def test_lens_that_cannot_be_used(model, params, message):
+    with pytest.raises(SceneError, match=message):
+        lens_of(Camera(1, model, 160, 120, params))
+
+
+@pytest.mark.parametrize("value", [0.0, -1e3, 1e3, 1e30])
+@pytest.mark.parametrize("camera", each_camera())
+@pytest.mark.filterwarnings("error")
+def test_absurd_parameters_give_a_camera_or_an_error(camera, value):
+    params = (*camera.params[:3], *(value for _ in camera.params[3:]))
+    try:
+        pinhole = lens_of(Camera(1, camera.model, 160, 120, params)).pinhole
+    except SceneError:
+        return
+    assert pinhole.width <= 320
+    assert pinhole.height <= 240
