@@ -163,7 +163,7 @@ SPLAT_CPU_INLINE float sum_of(Floats v)
 // bits, from where a shift moves it into the exponent. The polynomial (Remez, relative error 2e-9) gives 2^f on [-1/2, 1/2].
 SPLAT_CPU_INLINE Floats exp2(Floats x)
 {
-    x = minimum(maximum(x, broadcast(-127.0f)), broadcast(128.0f));
+    x = minimum(broadcast(128.0f), maximum(broadcast(-127.0f), x));       // NaN stays NaN
     const Floats shifted = x + 12582912.0f;
     const Floats f = x - (shifted - 12582912.0f);
     const Floats scale = (Floats)(((Ints)shifted + 127) << 23);

@@ -1,0 +1,102 @@
+// Kernels over lanes and their plain counterparts.
+#include "lanes.cuh"
+
+// Every operator of vfloat on x and y: row k of out holds the result of operator k.
+extern "C" __global__ void float_operators(const float* x /* [32] */, const float* y /* [32] */, float* out /* [24, 32] */)
+{
+    const vfloat a = load_row(x, true), b = load_row(y, true);
+    vfloat c = a;
+    c += b; c -= 0.5f; c *= b; c /= 2.0f;
+    const vfloat results[24] = {
+        a + b, a - b, a * b, a / b, -a, 1.0f + a, 1.0f - a, 2.0f * a, 1.0f / a, c, vmin(a, b), vmax(a, 0.25f), vabs(a),
+        vsqrt(vabs(a)), vrcp(a), vexp2(a), vexp(a), select(a < b, a, b), select((a <= b) | (a > 1.0f), 1.0f, 0.0f),
+        select((a >= b) & !(b == 0.5f), a, vfloat(0.0f)), select((a != b) ^ (b > 0.0f), b, a), to_float(to_int(a * 10.0f)),
+        a + 1, select(vbool(true), a, b)};
+    for (int k = 0; k < 24; ++k) store_row(out + 32 * k, results[k], true);
+}
+
+// The same of vint.
+extern "C" __global__ void int_operators(const int* x /* [32] */, const int* y /* [32], positive */, int* out /* [20, 32] */)
+{
+    const vint a = load_row(x, true), b = load_row(y, true);
+    vint c = a;
+    c += b; c -= 3; c *= 2;
+    const vint results[20] = {
+        a + b, a - b, a * b, a / b, a % b, -a, ~a, a & b, a | b, a ^ b, a << 2, a >> 1, 7 - a, c, vmin(a, b), vmax(a, 5),
+        select(a < b, a, b), select((a == b) | (a >= 4), 1, 0), select((a != 3) & (a <= b), a, vint(-1)), lane_id()};
+    for (int k = 0; k < 20; ++k) store_row(out + 32 * k, results[k], true);
+}
+
+// Votes of one warp over x > threshold.
+extern "C" __global__ void lane_votes(const float* x /* [32] */, float threshold, int* out /* [6] */)
+{
+    const vfloat v = load_row(x, true);
+    const vbool m = v > threshold;
+    const bool is_any = any(m), is_all = all(m);
+    const unsigned bits = ballot(m);
+    const int most = warp_max(to_int(v));
+    int touched = 0;
+    if (some(m)) touched = 1;
+    if (leader()) {
+        out[0] = is_any; out[1] = is_all; out[2] = (int)bits; out[3] = most;
+    }
+    store_row(out + 4, vint(touched), m & (lane_id() < 1));
+}
+
+// Gathers, scatters, masks and bytes: lane i of block b takes element index[i] where it is not negative.
+extern "C" __global__ void lane_memory(
+    const float* x, const int* y, const unsigned char* z, const float4* q,
+    const int* index,                   // [N], N a multiple of 32
+    float* fx, int* iy, unsigned char* bz, float* sum4)     // [N]
+{
+    const int first = 32 * (blockIdx.x * blockDim.y + threadIdx.y);
+    const vint i = load_row(index + first, true);
+    const vbool m = i >= 0;
+    store(fx, i, load(x, i, m), m);
+    store(iy, i, load(y, i, m), m);
+    store(bz, i, load(z, i, m), m);
+    const vfloat4 v = load4(q, i, m);
+    store(sum4, i, v.x + 10.0f * v.y + 100.0f * v.z + 1000.0f * v.w, m);
+}
+
+// Contiguous rows, of which the last may be short.
+extern "C" __global__ void lane_rows(const float* x, const unsigned* y, const unsigned char* z, const float4* q, int n,
+                                     float* fx, unsigned* iy, unsigned char* bz, float* sum4)    // [n]
+{
+    const int first = 32 * (blockIdx.x * blockDim.y + threadIdx.y);
+    const vbool m = first + lane_id() < n;
+    store_row(fx + first, load_row(x + first, m), m);
+    store_row(iy + first, load_row(y + first, m), m);
+    store_row(bz + first, load_row(z + first, m), m);
+    const vfloat4 v = load4_row(q + first, m);
+    store_row(sum4 + first, v.x + 10.0f * v.y + 100.0f * v.z + 1000.0f * v.w, m);
+}
+
+// sums[k] += sum over all lanes of all warps of x^(k+1), and a block's sum through shared memory.
+#ifndef NUM
+#define NUM 9
+#endif
+extern "C" __global__ void lane_sums(const float* x /* [blocks, W, 32] */, float* sums /* [NUM] */, float* block_sums /* [blocks] */)
+{
+    __shared__ float warp_sums[32];
+    const vfloat v = load_row(x + 32 * (blockIdx.x * blockDim.y + threadIdx.y), true);
+    vfloat powers[NUM];
+    powers[0] = v;
+    for (int k = 1; k < NUM; ++k) powers[k] = powers[k - 1] * v;
+    warp_add(sums, powers);
+    const float sum = warp_sum(v);
+    if (leader()) warp_sums[threadIdx.y] = sum;
+    __syncthreads();
+    BLOCK_FOR(i, 1) {
+        float total = 0.0f;
+        for (int w = 0; w < (int)blockDim.y; ++w) total += warp_sums[w];
+        block_sums[blockIdx.x] = total;
+    }
+}
+
+// Which (block, warp) came by.
+extern "C" __global__ void lane_shape(int* out /* [blocks, W, Z, 3] */)
+{
+    const int warp = (blockIdx.x * blockDim.z + threadIdx.z) * blockDim.y + threadIdx.y;
+    if (leader()) { out[3 * warp] = blockDim.x; out[3 * warp + 1] = threadIdx.y; out[3 * warp + 2] = threadIdx.z; }
+}

@@ -1,0 +1,128 @@
+"""Opening a backend, and what it says and does beside launching kernels."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from splat_cli.device import open_backend
+from splat_cli.device.cuda import why_no_cuda
+from splat_cli.errors import DeviceError, UsageError
+
+
+def test_unknown_device():
+    with pytest.raises(UsageError, match="unknown device 'tpu': expected auto, cuda or cpu"):
+        open_backend("tpu")
+
+
+def test_without_a_gpu():
+    if not why_no_cuda():
+        pytest.skip("there is a GPU")
+    with pytest.raises(DeviceError, match="no CUDA device: CuPy .*; or use --device cpu"):
+        open_backend("cuda")
+    assert open_backend("auto").name == "cpu"
+
+
+def test_without_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(DeviceError, match="CuPy is not installed .pip install"):
+        open_backend("cuda")
+    assert open_backend("auto").name == "cpu"
+
+
+def test_describe(backend):
+    text = backend.describe()
+    assert "\n" not in text
+    assert text.startswith("CPU, ") if backend.name == "cpu" else "CUDA" in text
+
+
+def test_threads():
+    assert open_backend("cpu", threads=1).describe().startswith("CPU, 1 thread, ")
+    assert open_backend("cpu", threads=3).describe().startswith("CPU, 3 threads, ")
+
+
+def test_copies(backend):
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    there = backend.upload(array.T)
+    assert there.flags.c_contiguous
+    there += 1
+    back = backend.download(there)
+    np.testing.assert_array_equal(back, array.T + 1)
+    back += 1
+    np.testing.assert_array_equal(backend.download(there), array.T + 1)
+    assert isinstance(backend.address(there), int)
+
+
+def test_memory(backend):
+    free, total = backend.memory()
+    assert 0 < free <= total
+    array = backend.xp.ones(1 << 20, np.float32)
+    assert backend.peak_bytes >= array.nbytes
+
+
+def test_timer(test_kernels):
+    x = test_kernels.upload(np.zeros(128, np.int32))
+    with test_kernels.timer() as timer:
+        test_kernels.kernel("plain", "reverse")((1,), (128,), x, 1)
+    test_kernels.synchronize()
+    assert timer.ms > 0
+
+
+def test_capture(test_kernels):
+    backend, x = test_kernels, test_kernels.upload(np.arange(128, dtype=np.int32))
+
+    def reverse():
+        backend.kernel("plain", "reverse")((1,), (128,), x, 1)
+
+    reverse()
+    replay = backend.capture(reverse)
+    before = backend.download(x)
+    for _ in range(3):
+        replay()
+    np.testing.assert_array_equal(backend.download(x), before[::-1])
+
+
+def test_capture_of_a_failure(test_kernels):
+    def fail():
+        raise RuntimeError("on the way")
+
+    with pytest.raises(RuntimeError, match="on the way"):
+        test_kernels.capture(fail)()
+    test_kernels.synchronize()
+    test_capture(test_kernels)
+
+
+def test_results_do_not_depend_on_threads():
+    """The blocks of a launch are shared out; each runs once."""
+    from tests.device.test_lanes import KERNELS
+
+    for threads in (1, 2, 5):
+        backend = open_backend("cpu", threads=threads, sources=KERNELS)
+        out = np.zeros((3000, 32, 2), np.int32)
+        backend.kernel("plain", "indices")((3000,), (32,), out)
+        np.testing.assert_array_equal(out[:, 0, 0], np.arange(3000))
+
+
+FORK = """
+import os, numpy as np
+from pathlib import Path
+from splat_cli.device import open_backend
+backend = open_backend("cpu", threads=2, sources=Path({kernels!r}))
+x = np.arange(128 * 300, dtype=np.int32)
+def run():
+    backend.kernel("plain", "reverse")((300,), (128,), x, 1)
+run()
+child = os.fork()
+run()
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_process_can_launch():
+    from tests.device.test_lanes import KERNELS
+
+    code = FORK.format(kernels=str(KERNELS))
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
