@@ -3,7 +3,7 @@
 // A Worker runs one block after another. Each thread of the block is a fiber with its own stack; a barrier is a switch to the
 // next fiber that has not arrived. Three things keep that within a few percent of hand-written loops:
 //  - the Worker is found by masking the stack address, not through thread-local storage;
-//  - stacks are made lazily: until a block meets its first barrier, its threads run one after another on one stack;
+//  - fibers are made lazily: until a block meets its first barrier, its threads run one after another on one stack;
 //  - a fiber hands over to the next one directly, without a scheduler in between.
 // Where a GPU would hang or return garbage (threads at different barriers, a shuffle that a lane never joins), it aborts.
 #pragma once
@@ -31,18 +31,18 @@ struct Worker {
     static constexpr int OS_THREAD = MAX_THREADS;            // its index among the stack pointers
 
     unsigned current;                                        // thread that runs now
-    int num_threads, alive, num_warps;
+    int num_threads, alive;
     unsigned generation;                                     // of the block's barrier
     int arrived, count[2], idle_turns;
     const char* barrier_at;                                  // file:line of the barrier that threads wait at
-    bool fibers;                                             // every thread has its own stack by now
+    bool fibers;                                             // every thread that has not ended has its own stack
     bool concurrent;                                         // other OS threads run blocks of this launch
     uint3 block_index;
     dim3 block_dim, grid_dim;
     const char* kernel;
     void (*call)(const char*);                               // the kernel with its packed arguments
     const char* args;
-    uint16_t next[MAX_THREADS], previous[MAX_THREADS];       // ring of the threads that have not ended
+    uint16_t next[MAX_THREADS], previous[MAX_THREADS];       // ring of the fibers
     void* stack_pointer[MAX_THREADS + 1];
     uint3 thread_index[MAX_THREADS];
     Warp warps[MAX_THREADS / 32];
@@ -65,7 +65,6 @@ struct Worker {
     void set_shape(dim3 shape)
     {
         num_threads = (int)(shape.x * shape.y * shape.z);
-        num_warps = (num_threads + 31) / 32;
         int i = 0;
         for (unsigned z = 0; z < shape.z; ++z)
             for (unsigned y = 0; y < shape.y; ++y)
@@ -74,17 +73,8 @@ struct Worker {
 
     void run_block()
     {
-        alive = num_threads;
-        generation = 0; arrived = 0; count[0] = count[1] = 0; idle_turns = 0; current = 0;
+        current = 0;
         fibers = false;
-        for (int i = 0; i < num_threads; ++i) { next[i] = (uint16_t)(i + 1); previous[i] = (uint16_t)(i - 1); }
-        next[num_threads - 1] = 0;
-        previous[0] = (uint16_t)(num_threads - 1);
-        for (int i = 0; i < num_warps; ++i) {
-            const int left = num_threads - i * 32;
-            warps[i].generation = 0; warps[i].arrived = 0;
-            warps[i].alive = left >= 32 ? ~0u : (1u << left) - 1;
-        }
         give_stack(0, 0);
         switch_stack(OS_THREAD, 0, false);
     }
@@ -92,6 +82,7 @@ struct Worker {
     // Waits until every living thread of the block is here; the number of threads whose predicate held.
     __attribute__((noinline)) int barrier(bool predicate, const char* at)
     {
+        if (SPLAT_CPU_UNLIKELY(!fibers)) start_fibers();
         const unsigned me = current, g = generation;
         if (arrived == 0) barrier_at = at;
         else if (SPLAT_CPU_UNLIKELY(barrier_at != at)) {
@@ -108,11 +99,18 @@ struct Worker {
         return count[g & 1];
     }
 
+    // The warp of the running thread, its lanes being fibers.
+    SPLAT_CPU_INLINE Warp& warp()
+    {
+        if (SPLAT_CPU_UNLIKELY(!fibers)) start_fibers();
+        return warps[current >> 5];
+    }
+
     // Waits until the living lanes of `mask` are here.
     __attribute__((noinline)) void warp_barrier(unsigned mask)
     {
+        Warp& w = warp();
         const unsigned me = current;
-        Warp& w = warps[me >> 5];
         const unsigned g = w.generation;
         w.arrived |= 1u << (me & 31);
         w.wanted = mask;
@@ -142,45 +140,60 @@ private:
         notes.back(from);
     }
 
-    // The first function on a fresh stack. Runs threads one after another until one of them has to wait.
+    // The first function on a fresh stack. On the block's first stack it runs threads one after another until one waits.
     static void enter()
     {
         Worker* w = self();
         w->notes.begin();
         for (;;) {
             w->call(w->args);
-            const int me = (int)w->current, after = w->next[me];
-            w->leave_ring(me);
-            if (w->alive == 0) w->switch_stack(me, OS_THREAD, true);
-            w->current = (unsigned)after;
-            if (!w->fibers) { w->notes.moved(me, after); continue; }
-            w->switch_stack(me, after, true);
+            const int me = (int)w->current;
+            if (w->fibers) w->end_fiber(me);
+            if (me + 1 == w->num_threads) w->switch_stack(me, OS_THREAD, true);
+            w->current = (unsigned)me + 1;
+            w->notes.moved(me, me + 1);
         }
     }
 
-    // A thread that has ended counts as arrived wherever others wait.
-    void leave_ring(int me)
+    // Goes on with another thread, or leaves the block. A thread that has ended counts as arrived wherever others wait.
+    void end_fiber(int me)
     {
         const int before = previous[me], after = next[me];
         next[before] = (uint16_t)after; previous[after] = (uint16_t)before;
         Warp& w = warps[me >> 5];
         w.alive &= ~(1u << (me & 31));
-        if (--alive > 0 && arrived == alive) open_barrier();
+        if (--alive == 0) switch_stack(me, OS_THREAD, true);
+        if (arrived == alive) open_barrier();
         if (w.arrived && (w.arrived & w.wanted & w.alive) == (w.wanted & w.alive)) open_warp(w);
+        current = (unsigned)after;
+        switch_stack(me, after, true);
     }
 
     SPLAT_CPU_INLINE void hand_over(unsigned me, unsigned to)
     {
-        if (SPLAT_CPU_UNLIKELY(!fibers)) start_fibers();
         current = to;
         switch_stack((int)me, (int)to, false);
     }
 
-    __attribute__((cold, noinline)) void start_fibers()      // the first barrier of a block
+    // The first barrier of a block: the threads before the current one have ended, those after it have not begun.
+    __attribute__((cold, noinline)) void start_fibers()
     {
+        const int first = (int)current;
         fibers = true;
-        int slot = 1;
-        for (int t = next[current]; t != (int)current; t = next[t]) give_stack(t, slot++);
+        alive = num_threads - first;
+        generation = 0; arrived = 0; count[0] = count[1] = 0;
+        for (int t = first; t < num_threads; ++t) {
+            next[t] = (uint16_t)(t + 1);
+            previous[t] = (uint16_t)(t - 1);
+            if (t > first) give_stack(t, t - first);
+        }
+        next[num_threads - 1] = (uint16_t)first;
+        previous[first] = (uint16_t)(num_threads - 1);
+        for (int i = first / 32; 32 * i < num_threads; ++i) {
+            const int begin = first > 32 * i ? first - 32 * i : 0, end = num_threads - 32 * i;
+            warps[i].generation = 0; warps[i].arrived = 0;
+            warps[i].alive = ~0u << begin & (end >= 32 ? ~0u : (1u << end) - 1);
+        }
     }
 
     __attribute__((cold, noinline)) void waiting_again(unsigned me, unsigned to, const char* at)

@@ -26,13 +26,12 @@ inline void __syncwarp(unsigned mask = ~0u) { SPLAT_CPU_SELF->warp_barrier(mask)
 namespace splat_cpu {
 
 SPLAT_CPU_INLINE int lane() { return (int)(Worker::self()->current & 31); }
-SPLAT_CPU_INLINE Warp& warp() { Worker* w = Worker::self(); return w->warps[w->current >> 5]; }
 
 // The value that lane `source` brought to this exchange.
 template <class T> T exchange(unsigned mask, T value, int source)
 {
     static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
-    uint64_t* slots = warp().now();
+    uint64_t* slots = Worker::self()->warp().now();
     memcpy(&slots[lane()], &value, sizeof(T));
     Worker::self()->warp_barrier(mask);
     T result;
@@ -68,7 +67,7 @@ template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int 
 
 inline unsigned __ballot_sync(unsigned mask, int predicate)
 {
-    splat_cpu::Warp& warp = splat_cpu::warp();
+    splat_cpu::Warp& warp = SPLAT_CPU_SELF->warp();
     const unsigned lanes = mask & warp.alive;
     uint64_t* slots = warp.now();
     slots[splat_cpu::lane()] = predicate != 0;
