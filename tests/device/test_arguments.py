@@ -54,32 +54,32 @@ def by_value(backend, **changes):
         ("x", [1.0], "got builtins.list"),
     ],
 )
-def test_wrong_argument(test_kernels, name, value, message):
-    by_value(test_kernels)
+def test_wrong_argument(small_kernels, name, value, message):
+    by_value(small_kernels)
     with pytest.raises(ShapeError, match=message):
-        by_value(test_kernels, **{name: value})
+        by_value(small_kernels, **{name: value})
 
 
-def test_wrong_arrays(test_kernels):
-    upload = test_kernels.upload
+def test_wrong_arrays(small_kernels):
+    upload = small_kernels.upload
     with pytest.raises(ShapeError, match=r"x \(float \*\) must hold float32, got int32 \[64\]"):
-        by_value(test_kernels, x=upload(np.zeros(64, np.int32)))
+        by_value(small_kernels, x=upload(np.zeros(64, np.int32)))
     with pytest.raises(ShapeError, match="x .* must be C-contiguous"):
-        by_value(test_kernels, x=upload(np.zeros(128, F4))[::2])
-    if test_kernels.name == "cuda":
+        by_value(small_kernels, x=upload(np.zeros(128, F4))[::2])
+    if small_kernels.name == "cuda":
         with pytest.raises(ShapeError, match=r"must be a cupy.ndarray or None, got numpy.ndarray; see backend.upload"):
-            by_value(test_kernels, x=np.zeros(64, F4))
+            by_value(small_kernels, x=np.zeros(64, F4))
 
 
-def test_struct_of_another_size(test_kernels):
-    if test_kernels.name != "cpu":
+def test_struct_of_another_size(small_kernels):
+    if small_kernels.name != "cpu":
         pytest.skip("CUDA does not tell the size of a struct")
     with pytest.raises(ShapeError, match=r"settings \(Settings\) is a struct of 16 bytes, got 12"):
-        by_value(test_kernels, settings=np.zeros((), [("a", "f4", 3)]))
+        by_value(small_kernels, settings=np.zeros((), [("a", "f4", 3)]))
 
 
-def test_number_of_arguments(test_kernels):
-    kernel = test_kernels.kernel("plain", "write_at")
+def test_number_of_arguments(small_kernels):
+    kernel = small_kernels.kernel("plain", "write_at")
     with pytest.raises(ShapeError, match=r"write_at: expected 2 arguments \(x, offset\), got 1"):
         kernel((1,), (1,), None)
 
@@ -88,16 +88,16 @@ def test_number_of_arguments(test_kernels):
     ("grid", "block"),
     [((0,), (1,)), ((1,), (1, -1)), ((), (1,)), ((1, 1, 1, 1), (1,)), ((1,), (33, 32)), ((1, 65536), (1,))],
 )
-def test_launch_shape(test_kernels, grid, block):
+def test_launch_shape(small_kernels, grid, block):
     with pytest.raises(ShapeError, match="write_at: a? ?(grid|block)"):
-        test_kernels.kernel("plain", "write_at")(grid, block, None, 0)
+        small_kernels.kernel("plain", "write_at")(grid, block, None, 0)
 
 
-def test_unknown_kernels(test_kernels):
+def test_unknown_kernels(small_kernels):
     with pytest.raises(DeviceError, match=r"plain.cu has no kernel nothing; it has by_value, "):
-        test_kernels.kernel("plain", "nothing")
+        small_kernels.kernel("plain", "nothing")
     with pytest.raises(DeviceError, match=r"no kernel file .*missing.cu"):
-        test_kernels.kernel("missing", "nothing")
+        small_kernels.kernel("missing", "nothing")
 
 
 def test_signatures():

@@ -61,16 +61,16 @@ def test_memory(backend):
     assert backend.peak_bytes >= array.nbytes
 
 
-def test_timer(test_kernels):
-    x = test_kernels.upload(np.zeros(128, np.int32))
-    with test_kernels.timer() as timer:
-        test_kernels.kernel("plain", "reverse")((1,), (128,), x, 1)
-    test_kernels.synchronize()
+def test_timer(small_kernels):
+    x = small_kernels.upload(np.zeros(128, np.int32))
+    with small_kernels.timer() as timer:
+        small_kernels.kernel("plain", "reverse")((1,), (128,), x, 1)
+    small_kernels.synchronize()
     assert timer.ms > 0
 
 
-def test_capture(test_kernels):
-    backend, x = test_kernels, test_kernels.upload(np.arange(128, dtype=np.int32))
+def test_capture(small_kernels):
+    backend, x = small_kernels, small_kernels.upload(np.arange(128, dtype=np.int32))
 
     def reverse():
         backend.kernel("plain", "reverse")((1,), (128,), x, 1)
@@ -83,14 +83,14 @@ def test_capture(test_kernels):
     np.testing.assert_array_equal(backend.download(x), before[::-1])
 
 
-def test_capture_of_a_failure(test_kernels):
+def test_capture_of_a_failure(small_kernels):
     def fail():
         raise RuntimeError("on the way")
 
     with pytest.raises(RuntimeError, match="on the way"):
-        test_kernels.capture(fail)()
-    test_kernels.synchronize()
-    test_capture(test_kernels)
+        small_kernels.capture(fail)()
+    small_kernels.synchronize()
+    test_capture(small_kernels)
 
 
 def test_results_do_not_depend_on_threads():

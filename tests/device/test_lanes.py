@@ -16,13 +16,11 @@ def processor_flags():
     return set(path.read_text().split()) if path.exists() else set()
 
 
-@pytest.fixture(scope="module", params=["backend", *LEVELS])
-def device(request, test_kernels):
-    """Each backend, and the CPU backend compiled for each x86-64 level that this processor has."""
-    if request.param == "backend":
-        return test_kernels
-    if test_kernels.name != "cpu":
-        pytest.skip("levels are the CPU's")
+@pytest.fixture(scope="module", params=["cpu", *LEVELS, pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, open_device):
+    """Each device of this machine, the CPU also as each x86-64 level that the processor has."""
+    if request.param not in LEVELS:
+        return open_device(request.param, KERNELS)
     if LEVELS[request.param] not in processor_flags():
         pytest.skip(f"this processor is not {request.param}")
     sanitize = request.config.getoption("--sanitize")
