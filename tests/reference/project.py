@@ -3,7 +3,7 @@
 The covariance is that of Zwicker et al. 2001, "EWA Volume Splatting", equation 31, in the form of Kerbl et al. 2023,
 section 4; the opacity compensation is Yu et al. 2024, "Mip-Splatting", equation 9.  The exact rules of culling,
 clamping and touched tiles stand in docs/architecture.md.  Whatever float32 cannot hold counts as not finite, and a
-splat with a projection that is not finite is invisible.
+splat with a projection that is not finite is invisible.  A quaternion of zeros turns nothing.
 """
 
 from dataclasses import dataclass
@@ -96,6 +96,11 @@ def rotation_matrices(unit_quats: Array) -> Array:
     return np.moveaxis(np.array(rows), -1, 0)
 
 
+def quat_lengths(splats: Splats) -> Array:
+    """[N], never 0."""
+    return np.maximum(np.linalg.norm(splats.quats, axis=1), 1e-12)
+
+
 def _slope_limits(camera: Camera) -> tuple[Array, Array]:
     size = np.array([camera.width, camera.height])
     focal = np.array([camera.fx, camera.fy])
@@ -110,7 +115,7 @@ def sh_coefficients(splats: Splats, sh_degree: int) -> Array:
 def intermediates(splats: Splats, camera: Camera, options: Options) -> Geometry:
     world_to_camera = camera.w2c[:3, :3]
     positions = splats.means @ world_to_camera.T + camera.w2c[:3, 3]
-    unit_quats = splats.quats / np.linalg.norm(splats.quats, axis=1, keepdims=True)
+    unit_quats = splats.quats / quat_lengths(splats)[:, None]
     rotations, scales = rotation_matrices(unit_quats), np.exp(splats.log_scales)
     axes = rotations * scales[:, None, :]
     covariances = axes @ axes.transpose(0, 2, 1)

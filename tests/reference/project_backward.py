@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.reference import sh
 from tests.reference.inputs import Camera, Splats
-from tests.reference.project import Geometry, Options, Projected, intermediates, sh_coefficients
+from tests.reference.project import Geometry, Options, Projected, intermediates, quat_lengths, sh_coefficients
 
 Array = np.ndarray
 
@@ -90,7 +90,7 @@ def _shape_backward(
     return _ShapeGradients(
         positions=_jacobian_backward(geometry, camera, d_world_to_plane @ camera.w2c[:3, :3].T),
         log_scales=(d_axes * geometry.rotations).sum(axis=1) * geometry.scales,
-        quats=_normalize_backward(geometry.unit_quats, np.linalg.norm(seen.quats, axis=1), d_unit_quats),
+        quats=_normalize_backward(geometry.unit_quats, quat_lengths(seen), d_unit_quats),
         rotation=np.einsum("nij,nik->jk", geometry.jacobians, d_world_to_plane),
     )
 

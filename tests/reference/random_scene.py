@@ -103,7 +103,6 @@ POISONS = {
     "scale Inf": ("log_scales", np.inf),
     "quaternion NaN": ("quats", np.nan),
     "quaternion Inf": ("quats", np.inf),
-    "quaternion zero": ("quats", 0.0),
     "opacity NaN": ("logit_opacities", np.nan),
     "colour NaN": ("sh0", np.nan),
     "colour Inf": ("sh0", np.inf),

@@ -1,0 +1,78 @@
+"""Adam, alone and fused with project_backward, against its reference."""
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from splat_cli.optim.adam import Moments, adam
+from splat_cli.render.project import Update
+from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.reference import adam as reference
+from tests.reference.project import Options
+from tests.reference.random_scene import hard_scene
+from tests.render.on_device import OnDevice, on_device
+
+# So large that rounding of the parameters is little beside what they move.
+RATES = np.array([10.0, 20.0, 3.0, 50.0, 7.0, 1.0])
+RATE_OF_ROW = np.repeat(RATES, [3, 3, 4, 1, 3, 45])
+STEP = 7
+
+
+def prepared(backend: Backend) -> tuple[OnDevice, Moments]:
+    """A scene at step 7, with moments of gradients that have been."""
+    device = on_device(backend, hard_scene(1), Options())
+    device.state.write(step=STEP, bias1=1 - 0.9**STEP, bias2=1 - 0.999**STEP, lr=RATES)
+    rng, moments = np.random.default_rng(0), Moments(device.splats)
+    shape = moments.first.shape
+    moments.first[...] = backend.upload(rng.normal(0, 1e-2, shape).astype(np.float32))
+    moments.second[...] = backend.upload(rng.uniform(1e-6, 1e-3, shape).astype(np.float32))
+    return device, moments
+
+
+def parameters(device: OnDevice, moments: Moments) -> list[np.ndarray]:
+    """Parameters and both moments, float64 [rows, num]."""
+    planes = (device.splats.params, moments.first, moments.second)
+    return [device.download(plane)[:, : device.splats.num] for plane in planes]
+
+
+def check(
+    agreement: Agreement, kernel: str, before: list[np.ndarray], after: list[np.ndarray], grads: np.ndarray, tol: float
+) -> None:
+    expected = reference.step(before[0], grads, before[1], before[2], RATE_OF_ROW, STEP)
+    names = ("update", "first moment", "second moment")
+    moved = [(after[0] - before[0], expected[0] - before[0]), (after[1], expected[1]), (after[2], expected[2])]
+    for name, (actual, value) in zip(names, moved, strict=True):
+        agreement.check(kernel, name, actual.T, value.T, tol)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-8])
+def test_adam(backend: Backend, agreement: Agreement, size: float) -> None:
+    device, moments = prepared(backend)
+    grads = np.random.default_rng(1).normal(0, size, device.splats.params.shape).astype(np.float32)
+    before = parameters(device, moments)
+    adam(device.splats, moments, device.state, backend.upload(grads))
+    num = device.splats.num
+    check(agreement, "adam", before, parameters(device, moments), grads[:, :num].astype(np.float64), FORWARD)
+
+
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
+def test_fused_adam(backend: Backend, agreement: Agreement, dense: bool) -> None:
+    """Unless dense, splats that the view does not see stay as they are, their moments too."""
+    device, moments = prepared(backend)
+    before, num = parameters(device, moments), device.splats.num
+    device.forward()
+    d_image = np.random.default_rng(1).normal(size=device.image().shape)
+    device.set_d_image(d_image)
+    d_params = backend.xp.zeros_like(device.splats.params)
+    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    device.forward()
+    update = Update(moments1=moments.first, moments2=moments.second, dense=dense)
+    device.rasterizer.backward(device.splats, device.state, update)
+
+    grads, after = device.download(d_params)[:, :num], parameters(device, moments)
+    touched = device.visible() | dense
+    for planes_before, planes_after in zip(before, after, strict=True):
+        np.testing.assert_array_equal(planes_after[:, ~touched], planes_before[:, ~touched])
+    before, after = ([planes[:, touched] for planes in state] for state in (before, after))
+    kernel = "fused Adam, dense" if dense else "fused Adam, sparse"
+    check(agreement, kernel, before, after, grads[:, touched], BACKWARD)

@@ -1,0 +1,122 @@
+"""Reference scenes on a device, and what the kernels left there in the references' terms."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, QUATS, SH0, SHN, Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Projection
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.step import StepState
+from splat_cli.scene.view import View
+from tests.reference import inputs
+from tests.reference.blend import Flat
+from tests.reference.project import Options
+from tests.reference.project_backward import ProjectedGradients
+from tests.reference.random_scene import Scene
+
+Array = np.ndarray
+
+VIEW = 1  # the scene's place in the camera table, behind a larger view
+SPARE = 5  # columns of the parameter planes past the splats
+
+
+def view_of(camera: inputs.Camera) -> View:
+    return View(
+        "view", None, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, camera.w2c
+    )  # fmt: skip
+
+
+@dataclass
+class OnDevice:
+    """A scene's splats, camera, photograph and mask on a backend, and a rasterizer for them."""
+
+    backend: Backend
+    splats: Splats
+    cameras: CameraTable
+    state: StepState
+    rasterizer: Rasterizer
+
+    @property
+    def projection(self) -> Projection:
+        return self.rasterizer.projection
+
+    def download(self, array: object) -> Array:
+        """As float64 (integers as they are). What no kernel wrote may be anything, a signalling NaN too."""
+        host = self.backend.download(array)
+        with np.errstate(invalid="ignore"):
+            return host.astype(np.float64) if host.dtype.kind == "f" else host
+
+    def forward(self) -> None:
+        self.state.write(num_visible=0, num_segments=0)
+        self.rasterizer.forward(self.splats, self.state)
+        assert not self.state.read()["halted"]
+
+    def visible(self) -> Array:
+        """bool [N]"""
+        return self.download(self.projection.depths)[: self.splats.num] > 0
+
+    def flat(self) -> tuple[Flat, Array]:
+        """The kernels' own projection as `blend`'s reference takes it, and the splat of each of its rows."""
+        depths = self.download(self.projection.depths)[: self.splats.num]
+        rows = np.flatnonzero(depths > 0)
+        rows = rows[np.argsort(depths[rows], kind="stable")]
+        shapes = self.download(self.projection.conic_opacity)[rows]
+        means2d, colors = self.download(self.projection.means2d)[rows], self.download(self.projection.colors)[rows]
+        return Flat(means2d, shapes[:, :3], shapes[:, 3], colors[:, :3]), rows
+
+    def image(self) -> Array:
+        return self.download(self.rasterizer.image(VIEW))
+
+    def plane(self, array: object) -> Array:
+        """[H, W] of the view from an array [max_pixels]."""
+        view = self.cameras.views[VIEW]
+        return self.download(array)[: view.width * view.height].reshape(view.height, view.width)
+
+    def set_d_image(self, d_image: Array) -> None:
+        target = self.rasterizer.picture.d_image
+        target[: d_image.size] = self.backend.upload(d_image.astype(np.float32).ravel())
+
+
+def on_device(backend: Backend, scene: Scene, options: Options, masked: bool = False) -> OnDevice:
+    arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
+    splats = Splats.from_arrays(backend, SplatArrays(**arrays), scene.splats.num + SPARE)
+    camera = scene.camera
+    larger = replace(camera, width=2 * camera.width, height=2 * camera.height)
+    photos = [backend.upload(np.zeros((larger.height, larger.width, 3), np.uint8)), backend.upload(scene.photograph)]
+    masks = [None, backend.upload(scene.mask.astype(np.uint8)) if masked else None]
+    cameras = CameraTable(backend, [view_of(larger), view_of(camera)], photos, masks)
+    state = StepState(
+        backend, view=VIEW, num_splats=splats.num, sh_degree=options.sh_degree, background=scene.background
+    )
+    rasterizer = Rasterizer(backend, cameras, splats.capacity, training=True, antialias=options.antialias)
+    return OnDevice(backend, splats, cameras, state, rasterizer)
+
+
+def by_parameter(planes: Array, num: int) -> inputs.Splats:
+    """Planes [rows, capacity] as named arrays of `num` splats."""
+    table = planes[:, :num].T
+    return inputs.Splats(
+        means=table[:, MEANS],
+        log_scales=table[:, LOG_SCALES],
+        quats=table[:, QUATS],
+        logit_opacities=table[:, OPACITIES][:, 0],
+        sh0=table[:, SH0],
+        shN=table[:, SHN].reshape(num, -1, 3),
+    )
+
+
+def gradients_of_sums(sums: Array, conics: Array, opacities: Array) -> ProjectedGradients:
+    """The blend's gradients from the sums [M, 12] that its backward pass leaves (see cuda_src/blend_backward.cu):
+    of g (1, dx, dy, dx^2, dx dy, dy^2) with g = dL/dpower, then d rgb."""
+    a, b, c = conics.T
+    g, gx, gy, gxx, gxy, gyy = sums[:, :6].T
+    return ProjectedGradients(
+        means2d=np.stack([a * gx + b * gy, b * gx + c * gy], axis=1),
+        conics=np.stack([-0.5 * gxx, -gxy, -0.5 * gyy], axis=1),
+        opacities=g / opacities,
+        colors=sums[:, 6:9],
+    )

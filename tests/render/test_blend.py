@@ -1,0 +1,74 @@
+"""Tile lists, blend and its two backward kernels against their references, from the kernels' own projection."""
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from splat_cli.render.blend import blend_backward, blend_backward_plain
+from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.reference import blend as reference
+from tests.reference.project import TILE, Options, tile_minima
+from tests.reference.random_scene import Scene
+from tests.render.on_device import OnDevice, gradients_of_sums, on_device
+
+# Pixels this close to a decision may decide otherwise in float32.
+DECIDED = 1e-3
+
+
+@pytest.fixture
+def device(backend: Backend, scene: Scene, options: Options) -> OnDevice:
+    device = on_device(backend, scene, options)
+    device.forward()
+    return device
+
+
+def test_tile_lists(device: OnDevice, scene: Scene) -> None:
+    """Every tile has the splats that touch it, nearest first, ties by index."""
+    flat, splats = device.flat()
+    minima = tile_minima(flat.means2d, flat.conics, scene.camera.width, scene.camera.height)
+    slack = minima - 2 * np.log(255 * flat.opacities)[:, None, None]
+    undecided = np.abs(slack) < 1e-3
+    begins = device.download(device.rasterizer.tiles.tile_begins)
+    pairs = device.download(device.rasterizer.tiles.splat_from_pair)
+    assert begins[0] == 0
+    assert begins[slack[0].size] == device.state.read()["num_pairs"]
+    for tile, (row, column) in enumerate(np.ndindex(slack.shape[1:])):
+        listed = pairs[begins[tile] : begins[tile + 1]]
+        unsure = np.isin(splats, listed) & undecided[:, row, column]
+        np.testing.assert_array_equal(
+            listed, splats[(slack[:, row, column] <= 0) & ~undecided[:, row, column] | unsure]
+        )
+    assert undecided.mean() < 0.01
+    assert len(slack[0]) == -(-scene.camera.height // TILE)
+
+
+def test_blend(agreement: Agreement, device: OnDevice, scene: Scene) -> None:
+    flat, _ = device.flat()
+    expected = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
+    decided = expected.margin > DECIDED
+    agreement.check("blend", "image", device.image()[:, decided].T, expected.image[:, decided].T, FORWARD)
+    transmittance = device.plane(device.rasterizer.picture.final_T)
+    agreement.check("blend", "transmittance", transmittance[decided], expected.transmittance[decided], FORWARD)
+    assert decided.mean() > 0.95
+
+
+@pytest.mark.parametrize("kernel", ["blend_backward", "blend_backward_plain"])
+def test_blend_backward(agreement: Agreement, device: OnDevice, scene: Scene, kernel: str) -> None:
+    flat, splats = device.flat()
+    blended = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
+    d_image = np.random.default_rng(0).normal(size=blended.image.shape) * (blended.margin > DECIDED)
+    d_image = d_image.astype(np.float32)
+    expected = reference.backward(flat, scene.background, blended, d_image.astype(np.float64))
+
+    device.set_d_image(d_image)
+    view = device.cameras, device.state, device.projection, device.rasterizer.tiles, device.rasterizer.picture
+    if kernel == "blend_backward":
+        blend_backward(*view, absgrad=True)
+    else:
+        blend_backward_plain(*view)
+    sums = device.download(device.projection.d_splats)[splats]
+    actual = gradients_of_sums(sums, flat.conics, flat.opacities)
+    for name in ("means2d", "conics", "opacities", "colors"):
+        agreement.check(kernel, name, getattr(actual, name), getattr(expected, name), BACKWARD)
+    if kernel == "blend_backward":
+        agreement.check(kernel, "abs_means2d", sums[:, 9:11], expected.abs_means2d, BACKWARD)

@@ -1,0 +1,73 @@
+"""The whole way from parameters to the loss and back, against the references and against central differences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.render.project import Update
+from splat_cli.render.view import render_view
+from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.reference import pipeline
+from tests.reference.inputs import Splats
+from tests.reference.project import Options
+from tests.reference.random_scene import Scene, without_ties
+from tests.render.on_device import OnDevice, by_parameter, on_device, view_of
+
+SSIM_WEIGHT = 0.2
+
+
+def differentiate(device: OnDevice, num: int) -> tuple[float, Splats]:
+    """The loss of the scene on the device, and its gradients by the raw parameters."""
+    loss = PhotometricLoss(device.backend, device.cameras, SSIM_WEIGHT)
+    picture = device.rasterizer.picture
+    device.forward()
+    loss.forward(device.state, picture.image)
+    loss.backward(device.state, picture.image, picture.d_image)
+    d_params = device.backend.xp.zeros_like(device.splats.params)
+    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    return float(device.state.read()["loss"]), by_parameter(device.download(d_params), num)
+
+
+def test_gradients(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
+    value, actual = differentiate(on_device(backend, scene, options, masked=True), scene.splats.num)
+    expected_value, expected = pipeline.loss_and_gradients(scene, options, SSIM_WEIGHT, scene.mask)
+    agreement.check("whole pipeline", "loss", np.array([value]), np.array([expected_value]), FORWARD)
+    for name, values in expected.splats.items():
+        agreement.check("whole pipeline", f"d {name}", getattr(actual, name), values, BACKWARD)
+
+
+def test_central_differences(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
+    """Gradients within 1 % of the slope of the reference's loss, along the steepest and along random directions."""
+    scene = without_ties(scene)
+    _, gradients = differentiate(on_device(backend, scene, options, masked=True), scene.splats.num)
+    rng = np.random.default_rng(0)
+    for name, values in scene.splats.items():
+        gradient = getattr(gradients, name)
+
+        def function(moved: np.ndarray, name: str = name) -> float:
+            moved_scene = replace(scene, splats=replace(scene.splats, **{name: moved}))
+            return pipeline.loss(moved_scene, options, SSIM_WEIGHT, scene.mask)
+
+        directions = [np.zeros(values.shape) for _ in range(4)]
+        for direction, index in zip(directions, np.argsort(-np.abs(gradient), axis=None), strict=False):
+            direction.flat[index] = 1
+        # Random signs times the gradient: every splat has its say, and they hardly cancel.
+        directions += [gradient * rng.uniform(0.5, 1.5, values.shape) / np.abs(gradient).max() for _ in range(2)]
+        actual = np.array([(gradient * direction).sum() for direction in directions])
+        slopes = np.array([pipeline.central_difference(function, values, direction) for direction in directions])
+        agreement.check("central differences", f"d {name}", actual, slopes, 1e-2)
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+def test_render_view(backend: Backend, scene: Scene, antialias: bool) -> None:
+    """What commands call: one picture from one view, whatever room it takes."""
+    device = on_device(backend, scene, Options())
+    view, background = view_of(scene.camera), scene.background
+    picture = render_view(backend, device.splats, view, background, antialias)
+    options = Options(antialias=antialias)
+    expected = pipeline.render(scene.splats, scene.camera, background, options).blended
+    np.testing.assert_allclose(np.moveaxis(picture, -1, 0)[:, expected.margin > 1e-3],
+                               expected.image[:, expected.margin > 1e-3], atol=1e-4)  # fmt: skip

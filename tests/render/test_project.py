@@ -1,0 +1,121 @@
+"""project and project_backward against their references."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from splat_cli.render.blend import blend_backward
+from splat_cli.render.project import Update, project, project_backward
+from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.reference import project as reference
+from tests.reference import project_backward as reference_backward
+from tests.reference.project import Options
+from tests.reference.random_scene import Scene
+from tests.render.on_device import OnDevice, by_parameter, gradients_of_sums, on_device
+
+
+def check_forward(agreement: Agreement, device: OnDevice, scene: Scene, options: Options) -> None:
+    project(device.splats, device.cameras, device.state, options.antialias, device.projection)
+    expected = reference.forward(scene.splats, scene.camera, options)
+    np.testing.assert_array_equal(device.visible(), expected.visible)
+    assert device.state.read()["num_visible"] == expected.visible.sum()
+    rows, kernel = np.flatnonzero(expected.visible), "project"
+    shapes = device.download(device.projection.conic_opacity)[rows]
+    outputs = {
+        "depths": device.download(device.projection.depths)[rows],
+        "means2d": device.download(device.projection.means2d)[rows],
+        "conics": shapes[:, :3],
+        "opacities": shapes[:, 3],
+        "colors": device.download(device.projection.colors)[rows, :3],
+    }
+    for name, actual in outputs.items():
+        agreement.check(kernel, name, actual, getattr(expected, name)[rows], FORWARD)
+
+
+def test_project(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
+    check_forward(agreement, on_device(backend, scene, options), scene, options)
+
+
+@pytest.mark.parametrize("sh_degree", [0, 1, 2])
+def test_project_with_lower_harmonics(backend: Backend, agreement: Agreement, scene: Scene, sh_degree: int) -> None:
+    """Of splats that store all harmonics, and of splats that store only these."""
+    options = Options(sh_degree=sh_degree)
+    check_forward(agreement, on_device(backend, scene, options), scene, options)
+    fewer = replace(scene.splats, shN=scene.splats.shN[:, : (sh_degree + 1) ** 2 - 1])
+    scene = replace(scene, splats=fewer)
+    check_forward(agreement, on_device(backend, scene, options), scene, options)
+
+
+@pytest.fixture(params=[3, 1], ids="degree{}".format)
+def differentiated(
+    backend: Backend, scene: Scene, options: Options, request: pytest.FixtureRequest
+) -> tuple[OnDevice, Options]:
+    """A scene of which the kernels have left random gradients of projected splats, all sums of absolute values too."""
+    options = replace(options, sh_degree=request.param)
+    device = on_device(backend, scene, options)
+    device.forward()
+    device.set_d_image(np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width)))
+    picture = device.rasterizer.picture
+    blend_backward(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture, absgrad=True)
+    return device, options
+
+
+def expected_gradients(device: OnDevice, scene: Scene, options: Options) -> tuple[reference.Splats, np.ndarray]:
+    """By raw parameters and, [N, 2], by means2d, from the sums on the device."""
+    projected = reference.forward(scene.splats, scene.camera, options)
+    rows = device.visible()
+    sums = np.zeros((scene.splats.num, 12))
+    sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]
+    opacities = np.where(rows, projected.opacities, 1)
+    d_projected = gradients_of_sums(sums, projected.conics, opacities)
+    gradients, _ = reference_backward.backward(scene.splats, scene.camera, options, projected, d_projected)
+    return gradients, d_projected.means2d
+
+
+def test_project_backward(agreement: Agreement, differentiated: tuple[OnDevice, Options], scene: Scene) -> None:
+    device, options = differentiated
+    d_params = device.backend.xp.zeros_like(device.splats.params)
+    update = Update(d_params=d_params)
+    project_backward(device.splats, device.cameras, device.state, options.antialias, device.projection, update)
+    actual = by_parameter(device.download(d_params), scene.splats.num)
+    expected, _ = expected_gradients(device, scene, options)
+    for name, values in expected.items():
+        agreement.check("project_backward", name, getattr(actual, name), values, BACKWARD)
+
+
+def test_regularisers(differentiated: tuple[OnDevice, Options], scene: Scene) -> None:
+    """opacity_reg and scale_reg add the gradients of the mean opacity and of the mean scale, seen or not."""
+    device, options = differentiated
+    device.projection.d_splats[...] = 0
+    d_params = device.backend.xp.zeros_like(device.splats.params)
+    update = Update(d_params=d_params, opacity_reg=3.0, scale_reg=2.0)
+    project_backward(device.splats, device.cameras, device.state, options.antialias, device.projection, update)
+    actual = by_parameter(device.download(d_params), scene.splats.num)
+    opacities = 1 / (1 + np.exp(-scene.splats.logit_opacities))
+    np.testing.assert_allclose(actual.logit_opacities, 3 * opacities * (1 - opacities) / scene.splats.num, rtol=1e-2)
+    np.testing.assert_allclose(actual.log_scales, 2 * np.exp(scene.splats.log_scales) / scene.splats.means.size, 1e-5)
+    assert not actual.means.any()
+
+
+@pytest.mark.parametrize("absgrad", [False, True])
+def test_statistics(
+    agreement: Agreement, differentiated: tuple[OnDevice, Options], scene: Scene, absgrad: bool
+) -> None:
+    """What densification sums: the length of the mean's gradient in half images, and the views that saw the splat."""
+    device, options = differentiated
+    xp, num = device.backend.xp, scene.splats.num
+    stats = xp.ones((2, device.splats.capacity), "float32")
+    update = Update(d_params=xp.zeros_like(device.splats.params), stats=stats, absgrad=absgrad)
+    project_backward(device.splats, device.cameras, device.state, options.antialias, device.projection, update)
+    lengths, views = device.download(stats)[:, :num]
+    if absgrad:
+        gradients = device.download(device.projection.d_splats)[:num, 9:11]
+        gradients[~device.visible()] = 0
+    else:
+        gradients = expected_gradients(device, scene, options)[1]
+    half_image = np.array([scene.camera.width, scene.camera.height]) / 2
+    agreement.check("project_backward", f"statistics{' (abs)' * absgrad}", lengths - 1,
+                    np.linalg.norm(gradients * half_image, axis=1), BACKWARD)  # fmt: skip
+    np.testing.assert_array_equal(views, 1 + device.visible())
