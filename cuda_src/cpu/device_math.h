@@ -23,18 +23,30 @@ SPLAT_CPU_INLINE float rounded(float x)
     return x;
 }
 
-// 2^x to about 2 ulp, without a branch: 2^round(x) by the exponent's bits, times a polynomial on [-1/2, 1/2].
+// 2^f for f in [-1/2, 1/2], of a float or of a vector of floats: Remez, relative error 2e-9 before rounding.
+template <class V> SPLAT_CPU_INLINE V exp2_fraction(V f)
+{
+    V p = 1.5345812424e-4f * f + 1.3399931220e-3f;
+    p = p * f + 9.6184889570e-3f;
+    p = p * f + 5.5503287770e-2f;
+    p = p * f + 2.4022646891e-1f;
+    p = p * f + 6.9314720574e-1f;
+    return p * f + 1.0f;
+}
+// Adding 1.5 * 2^23 rounds a float to an integer n and leaves n in its low bits, from where a shift moves it to the exponent.
+constexpr float ROUNDER = 12582912.0f;
+
+// 2^x to about 1 ulp, without a branch or a call; 0 below -126.5, infinity from 127.5.
 SPLAT_CPU_INLINE float exp2_fast(float x)
 {
-    x = x < -126.0f ? -126.0f : x > 127.0f ? 127.0f : x;
-    const float n = __builtin_rintf(x), f = x - n;
-    float p = 1.5403530393e-4f;
-    p = p * f + 1.3333558146e-3f; p = p * f + 9.6181291076e-3f; p = p * f + 5.5504108664e-2f;
-    p = p * f + 2.4022650696e-1f; p = p * f + 6.9314718056e-1f; p = p * f + 1.0f;
-    const int32_t bits = ((int32_t)n + 127) << 23;
+    x = x < -127.0f ? -127.0f : x > 128.0f ? 128.0f : x;
+    const float shifted = x + ROUNDER;
+    uint32_t bits;
+    memcpy(&bits, &shifted, 4);
+    bits = (bits + 127) << 23;
     float scale;
     memcpy(&scale, &bits, 4);
-    return p * scale;
+    return exp2_fraction(x - (shifted - ROUNDER)) * scale;
 }
 
 }  // namespace splat_cpu

@@ -159,22 +159,12 @@ SPLAT_CPU_INLINE float sum_of(Floats v)
     return sums_of(one)[0];
 }
 
-// 2^x to about 1 ulp; 0 below -126.5, infinity from 127.5. Adding 1.5 * 2^23 rounds x to an integer n and leaves n in the low
-// bits, from where a shift moves it into the exponent. The polynomial (Remez, relative error 2e-9) gives 2^f on [-1/2, 1/2].
+// As exp2_fast.
 SPLAT_CPU_INLINE Floats exp2(Floats x)
 {
     x = minimum(broadcast(128.0f), maximum(broadcast(-127.0f), x));       // NaN stays NaN
-    const Floats shifted = x + 12582912.0f;
-    const Floats f = x - (shifted - 12582912.0f);
-    const Floats scale = (Floats)(((Ints)shifted + 127) << 23);
-    Floats p = broadcast(1.5345812424e-4f);
-    p = p * f + 1.3399931220e-3f;
-    p = p * f + 9.6184889570e-3f;
-    p = p * f + 5.5503287770e-2f;
-    p = p * f + 2.4022646891e-1f;
-    p = p * f + 6.9314720574e-1f;
-    p = p * f + 1.0f;
-    return p * scale;
+    const Floats shifted = x + ROUNDER;
+    return exp2_fraction(x - (shifted - ROUNDER)) * (Floats)(((Ints)shifted + 127) << 23);
 }
 
 }  // namespace splat_cpu
