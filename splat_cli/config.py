@@ -37,6 +37,15 @@ class TrainConfig:
         8, "With --eval, hold out every Nth photograph of the name-sorted list, from the first.", group=_RUN, low=2
     )
 
+    deterministic: bool = setting(
+        False, "Same seed, same bits: sums in a fixed order, which is slower (on the CPU: one core).", group=_RUN
+    )
+    keep: int = setting(2, "Checkpoints kept, each 12 bytes a number of a splat; 0 for none.", group=_RUN, low=0)
+    checkpoint_every: int = setting(5000, "Steps between two checkpoints; 0: only by time.", group=_RUN, low=0)
+    checkpoint_minutes: float = setting(
+        10.0, "Minutes after which a checkpoint is saved in any case; 0: only by steps.", group=_RUN, low=0
+    )
+
     images: str | None = setting(None, "Folder of the photographs, if it is not SCENE/images.", group=_SCENE)
     max_size: int | None = setting(
         None, "Shrink photographs whose longer side has more pixels than this.", group=_SCENE, low=16
@@ -46,6 +55,9 @@ class TrainConfig:
     sh_degree: int = setting(3, "Degree of the spherical harmonics of colour.", group=_MODEL, low=0, high=3)
     sh_degree_interval: int = setting(
         1000, "Steps between two degrees: training starts with degree 0.", group=_MODEL, low=1
+    )
+    init_from: str | None = setting(
+        None, "PLY file of splats to start from in place of the scene's points; all of them, as they are.", group=_MODEL
     )
     init_opacity: float = setting(0.1, "Opacity of a splat made from a point.", group=_MODEL, low=0.005, high=0.99)
     init_scale: float = setting(
@@ -91,7 +103,7 @@ class TrainConfig:
         "default",
         "How splats are added, moved and removed.",
         group=_DENSITY,
-        choices=("default", "adc", "mcmc"),
+        choices=("default", "adc", "mcmc", "chain"),
     )
     max_splats: int = setting(1_000_000, "No more splats than this.", group=_DENSITY, low=1)
     densify_start: int = setting(500, "First step at which splats may be added.", group=_DENSITY, low=0)

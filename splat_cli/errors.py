@@ -27,3 +27,11 @@ class DeviceError(SplatError):
 
 class ShapeError(SplatError):
     """An array whose dtype, layout or shape does not fit the kernel it was passed to."""
+
+
+class DiskError(SplatError):
+    """No room left on a disk; every file that was there before is as it was."""
+
+
+class OutOfMemory(SplatError):
+    """The device has too little memory for the smallest form of what was asked."""

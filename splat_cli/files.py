@@ -1,26 +1,73 @@
 """Files appear whole or not at all: written beside their final name, then renamed."""
 
+import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import DiskError, SplatError, UsageError
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, None)  # NumPy's own "not enough free space" comes without a number
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yields a path in the same folder to write to; renames it to `path` at the end, or removes it after an error.
 
-    Missing parent folders are made. Raises UsageError where the folder cannot be written.
+    Missing parent folders are made. With `durable` the file survives a loss of power from then on. Raises DiskError
+    where the disk is full, UsageError where the folder cannot be written.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield beside
+        if durable:
+            _flush(beside)
         beside.replace(path)
+        if durable:
+            _flush(path.parent)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
+        raise write_error(path, error) from error
     finally:
         with suppress(OSError):
             beside.unlink()
+
+
+def write_error(path: Path, error: OSError) -> SplatError:
+    """What to raise where `path` could not be written."""
+    if error.errno in _NO_SPACE:
+        return DiskError(f"{path} was not written: no space left on the disk; make room there")
+    return UsageError(f"{path} cannot be written: {error.strerror or error}; choose another place")
+
+
+def require_space(path: Path, needed: int) -> None:
+    """DiskError where the disk of `path`, which need not exist yet, has fewer than `needed` bytes free."""
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        size, room = f"{needed / 2**20:,.1f} MiB", f"{free / 2**20:,.1f} MiB"
+        raise DiskError(f"{path} was not written: it needs {size} and the disk has {room}; make room there")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what a killed program was writing anywhere in `folder`, where no program is writing now."""
+    for path in folder.rglob(".*"):
+        if is_leftover(path):
+            with suppress(OSError):
+                path.unlink()
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a killed program may have left the file, by its name."""
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
+def _flush(path: Path) -> None:
+    """Waits until the disk holds the file, or the names in the folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -19,14 +19,14 @@ def command(out: Path | None, device: str, **options: Any) -> None:
     It takes about a minute without a GPU.
     """
     from splat_cli.config import load_config
-    from splat_cli.device import open_backend
+    from splat_cli.train.claim import new_run_folder, unused_folder
     from splat_cli.train.demo import run_demo
     from splat_cli.train.progress import Display
-    from splat_cli.train.run_folder import new_run_folder, unused_folder
+    from splat_cli.train.session import open_device
 
     config = load_config("demo", given(options))
     with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:
-        demo = run_demo(folder.path, config, open_backend(device), Display())
+        demo = run_demo(folder.path, config, open_device(device, config), Display())
     for part, seconds in demo.seconds.items():
         click.echo(f"{part:<28}  {seconds:6.1f} s")
     for what, place in demo.places.items():

@@ -1,40 +1,73 @@
 """`splat train`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
 
+if TYPE_CHECKING:
+    from splat_cli.train.session import RunResult
+
 
 @click.command(
     cls=SettingsCommand,
-    epilog="\b\nExample:\n  splat train photos/garden --eval --steps 7000 -o runs/first",
+    epilog="\b\nExample:\n  splat train photos/garden --eval --steps 7000 -o runs/first\n"
+    "  splat train --resume runs/first --steps 10000",
 )
-@click.argument("scene", type=PATH)
+@click.argument("scene", type=PATH, required=False)
 @click.option(
     "-o", "--out", type=PATH, help="Folder of the run, new or empty.  [default: runs/SCENE, runs/SCENE-2, ...]"
 )
+@click.option("--resume", type=PATH, metavar="RUN", help="Go on with this run, from its newest checkpoint.")
 @click.option("--preset", help="A preset's name (fast, quality, ...) or a .toml file; options override it.")
 @device_option
 @setting_options()
-def command(scene: Path, out: Path | None, preset: str | None, device: str, **options: Any) -> None:
+def command(
+    scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, device: str, **options: Any
+) -> None:
     """Train splats on the photographs of SCENE.
 
     SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images).
+    With --resume, SCENE is only needed where the run's scene has moved, and options change the run's settings.
     """
-    from splat_cli.config import load_config
-    from splat_cli.device import open_backend
-    from splat_cli.train.progress import Display
-    from splat_cli.train.run_folder import new_run_folder, unused_folder
-    from splat_cli.train.session import train_scene
+    from splat_cli.errors import UsageError
 
-    config = load_config(preset, given(options))
-    with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
-        result = train_scene(scene, run, config, open_backend(device), Display())
+    if resume and (out or preset):
+        raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
+    if resume:
+        result = _resumed(resume, scene, device, given(options))
+    elif scene:
+        result = _new(scene, out, preset, device, given(options))
+    else:
+        raise UsageError("name a SCENE to train on, or a run with --resume")
     click.echo(f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s")
     if result.score is not None:
         click.echo(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
-    click.echo(f"Run: {run.path}")
-    click.echo(f"Splats: {run.ply_path(result.steps)}")
+    click.echo(f"Run: {result.run.path}")
+    click.echo(f"Splats: {result.run.ply_path(result.steps)}")
+
+
+def _new(scene: Path, out: Path | None, preset: str | None, device: str, changes: dict[str, Any]) -> "RunResult":
+    from splat_cli.config import load_config
+    from splat_cli.train.claim import new_run_folder, unused_folder
+    from splat_cli.train.progress import Display
+    from splat_cli.train.session import open_device, train_scene
+
+    config = load_config(preset, changes)
+    with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
+        return train_scene(scene, run, config, open_device(device, config), Display())
+
+
+def _resumed(path: Path, scene: Path | None, device: str, changes: dict[str, Any]) -> "RunResult":
+    from splat_cli.train.claim import existing_run
+    from splat_cli.train.progress import Display
+    from splat_cli.train.resume import plan_resumption
+    from splat_cli.train.session import open_device, train_scene
+
+    display = Display()
+    with existing_run(path) as run:
+        plan = plan_resumption(run, scene, changes, display.say)
+        backend = open_device(device, plan.config)
+        return train_scene(plan.scene, run, plan.config, backend, display, plan.checkpoint)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import MEANS, Splats
 from splat_cli.optim.adam import Moments
@@ -30,6 +31,25 @@ class Model:
     @property
     def num(self) -> int:
         return self.splats.num
+
+    def planes(self) -> dict[str, Any]:
+        """All arrays by name, each float32 [.., capacity] with `num` columns in use."""
+        moments = self.moments
+        return {
+            "params": self.splats.params, "moments1": moments.first, "moments2": moments.second, "stats": self.stats,
+        }  # fmt: skip
+
+    def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
+        """Become what `planes` gave: host arrays [.., num] of the same rows. ShapeError where the rows differ."""
+        num, wider = planes["params"].shape[1], {}
+        for name, array in self.planes().items():
+            if planes[name].shape != (len(array), num):
+                raise ShapeError(f"{name} is {list(planes[name].shape)}, expected {[len(array), num]}")
+            host = np.zeros((len(array), capacity), np.float32)
+            host[:, :num] = planes[name]
+            wider[name] = self.backend.upload(host)
+        self.splats.params, self.splats.num = wider["params"], num
+        self.moments.first, self.moments.second, self.stats = wider["moments1"], wider["moments2"], wider["stats"]
 
     def reserve(self, num: int, limit: int) -> None:
         """Make room for `num` splats, with room to spare up to `limit`."""

@@ -1,4 +1,4 @@
-"""Ctrl-C during training: the step is finished and the splats are saved before the program ends."""
+"""Ctrl-C and SIGTERM during training: the step is finished and everything is saved before the program ends."""
 
 import signal
 import threading
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from splat_cli.errors import SplatError
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(SplatError):
@@ -17,27 +19,32 @@ class Interrupted(SplatError):
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], None]]:
-    """Inside, the first Ctrl-C only takes effect where the yielded function is called: it raises KeyboardInterrupt.
+    """Inside, the first SIGINT or SIGTERM only acts where the yielded function is called: it raises KeyboardInterrupt.
 
     A second one acts at once. Outside the main thread, where signals cannot be caught, nothing is deferred.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
-    previous = signal.getsignal(signal.SIGINT)
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
     asked = False
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
     def remember(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         asked = True
-        signal.signal(signal.SIGINT, previous)
+        restore()
 
     def check() -> None:
         if asked:
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, remember)
+    for number in _SIGNALS:
+        signal.signal(number, remember)
     try:
         yield check
     finally:
-        signal.signal(signal.SIGINT, previous)
+        restore()

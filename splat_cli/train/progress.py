@@ -40,12 +40,17 @@ class Display:
             yield bar.update
 
     @contextmanager
-    def training(self, num_steps: int) -> Iterator[Callable[[Progress], None]]:
-        """Yields a function that shows Progress: step, loss, PSNR, splats, steps a second and time left."""
+    def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
+        """Yields a function that shows Progress: step, loss, PSNR, splats, steps a second and time left.
+
+        first: steps that were done before.
+        """
         if not self._stream.isatty():
-            yield _PlainLines(num_steps, self.say)
+            yield _PlainLines(num_steps, first, self.say)
             return
-        with tqdm(total=num_steps, unit="step", file=self._stream, dynamic_ncols=True, smoothing=0.1) as bar:
+        with tqdm(
+            total=num_steps, initial=first, unit="step", file=self._stream, dynamic_ncols=True, smoothing=0.1
+        ) as bar:
 
             def show(progress: Progress) -> None:
                 bar.set_postfix_str(_facts(progress), refresh=False)
@@ -57,8 +62,9 @@ class Display:
 class _PlainLines:
     """A line every ten seconds, and one at the end."""
 
-    def __init__(self, num_steps: int, say: Callable[[str], None]) -> None:
+    def __init__(self, num_steps: int, first: int, say: Callable[[str], None]) -> None:
         self._num_steps = num_steps
+        self._first = first
         self._say = say
         self._start = time.perf_counter()
         self._last = self._start - _PLAIN_INTERVAL
@@ -68,7 +74,7 @@ class _PlainLines:
         if now - self._last < _PLAIN_INTERVAL and progress.step < self._num_steps:
             return
         self._last = now
-        rate = progress.step / max(now - self._start, 1e-9)
+        rate = (progress.step - self._first) / max(now - self._start, 1e-9)
         left = tqdm.format_interval((self._num_steps - progress.step) / max(rate, 1e-9))
         self._say(f"step {progress.step}/{self._num_steps}, {_facts(progress)}, {rate:.1f} step/s, {left} left")
 

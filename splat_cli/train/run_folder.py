@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,14 @@ class RunFolder:
         return self.path / "metrics.json"
 
     @property
+    def checkpoints_path(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def result_path(self) -> Path:
+        return self.path / "result.json"
+
+    @property
     def log_path(self) -> Path:
         return self.path / "train.jsonl"
 
@@ -81,49 +88,29 @@ class RunFolder:
 
     def metrics(self) -> dict[str, Any]:
         """The content of metrics.json, empty where nothing was measured yet."""
-        return json.loads(self.metrics_path.read_text(encoding="utf-8")) if self.metrics_path.is_file() else {}
+        return _read_json(self.metrics_path)
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
-        with replacing(self.metrics_path) as beside:
-            beside.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        _write_json(self.metrics_path, metrics)
+
+    def result(self) -> dict[str, Any]:
+        """What the finished run came to (RunResult.facts), empty where it is not finished."""
+        return _read_json(self.result_path)
+
+    def save_result(self, facts: dict[str, Any]) -> None:
+        _write_json(self.result_path, facts)
 
     def log(self, entry: dict[str, Any]) -> None:
         """Adds a line to train.jsonl."""
         with self.log_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
-
-@contextmanager
-def new_run_folder(path: Path) -> Iterator[RunFolder]:
-    """Makes `path` for a new run, checks that it can be written, and removes it again if an error leaves it empty.
-
-    Raises UsageError where it cannot be made or written, or already holds something.
-    """
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        _remove_empty(missing)
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}; name another folder") from None
-    if any(path.iterdir()):
-        raise UsageError(f"{path} is not empty: name another folder, or remove it first")
-    try:
-        yield RunFolder(path)
-    except BaseException:
-        _remove_empty(missing)
-        raise
-
-
-def unused_folder(path: Path) -> Path:
-    """`path` if nothing is there yet, else the first of `path`-2, `path`-3, ... of which that is true."""
-    candidate, number = path, 1
-    while candidate.exists() and not (candidate.is_dir() and not any(candidate.iterdir())):
-        number += 1
-        candidate = path.with_name(f"{path.name}-{number}")
-    return candidate
+    def cut_log(self, step: int) -> None:
+        """Drops the lines after `step`, and a last one that was not finished."""
+        lines = self.log_path.read_text(encoding="utf-8").splitlines() if self.log_path.is_file() else []
+        kept = [line + "\n" for line in lines if line.endswith("}") and json.loads(line)["step"] <= step]
+        with replacing(self.log_path) as beside:
+            beside.write_text("".join(kept), encoding="utf-8")
 
 
 def is_run(path: Path) -> bool:
@@ -158,8 +145,10 @@ def step_of(ply: Path) -> int:
     return int(ply.resolve().parent.name.removeprefix("iteration_"))
 
 
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """Removes the folders that this program made, innermost first, as far as they are empty."""
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
+def _read_json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    with replacing(path) as beside:
+        beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

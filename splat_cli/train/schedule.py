@@ -31,13 +31,17 @@ def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_or
     row["lr_decay"], row["lr_decay_start"] = config.lr_decay, config.lr_decay_start
     row["beta1"], row["beta2"] = 0.9, 0.999
     row["max_steps"], row["sh_degree"] = config.steps, config.sh_degree
-    row["sh_degree_interval"] = config.sh_degree_interval
+    row["sh_degree_interval"] = 1 if config.init_from else config.sh_degree_interval
     row["random_background"], row["background"] = config.background == "random", BACKGROUNDS[config.background]
     row["seed"], row["num_orders"] = config.seed, num_orders
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
 
 
-def view_order(num_views: int, steps: int, random: np.random.Generator) -> np.ndarray:
-    """View of each step, int32 [steps]: every view once in each round, in another order each time."""
+def view_order(num_views: int, steps: int, seed: int) -> np.ndarray:
+    """View of each step, int32 [steps]: every view once in each round, in another order each time.
+
+    The order of fewer steps is the beginning of that of more, so that a run may be extended.
+    """
+    random = np.random.default_rng((seed, 1))  # not the generator of the run, which density control draws from
     rounds = -(-steps // num_views)
     return np.concatenate([random.permutation(num_views) for _ in range(rounds)])[:steps].astype(np.int32)

@@ -1,19 +1,22 @@
-"""From a scene's folder to a run's folder: reading, training, saving and measuring, in the order of their steps."""
+"""From a scene's folder to a run's folder: training, saving and measuring, in the order of their steps."""
 
 import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend
-from splat_cli.errors import SceneError
+from splat_cli.device import Backend, open_backend
+from splat_cli.errors import DiskError
+from splat_cli.files import require_space, write_error
 from splat_cli.gaussians.ply import write_ply
-from splat_cli.scene.images import Photographs, load_images
-from splat_cli.scene.read import read_scene
-from splat_cli.scene.split import split
-from splat_cli.scene.view import Scene, View
+from splat_cli.scene.images import Photographs
+from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
+from splat_cli.train.checkpoint_file import Checkpoint
+from splat_cli.train.checkpointer import Checkpointer
+from splat_cli.train.data import read_data, with_fixed_paths
 from splat_cli.train.evaluation import Score, mean_score
 from splat_cli.train.interrupt import Interrupted, deferred_interrupt
 from splat_cli.train.measure import add_metrics, measure
@@ -22,7 +25,6 @@ from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.trainer import Trainer
 
 _LOG_INTERVAL = 1.0
-_SKIPPED_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -35,23 +37,43 @@ class RunResult:
     seconds: float
     score: Score | None
 
+    def facts(self) -> dict[str, Any]:
+        """The same for programs: what result.json holds and `--json` prints."""
+        measured = dataclasses.asdict(self.score) if self.score else {}
+        return {
+            "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
+            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured,
+        }  # fmt: skip
 
-def train_scene(scene_path: Path, run: RunFolder, config: TrainConfig, backend: Backend, display: Display) -> RunResult:
-    """Trains on the scene and fills the run's folder. Raises SceneError; after Ctrl-C, Interrupted once it is saved."""
-    config = _with_fixed_images(config, scene_path)
-    scene = read_scene(scene_path, images=config.images, max_size=config.max_size, downscale=config.downscale)
-    if len(scene.points) == 0:
-        raise SceneError(f"{scene_path} holds no points to start from: triangulate the model again")
-    train_views, test_views = split(scene.views, config.test_every if config.eval else 0)
-    if not train_views:
-        raise SceneError(f"{scene_path} has too few photographs to hold one out: train without --eval")
-    training = _photographs(train_views, display)
-    held_out = _photographs(test_views, display) if test_views else None
-    _report_skipped(scene, [*scene.skipped, *training.skipped, *(held_out.skipped if held_out else ())], display)
-    run.save_config(config, scene_path, backend.describe())
-    run.save_cameras(scene.views)
-    trainer = Trainer(backend, training.views, training.images, scene.points, scene.colors, config)
-    return _Session(run, config, backend, display, trainer, held_out).train()
+
+def open_device(name: str, config: TrainConfig) -> Backend:
+    """The device that a run's settings ask for: on the CPU, sums keep their order only on one thread."""
+    return open_backend(name, threads=1 if config.deterministic else None)
+
+
+def train_scene(
+    scene_path: Path,
+    run: RunFolder,
+    config: TrainConfig,
+    backend: Backend,
+    display: Display,
+    checkpoint: Checkpoint | None = None,
+) -> RunResult:
+    """Trains on the scene, from `checkpoint` on if there is one, and fills the run's folder.
+
+    Raises SceneError; after Ctrl-C or SIGTERM, Interrupted once everything is saved; DiskError where the last splats
+    could not be saved.
+    """
+    config = with_fixed_paths(config, scene_path)
+    data = read_data(scene_path, config, display)
+    run.save_cameras(data.scene.views)
+    run.save_config(config, scene_path, backend.describe())  # with both, the folder is that of a run
+    trainer = Trainer(backend, data.training.views, data.training.images, data.scene.points, data.scene.colors, config)
+    session = _Session(run, config, backend, display, trainer, data.held_out)
+    require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
+    if checkpoint:
+        session.continue_from(checkpoint)
+    return session.train()
 
 
 class _Session:
@@ -66,53 +88,82 @@ class _Session:
         trainer: Trainer,
         held_out: Photographs | None,
     ) -> None:
-        self.run = run
-        self.config = config
-        self.backend = backend
-        self.display = display
+        self.run, self.config, self.backend, self.display = run, config, backend, display
         self.trainer = trainer
         self.held_out = held_out
+        self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.say)
         self.score: Score | None = None
         self.seconds = 0.0
-        self._started = self._last_log = 0.0
+        self._started, self._last_log = time.perf_counter(), 0.0
+        self._log_is_full = False
+
+    def continue_from(self, checkpoint: Checkpoint) -> None:
+        """Goes on from there in place of the start."""
+        put_checkpoint(self.trainer, checkpoint)
+        self.seconds = checkpoint.facts["seconds"]
+        self.checkpoints.start_from(checkpoint.step)
+        self.run.cut_log(checkpoint.step)
+        self.display.say(f"Going on from step {checkpoint.step}")
 
     def train(self) -> RunResult:
-        stops = sorted({step for step in self.config.save_at if step < self.config.steps} | {self.config.steps})
-        with self.display.training(self.config.steps) as show, deferred_interrupt() as check:
+        first, last = self.trainer.step, self.config.steps
+        stops = sorted({step for step in self.config.save_at if first < step < last} | {last})
+        with self.display.training(last, first) as show, deferred_interrupt() as check:
 
             def on_progress(progress: Progress) -> None:
                 show(progress)
                 self._log(progress)
+                self.checkpoints.save_if_due(self.trainer, self._seconds_now())
                 check()
 
             try:
                 for stop in stops:
                     self._train_until(stop, on_progress)
-                    self._save()
+                    self._save(stop)
                     check()
             except KeyboardInterrupt:
                 raise Interrupted(self._stop_early()) from None
-        return RunResult(self.run, self.trainer.step, self.trainer.splats.num, self.seconds, self.score)
+        result = RunResult(self.run, self.trainer.step, self.trainer.splats.num, self.seconds, self.score)
+        self.run.save_result(result.facts())
+        return result
 
     def _train_until(self, stop: int, on_progress: Callable[[Progress], None]) -> None:
         self._started = time.perf_counter()
-        try:
-            self.trainer.run_until(stop, on_progress)
-            self.backend.synchronize()
-        finally:
-            self.seconds += time.perf_counter() - self._started
+        self.trainer.run_until(stop, on_progress)
+        self.backend.synchronize()
+        self.seconds, self._started = self._seconds_now(), time.perf_counter()
+
+    def _seconds_now(self) -> float:
+        return self.seconds + time.perf_counter() - self._started
 
     def _log(self, progress: Progress) -> None:
         now = time.perf_counter()
-        if now - self._last_log >= _LOG_INTERVAL or progress.step == self.config.steps:
-            self._last_log = now
-            seconds = self.seconds + now - self._started
-            self.run.log({**dataclasses.asdict(progress), "seconds": round(seconds, 3)})
+        if now - self._last_log < _LOG_INTERVAL and progress.step != self.config.steps:
+            return
+        self._last_log = now
+        try:
+            self.run.log({**dataclasses.asdict(progress), "seconds": round(self._seconds_now(), 3)})
+        except OSError as error:
+            if not self._log_is_full:
+                self.display.say(f"Warning: {write_error(self.run.log_path, error)}; training goes on")
+            self._log_is_full = True
 
-    def _save(self) -> None:
-        """Writes the splats and, where photographs are held out, measures on them."""
-        step = self.trainer.step
-        write_ply(self.run.ply_path(step), self.trainer.splats.to_arrays())
+    def _save(self, stop: int) -> None:
+        """Writes the splats and measures on what is held out. A full disk ends the run only at its last step."""
+        if stop == self.config.steps:
+            self.checkpoints.save(self.trainer, self.seconds)
+        try:
+            write_ply(self.run.ply_path(stop), self.trainer.splats.to_arrays())
+            self._measure(stop)
+        except DiskError as error:
+            if stop == self.config.steps:
+                self.checkpoints.finish()
+                raise DiskError(f"{error}, then: splat train --resume {self.run.path}") from error
+            self.display.say(f"Warning: {error}; training goes on")
+        if stop == self.config.steps:
+            self.checkpoints.finish()
+
+    def _measure(self, step: int) -> None:
         if self.held_out is None:
             return
         scores = measure(self.backend, self.trainer.splats, self.held_out, self.config)
@@ -123,28 +174,11 @@ class _Session:
         self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")
 
     def _stop_early(self) -> str:
-        """Saves what is there after Ctrl-C; returns what to tell the user."""
+        """Saves what is there after the first signal; returns what to tell the user."""
         step = self.trainer.step
+        self.checkpoints.save(self.trainer, self._seconds_now())
         path = self.run.ply_path(step)
         write_ply(path, self.trainer.splats.to_arrays())
-        return f"Interrupted after step {step}; the splats so far are in {path}"
-
-
-def _photographs(views: list[View], display: Display) -> Photographs:
-    with display.counting("photographs", len(views)) as on_photograph:
-        return load_images(views, on_photograph)
-
-
-def _report_skipped(scene: Scene, skipped: list[str], display: Display) -> None:
-    if scene.num_dropped_points:
-        display.say(f"Left out {scene.num_dropped_points:,} points that are not finite")
-    if skipped:
-        more = f" and {len(skipped) - _SKIPPED_SHOWN} more" if len(skipped) > _SKIPPED_SHOWN else ""
-        display.say(f"Left out {len(skipped)} photographs: {'; '.join(skipped[:_SKIPPED_SHOWN])}{more}")
-
-
-def _with_fixed_images(config: TrainConfig, scene: Path) -> TrainConfig:
-    """A folder of photographs that was given relative to where the user is, made absolute for later commands."""
-    if config.images is None or (scene / config.images).is_dir():
-        return config
-    return dataclasses.replace(config, images=str(Path(config.images).resolve()))
+        self.checkpoints.finish()
+        go_on = f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""
+        return f"Interrupted after step {step}; the splats so far are in {path}{go_on}"

@@ -11,7 +11,6 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.density import make_strategy
 from splat_cli.device import Backend
-from splat_cli.gaussians.init import splats_from_points
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
@@ -25,6 +24,7 @@ from splat_cli.scene.view import View
 from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.schedule import upload_schedule, view_order
+from splat_cli.train.start import starting_splats
 
 HEADROOM = 1.5  # of the pair buffers when they had to grow
 LOOK_SECONDS = 0.2  # between two looks at the device's state
@@ -51,12 +51,8 @@ class Trainer:
         self.backend, self.config = backend, config
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
-        arrays = splats_from_points(
-            backend, points, colors, config.sh_degree, opacity=config.init_opacity, max_splats=config.max_splats,
-            random=self.random,
-        )  # fmt: skip
-        arrays.log_scales += np.float32(np.log(config.init_scale))
-        self.model = Model(backend, arrays, capacity=2 * len(arrays.means))
+        arrays = starting_splats(backend, points, colors, config, self.random)
+        self.model = Model(backend, arrays, capacity=min(2 * len(arrays), config.max_splats))
         self.strategy = make_strategy(config, self.extent)
         self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images])
         self.rasterizer = Rasterizer(
@@ -66,7 +62,7 @@ class Trainer:
         self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
         self.state = StepState(backend, num_splats=self.model.num)
         self.schedule = upload_schedule(backend, config, self.extent, config.steps)
-        self.order = backend.upload(view_order(len(views), config.steps, self.random))
+        self.order = backend.upload(view_order(len(views), config.steps, config.seed))
         self.probe = ViewProbe(self.rasterizer, self.model, self.state, self.random)
         self.step = 0
         self._replay: Callable[[], None] | None = None
@@ -77,7 +73,7 @@ class Trainer:
 
     def run_until(self, step: int, on_progress: Callable[[Progress], None] | None = None) -> None:
         """Train until `step` steps are done in all; reports a few times a second."""
-        chunk = 8
+        chunk = 1
         while self.step < step:
             begin = time.perf_counter()
             self._advance(min(step, self.step + chunk, self._next_refinement()))

@@ -1,0 +1,56 @@
+"""Going on with a run: which settings, from which checkpoint, with which changes."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.errors import UsageError
+from splat_cli.train.checkpoint_file import Checkpoint
+from splat_cli.train.checkpointer import newest_checkpoint
+from splat_cli.train.run_folder import RunFolder
+
+_FIXED = ("seed", "eval", "test_every", "sh_degree", "init_from", "init_opacity", "init_scale")
+"""Settings that were used up at the start, or that decide what is held out."""
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """What to train with; without a checkpoint, from the start."""
+
+    scene: Path
+    config: TrainConfig
+    checkpoint: Checkpoint | None
+
+
+def plan_resumption(
+    run: RunFolder, scene: Path | None, changes: dict[str, Any], say: Callable[[str], None]
+) -> Resumption:
+    """How to go on with `run` with `changes` to its settings, and with its scene elsewhere if `scene` says so.
+
+    UsageError where nothing is left to do, or where a change cannot be made.
+    """
+    before = run.config()
+    changes = {name: value for name, value in changes.items() if getattr(before, name) != value}
+    _refuse_fixed(run, changes)
+    config = dataclasses.replace(before, **changes)
+    for name in changes:
+        declared = SETTINGS[name]
+        say(f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}")
+    done = run.result().get("steps", 0)
+    if config.steps <= done:
+        raise UsageError(f"{run.path} is finished after {done} steps: give more --steps to go on")
+    checkpoint = newest_checkpoint(run.checkpoints_path, say)
+    if checkpoint is None:
+        say("No checkpoint was saved yet: starting from step 0")
+    elif checkpoint.step > config.steps:
+        raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.steps} --steps")
+    return Resumption(scene or run.scene_path(), config, checkpoint)
+
+
+def _refuse_fixed(run: RunFolder, changes: dict[str, Any]) -> None:
+    fixed = [SETTINGS[name].option for name in changes if name in _FIXED]
+    if fixed:
+        raise UsageError(f"{', '.join(fixed)} cannot change in a run that has begun: leave it out, or start a new run")

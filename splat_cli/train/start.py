@@ -1,0 +1,47 @@
+"""The splats that a run starts from: the scene's points, or a PLY."""
+
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.errors import FormatError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edit import limit_sh_degree
+from splat_cli.gaussians.init import splats_from_points
+from splat_cli.gaussians.ply import read_ply
+
+
+def starting_splats(
+    backend: Backend, points: np.ndarray, colors: np.ndarray, config: TrainConfig, random: np.random.Generator
+) -> SplatArrays:
+    """At most config.max_splats splats of degree config.sh_degree, from points float32 [P, 3] or from config.init_from.
+
+    SceneError, FormatError where there are none.
+    """
+    if config.init_from is not None:
+        return _from_ply(Path(config.init_from), config, random)
+    arrays = splats_from_points(
+        backend,
+        points,
+        colors,
+        config.sh_degree,
+        opacity=config.init_opacity,
+        max_splats=config.max_splats,
+        random=random,
+    )
+    arrays.log_scales += np.float32(np.log(config.init_scale))
+    return arrays
+
+
+def _from_ply(path: Path, config: TrainConfig, random: np.random.Generator) -> SplatArrays:
+    splats = read_ply(path)
+    if len(splats) == 0:
+        raise FormatError(f"{path} holds no splats to start from; name another file")
+    if len(splats) > config.max_splats:
+        splats = splats.select(np.sort(random.choice(len(splats), config.max_splats, replace=False)))
+    splats = limit_sh_degree(splats, config.sh_degree)
+    missing = (config.sh_degree + 1) ** 2 - 1 - splats.shN.shape[1]
+    splats.shN = np.pad(splats.shN, ((0, 0), (0, missing), (0, 0)))
+    return splats
