@@ -60,6 +60,7 @@ __device__ __forceinline__ float3 cross(float3 a, float3 b)
     return make_vec(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
 }
 __device__ __forceinline__ float3 scale(float s, float3 a) { return make_vec(s * a.x, s * a.y, s * a.z); }
+__device__ __forceinline__ float3 mul_elements(float3 a, float3 b) { return make_vec(a.x * b.x, a.y * b.y, a.z * b.z); }
 __device__ __forceinline__ float3 add(float3 a, float3 b) { return make_vec(a.x + b.x, a.y + b.y, a.z + b.z); }
 __device__ __forceinline__ float3 sub(float3 a, float3 b) { return make_vec(a.x - b.x, a.y - b.y, a.z - b.z); }
 

@@ -13,7 +13,7 @@ __device__ __forceinline__ float3 color_of(const float* __restrict__ params, siz
         const float* c = shN + (size_t)(3 * (k - 1)) * stride;
         color = add(color, scale(y, make_vec(c[0], c[stride], c[2 * stride])));
     });
-    return make_vec(fmaxf(color.x, 0.0f), fmaxf(color.y, 0.0f), fmaxf(color.z, 0.0f));
+    return color;
 }
 
 // Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
@@ -36,8 +36,8 @@ __device__ __forceinline__ bool project_splat(
 
     const float3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
     const float3 color = color_of(params, stride, i, scale(rsqrtf(dot(ray, ray)), ray), degree);
-    rgb.x = color.x; rgb.y = color.y; rgb.z = color.z; rgb.w = 0.0f;
-    return color.x + color.y + color.z < 1e9f;
+    rgb.x = fmaxf(color.x, 0.0f); rgb.y = fmaxf(color.y, 0.0f); rgb.z = fmaxf(color.z, 0.0f); rgb.w = 0.0f;
+    return fabsf(color.x) + fabsf(color.y) + fabsf(color.z) < 1e9f;     // before fmaxf, which turns NaN into 0
 }
 
 extern "C" __global__ void project(

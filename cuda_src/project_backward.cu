@@ -74,30 +74,30 @@ __device__ __forceinline__ GeometryGradient geometry_backward(
     out.d_x = A * s[1] + B * s[2];
     out.d_y = B * s[1] + C * s[2];
 
-    // conic = inverse of the covariance: d cov = -conic d_conic conic, off-diagonals counted once
-    const float dA = -0.5f * s[3], dB = -s[4], dC = -0.5f * s[5];
-    float d_a = -(A * A * dA + A * B * dB + B * B * dC);
-    float d_b = -(2.0f * A * B * dA + (A * C + B * B) * dB + 2.0f * B * C * dC);
-    float d_c = -(B * B * dA + B * C * dB + C * C * dC);
     const float d_opacity = s[0] / opacity;
     out.logit_opacity = d_opacity * ratio * g.opacity * (1.0f - g.opacity);
-    if (antialias && p.det0 > 1e-12f) {
-        const float d_log = 0.5f * s[0], inv_det0 = 1.0f / p.det0, a0 = p.a - DILATION, c0 = p.c - DILATION;
-        d_a += d_log * (c0 * inv_det0 - p.c * inv_det);
-        d_b += d_log * 2.0f * p.b * (inv_det - inv_det0);
-        d_c += d_log * (a0 * inv_det0 - p.a * inv_det);
+
+    // d V = conic S conic V, S the second moments. conic V from cross products, since with a needle's long axis the products of
+    // conic and V cancel; then the gradients of the scales, the diagonal of V^T d V, are quadratic forms and cancel nothing.
+    const float3 normal = cross(p.v0, p.v1), x0 = cross(p.v1, normal), x1 = cross(normal, p.v0);    // adjugate(V V^T) V
+    const float3 w0 = scale(inv_det, add(x0, scale(DILATION, p.v0))), w1 = scale(inv_det, add(x1, scale(DILATION, p.v1)));
+    const float3 y0 = add(scale(s[3], w0), scale(s[4], w1)), y1 = add(scale(s[4], w0), scale(s[5], w1));
+    float3 d_v0 = add(scale(A, y0), scale(B, y1)), d_v1 = add(scale(B, y0), scale(C, y1));
+    out.log_scale = add(mul_elements(w0, y0), mul_elements(w1, y1));
+    if (antialias && p.det0 > 1e-12f) {         // d ln(det0 / det) / d V = 2 (inverse of the undilated covariance - conic) V
+        const float inv_det0 = 1.0f / p.det0;
+        const float3 e0 = scale(s[0], sub(scale(inv_det0, x0), w0)), e1 = scale(s[0], sub(scale(inv_det0, x1), w1));
+        d_v0 = add(d_v0, e0);
+        d_v1 = add(d_v1, e1);
+        out.log_scale = add(out.log_scale, add(mul_elements(p.v0, e0), mul_elements(p.v1, e1)));
     }
 
-    const float3 d_v0 = add(scale(2.0f * d_a, p.v0), scale(d_b, p.v1)), d_v1 = add(scale(2.0f * d_c, p.v1), scale(d_b, p.v0));
     Mat3 d_m;                                           // V = U M
     d_m.r0 = add(scale(p.u0.x, d_v0), scale(p.u1.x, d_v1));
     d_m.r1 = add(scale(p.u0.y, d_v0), scale(p.u1.y, d_v1));
     d_m.r2 = add(scale(p.u0.z, d_v0), scale(p.u1.z, d_v1));
     const float3 d_u0 = mul(p.m, d_v0), d_u1 = mul(p.m, d_v1);
 
-    out.log_scale = make_vec(d_m.r0.x * p.m.r0.x + d_m.r1.x * p.m.r1.x + d_m.r2.x * p.m.r2.x,
-                             d_m.r0.y * p.m.r0.y + d_m.r1.y * p.m.r1.y + d_m.r2.y * p.m.r2.y,
-                             d_m.r0.z * p.m.r0.z + d_m.r1.z * p.m.r1.z + d_m.r2.z * p.m.r2.z);
     Mat3 d_r;
     d_r.r0 = make_vec(d_m.r0.x * g.scale.x, d_m.r0.y * g.scale.y, d_m.r0.z * g.scale.z);
     d_r.r1 = make_vec(d_m.r1.x * g.scale.x, d_m.r1.y * g.scale.y, d_m.r1.z * g.scale.z);

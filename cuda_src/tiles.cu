@@ -68,33 +68,66 @@ __device__ __forceinline__ void compare(Key* keys, unsigned i, unsigned partner,
     if (a > b) { keys[i] = b; keys[partner] = a; }
 }
 
+// Comparators of one step: half is half of n, rounded up to a power of two.
+__device__ __forceinline__ void merge_step(Key* keys, unsigned n, unsigned half, unsigned stride)
+{
+    for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+        const unsigned low = c & (stride - 1), i = 2 * (c - low) + low;
+        compare(keys, i, i + stride, n);
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ void flip_step(Key* keys, unsigned n, unsigned half, unsigned run)
+{
+    const unsigned middle = run / 2;
+    for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+        const unsigned offset = c & (middle - 1), begin = 2 * (c - offset);
+        compare(keys, begin + offset, begin + run - 1 - offset, n);
+    }
+    __syncthreads();
+}
+
 __device__ __forceinline__ void merge_steps(Key* keys, unsigned n, unsigned half, unsigned stride)
 {
-    for (; stride > 0; stride /= 2) {
-        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
-            const unsigned i = 2 * stride * (c / stride) + c % stride;
-            compare(keys, i, i + stride, n);
-        }
-        __syncthreads();
-    }
+    for (; stride > 0; stride /= 2) merge_step(keys, n, half, stride);
 }
 
 __device__ __forceinline__ void sort_keys(Key* keys, unsigned n)
 {
-    unsigned half = 1;                          // comparators a step: half of n rounded up to a power of two
+    unsigned half = 1;
     while (2 * half < n) half *= 2;
     for (unsigned run = 2; run / 2 < n; run *= 2) {
-        const unsigned middle = run / 2;
-        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
-            const unsigned begin = c / middle * run, offset = c % middle;
-            compare(keys, begin + offset, begin + run - 1 - offset, n);
-        }
-        __syncthreads();
+        flip_step(keys, n, half, run);
         merge_steps(keys, n, half, run / 4);
     }
 }
 
-#define SORT_CAPACITY 4096                      // keys in shared memory; a longer list is sorted in global memory
+#define CHUNK 4096                              // keys that fit in shared memory
+
+// A chunk of a long list: through shared memory, either sorted or only merged.
+__device__ __forceinline__ void through_shared(Key* shared, Key* keys, unsigned n, bool merge_only)
+{
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[i];
+    __syncthreads();
+    if (merge_only) merge_steps(shared, n, CHUNK / 2, CHUNK / 2);
+    else sort_keys(shared, n);
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) keys[i] = shared[i];
+    __syncthreads();
+}
+
+// A list longer than a chunk: the same network, with the comparators that reach over chunks in global memory.
+__device__ __forceinline__ void sort_long(Key* shared, Key* keys, unsigned n)
+{
+    for (unsigned c = 0; c < n; c += CHUNK) through_shared(shared, keys + c, min((unsigned)CHUNK, n - c), false);
+    unsigned half = CHUNK;
+    while (2 * half < n) half *= 2;
+    for (unsigned run = 2 * CHUNK; run / 2 < n; run *= 2) {
+        flip_step(keys, n, half, run);
+        for (unsigned stride = run / 4; stride >= CHUNK; stride /= 2) merge_step(keys, n, half, stride);
+        for (unsigned c = 0; c < n; c += CHUNK) through_shared(shared, keys + c, min((unsigned)CHUNK, n - c), true);
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(256) sort_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
@@ -103,15 +136,18 @@ extern "C" __global__ void __launch_bounds__(256) sort_tiles(
     Key* __restrict__ keys,                     // [pair_capacity] undefined afterwards
     unsigned* __restrict__ splat_from_pair)     // [pair_capacity] splats by tile, then by depth
 {
-    __shared__ Key shared[SORT_CAPACITY];
+    __shared__ Key shared[CHUNK];
     const Camera& camera = cameras[state->view];
     if (state->halted || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
     const unsigned begin = tile_begins[blockIdx.x], n = tile_begins[blockIdx.x + 1] - begin;
-    const bool fits = n <= SORT_CAPACITY;
-    Key* list = fits ? shared : keys + begin;
-    if (fits)
+    const Key* sorted = shared;
+    if (n > CHUNK) {
+        sort_long(shared, keys + begin, n);
+        sorted = keys + begin;
+    } else {
         for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[begin + i];
-    __syncthreads();
-    sort_keys(list, n);
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)list[i];
+        __syncthreads();
+        sort_keys(shared, n);
+    }
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)sorted[i];
 }

@@ -29,24 +29,23 @@ class MarkovChain:
         return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0
 
     def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
-        self._relocate(model, random)
-        target = min(self.config.max_splats, int(GROWTH * model.num))
-        if target > model.num:
-            self._add(model, target - model.num, random)
-
-    def _relocate(self, model: Model, random: np.random.Generator) -> None:
         xp = model.backend.xp
         opacities = sigmoid(xp, model.splats.params[OPACITY, : model.num])
         alive = opacities > self.config.prune_opacity
+        weights = xp.where(alive, self._need(opacities, probe), 0)
         dead = xp.nonzero(~alive)[0]
-        if len(dead) in (0, model.num):
-            return
-        parents = draw(xp, xp.where(alive, opacities, 0), len(dead), random)
-        model.replace(dead, self._shared(model, parents))
+        if 0 < len(dead) < model.num:
+            model.replace(dead, self._shared(model, draw(xp, weights, len(dead), random)))
+        target = min(self.config.max_splats, int(GROWTH * model.num))
+        if target > model.num:
+            self._add(model, draw(xp, weights, target - model.num, random))
 
-    def _add(self, model: Model, count: int, random: np.random.Generator) -> None:
-        xp = model.backend.xp
-        parents = draw(xp, sigmoid(xp, model.splats.params[OPACITY, : model.num]), count, random)
+    def _need(self, opacities: Any, probe: Probe) -> Any:
+        """How likely each splat is to get a copy, up to a factor: here its opacity [num]."""
+        return opacities
+
+    def _add(self, model: Model, parents: Any) -> None:
+        count = len(parents)
         columns = self._shared(model, parents)
         model.reserve(model.num + count, self.config.max_splats)
         model.append(columns)
@@ -63,3 +62,10 @@ class MarkovChain:
         model.moments.first[:, unique] = 0
         model.moments.second[:, unique] = 0
         return params[:, parents]
+
+
+class ErrorGuidedChain(MarkovChain):
+    """The same, with copies where several views agree that the picture is wrong."""
+
+    def _need(self, opacities: Any, probe: Probe) -> Any:
+        return probe.scores(self.config.probe_views)[1]
