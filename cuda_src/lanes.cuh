@@ -96,6 +96,7 @@ template <int N> SPLAT_LANE int butterfly_index(int lane)       // -1: another l
 // dst[k] += sum over lanes of v[k], one atomic a value, all in one instruction of the warp.
 template <int N> SPLAT_LANE void warp_add(float* dst, vfloat (&v)[N])
 {
+    static_assert(N <= 32, "a lane ends with one value");
     const float sum = butterfly<N, 16>(v);
     const int k = butterfly_index<N>(threadIdx.x);
     if (k >= 0) atomicAdd(dst + k, sum);

@@ -157,6 +157,10 @@ template <int FIRST, int N> SPLAT_CPU_INLINE void add_sums(float* dst, const vfl
 }  // namespace splat_cpu
 
 SPLAT_CPU_INLINE float warp_sum(vfloat v) { return splat_cpu::sum_of(splat_cpu::merge_parts(v)); }
-template <int N> SPLAT_CPU_INLINE void warp_add(float* dst, vfloat (&v)[N]) { splat_cpu::add_sums<0>(dst, v); }
+template <int N> SPLAT_CPU_INLINE void warp_add(float* dst, vfloat (&v)[N])
+{
+    static_assert(N <= 32, "on the GPU a lane ends with one value");
+    splat_cpu::add_sums<0>(dst, v);
+}
 
 #include "lanes_memory.h"
