@@ -37,6 +37,10 @@ class TrainConfig:
         8, "With --eval, hold out every Nth photograph of the name-sorted list, from the first.", group=_RUN, low=2
     )
 
+    split: str | None = setting(
+        None, "With --eval, hold out the photographs that this file names, one a line (or JSON).", group=_RUN
+    )
+
     deterministic: bool = setting(
         False, "Same seed, same bits: sums in a fixed order, which is slower (on the CPU: one core).", group=_RUN
     )
@@ -46,11 +50,35 @@ class TrainConfig:
         10.0, "Minutes after which a checkpoint is saved in any case; 0: only by steps.", group=_RUN, low=0
     )
 
+    format: str = setting(
+        "auto",
+        "Format of the scene; auto takes the first that is there.",
+        group=_SCENE,
+        choices=("auto", "colmap", "blender", "transforms"),
+    )
     images: str | None = setting(None, "Folder of the photographs, if it is not SCENE/images.", group=_SCENE)
     max_size: int | None = setting(
         None, "Shrink photographs whose longer side has more pixels than this.", group=_SCENE, low=16
     )
-    downscale: int = setting(1, "Shrink photographs by this factor.", group=_SCENE, low=1, high=64)
+    downscale: int = setting(
+        1, "Shrink photographs by this factor; SCENE/images_N is used where it is there.", group=_SCENE, low=1, high=64
+    )
+    masks: str | None = setting(
+        None,
+        "Folder of masks (NAME.png or NAME.jpg.png, black: does not count), if it is not SCENE/masks; none: use none.",
+        group=_SCENE,
+    )
+    invert_masks: bool = setting(False, "White instead of black pixels of masks do not count.", group=_SCENE)
+    min_track_length: int = setting(
+        0, "Leave out COLMAP's points that fewer photographs than this show.", group=_SCENE, low=0
+    )
+    max_point_error: float | None = setting(
+        None, "Leave out COLMAP's points with a larger reprojection error, in pixels.", group=_SCENE, low=0
+    )
+    crop: str | None = setting(
+        None, "Start from points in this sphere x,y,z,radius or box x0,y0,z0,x1,y1,z1, world units.", group=_SCENE
+    )
+    random_points: int = setting(100_000, "Points placed at random where a scene brings none.", group=_SCENE, low=1)
 
     sh_degree: int = setting(3, "Degree of the spherical harmonics of colour.", group=_MODEL, low=0, high=3)
     sh_degree_interval: int = setting(
@@ -90,7 +118,11 @@ class TrainConfig:
     lr_quats: float = setting(1e-3, "Learning rate of rotation.", group=_OPTIMIZER, low=0)
 
     lr_decay: float = setting(
-        1.0, "What all learning rates but the positions' shrink to at the last step.", group=_OPTIMIZER, low=1e-6, high=1
+        1.0,
+        "What all learning rates but the positions' shrink to at the last step.",
+        group=_OPTIMIZER,
+        low=1e-6,
+        high=1,
     )
     lr_decay_start: int = setting(15_000, "Step from which they shrink, exponentially.", group=_OPTIMIZER, low=0)
     opacity_reg: float = setting(0.0, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)

@@ -8,7 +8,11 @@ from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
 from tests.views import ring_of_views
 
-_PARAMETERS = {"PINHOLE": (35.0, 36.0, 21.0, 13.0), "SIMPLE_RADIAL": (35.0, 21.0, 13.0, 0.1)}
+_PARAMETERS = {
+    "PINHOLE": (35.0, 36.0, 21.0, 13.0),
+    "SIMPLE_RADIAL": (35.0, 21.0, 13.0, 0.1),
+    "EQUIRECTANGULAR": (40.0, 30.0),
+}
 
 
 def write_small_scene(folder, num_views=9, num_points=300, camera_model="PINHOLE"):

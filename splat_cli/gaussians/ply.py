@@ -9,7 +9,7 @@ import plyfile
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
-from splat_cli.gaussians.ply_header import check_header
+from splat_cli.ply_header import check_header
 
 MEANS = ("x", "y", "z")
 NORMALS = ("nx", "ny", "nz")
@@ -46,7 +46,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     Splats that are not finite are dropped and counted. FormatError where the file is damaged or is no splat file.
     """
     path = Path(path)
-    check_header(path)
+    check_header(path, "a splat PLY")
     try:
         vertices = plyfile.PlyData.read(str(path))["vertex"].data
     except KeyError as error:

@@ -1,46 +1,57 @@
-"""Photographs: their sizes, and their pixels, decoded in parallel."""
+"""Photographs and their masks, decoded in parallel, undistorted, and at the size of their views."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
+from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.scene.decode import decode_mask, decode_photo
+from splat_cli.scene.lens import undistort
 from splat_cli.scene.view import View
 
 
 class Photographs(NamedTuple):
-    """The views that have a photograph, their pixels uint8 [H, W, 3], and "name: reason" of the others."""
+    """The views that have a photograph, their pixels uint8 [H, W, 3], their masks, and "name: reason" of the others.
+
+    A mask is uint8 [H, W], 255 where a pixel counts and 0 where it does not, or None where all count.
+    """
 
     views: list[View]
     images: list[np.ndarray]
+    masks: list[np.ndarray | None]
     skipped: list[str]
 
 
-def image_size(path: Path) -> tuple[int, int]:
-    """(width, height) from the file's header. ValueError with the reason where there is none."""
-    with _opened(path) as image:
-        return image.size
+def load_images(
+    views: Sequence[View],
+    progress: Callable[[int], object] | None = None,
+    *,
+    backend: Backend | None = None,
+    background: tuple[int, int, int] | None = (0, 0, 0),
+    invert_masks: bool = False,
+) -> Photographs:
+    """Decodes the views' photographs and masks on all cores, undistorts them and resizes each to its view's size.
 
-
-def load_images(views: Sequence[View], progress: Callable[[int], object] | None = None) -> Photographs:
-    """Decodes the views' photographs on all cores, each resized to its view's size.
-
-    progress: called with 1 after every photograph. Broken photographs are left out, with their views.
-    SceneError where none can be decoded.
+    progress: called with 1 after every photograph. backend: undistorts; needed where a view has a lens. background:
+    what shows through transparent pixels, 0 to 255; None refuses them. Broken photographs are left out, with their
+    views. SceneError where none can be decoded.
     """
-    found = Photographs([], [], [])
+    loader = _Loader(backend, background, invert_masks)
+    found = Photographs([], [], [], [])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for view, pixels in zip(views, pool.map(_pixels_or_reason, views), strict=True):
-            if isinstance(pixels, str):
-                found.skipped.append(f"{view.name}: {pixels}")
+        for view, result in zip(views, pool.map(loader.load, views), strict=True):
+            if isinstance(result, str):
+                found.skipped.append(f"{view.name}: {result}")
             else:
                 found.views.append(view)
-                found.images.append(pixels)
+                found.images.append(result[0])
+                found.masks.append(result[1])
             if progress is not None:
                 progress(1)
     if not found.views:
@@ -49,51 +60,36 @@ def load_images(views: Sequence[View], progress: Callable[[int], object] | None 
     return found
 
 
-def _pixels_or_reason(view: View) -> np.ndarray | str:
-    try:
-        return _pixels(view)
-    except ValueError as error:
-        return str(error)
+class _Loader:
+    """Loads one photograph at a time, in as many threads as there are; the backend works for one of them at a time."""
 
+    def __init__(self, backend: Backend | None, background: tuple[int, int, int] | None, invert_masks: bool) -> None:
+        self.backend, self.background, self.invert_masks = backend, background, invert_masks
+        self.backend_lock = threading.Lock()
 
-def _pixels(view: View) -> np.ndarray:
-    """uint8 [H, W, 3]; ValueError with the reason where the file cannot be decoded."""
-    if view.path is None:
-        raise ValueError("it has no photograph")
-    size = (view.width, view.height)
-    with _opened(view.path) as image:
-        # A JPEG decodes faster to a half or a quarter; twice the wanted size leaves the filter something to do.
-        image.draft(None, (2 * view.width, 2 * view.height))
+    def load(self, view: View) -> tuple[np.ndarray, np.ndarray | None] | str:
+        """Pixels and mask of the view's size, or why there are none."""
         try:
-            color = _rgb(image)
-        except Exception as error:
-            raise ValueError(f"cannot be decoded ({_one_line(error)})") from error
-    if color.size != size:
-        color = color.resize(size, Image.Resampling.LANCZOS)
-    return np.array(color)
+            return self._load(view)
+        except ValueError as error:
+            return str(error)
 
-
-def _opened(path: Path) -> Image.Image:
-    """The image with only its header read; ValueError with the reason."""
-    try:
-        return Image.open(path)
-    except FileNotFoundError as error:
-        raise ValueError("the file is missing") from error
-    except UnidentifiedImageError as error:
-        raise ValueError("the file is empty or not an image") from error
-    except Exception as error:  # decoders raise whatever a broken file leads them into
-        raise ValueError(f"cannot be opened ({_one_line(error)})") from error
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB; 16-bit grey keeps its high byte (Pillow would clip it), transparency is ignored."""
-    if image.mode.startswith("I"):
-        values = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
-        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
-    if image.mode == "P" and "transparency" in image.info:
-        return image.convert("RGBA").convert("RGB")
-    return image.convert("RGB")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    def _load(self, view: View) -> tuple[np.ndarray, np.ndarray | None]:
+        if view.path is None:
+            raise ValueError("it has no photograph")
+        size = (view.width, view.height)
+        whole = None if view.lens is None else (view.lens.width, view.lens.height)
+        photo = decode_photo(view.path, whole or size, self.background)
+        mask = None if view.mask is None else decode_mask(view.mask, whole or size, self.invert_masks)
+        if view.lens is not None:
+            assert self.backend is not None, "photographs with distortion need a backend"
+            with self.backend_lock:
+                photo, mask = undistort(self.backend, view.lens, photo, mask)
+            if photo.shape[:2] != (view.height, view.width):
+                photo = np.array(Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS))
+                # A smaller pixel counts where all that it is made of does.
+                reduced = Image.fromarray(mask).resize(size, Image.Resampling.BOX)
+                mask = np.where(np.asarray(reduced) == 255, 255, 0).astype(np.uint8)
+        if mask is not None and not mask.any():
+            raise ValueError("its mask leaves no pixel")
+        return photo, None if mask is None or mask.all() else mask

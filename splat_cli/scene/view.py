@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.scene.lens import Lens
+
 
 @dataclass(frozen=True, eq=False)
 class View:
     """One photograph and the pinhole camera that took it, at the size it is trained at.
 
     `fx fy cx cy` are pixels, the origin is the image's top-left corner: the first pixel's centre is (0.5, 0.5).
-    `w2c` is float64 [4, 4], world to camera; the camera's x points right, y down, z forward.
+    `w2c` is float64 [4, 4], world to camera; the camera's x points right, y down, z forward. `lens` is what the
+    photograph is undistorted from, None where it has no distortion; `mask` is an image whose dark pixels do not count.
     """
 
     name: str
@@ -23,6 +26,8 @@ class View:
     cx: float
     cy: float
     w2c: np.ndarray
+    lens: Lens | None = None
+    mask: Path | None = None
 
     @property
     def center(self) -> np.ndarray:
@@ -34,7 +39,8 @@ class View:
 class Scene:
     """Views sorted by name, points float32 [P, 3] in world units, their colours uint8 [P, 3].
 
-    `skipped` lists photographs left out, as "name: reason"; `num_dropped_points` were not finite.
+    `skipped` lists photographs left out, as "name: reason", `dropped_points` numbers of points left out by reason.
+    `found` says in words what was read. `test_names` are the photographs that the dataset itself holds out, if it does.
     """
 
     root: Path
@@ -42,4 +48,6 @@ class Scene:
     points: np.ndarray
     colors: np.ndarray
     skipped: list[str] = field(default_factory=list)
-    num_dropped_points: int = 0
+    dropped_points: dict[str, int] = field(default_factory=dict)
+    found: str = ""
+    test_names: frozenset[str] | None = None

@@ -1,15 +1,18 @@
-"""What a run trains on and measures on: a scene's photographs, read and split."""
+"""What a run trains on and measures on: photographs, read and split, and the points that splats start from."""
 
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.config import TrainConfig
-from splat_cli.errors import SceneError
-from splat_cli.scene.images import Photographs, load_images
+from splat_cli.device import Backend
+from splat_cli.scene.images import Photographs
+from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.split import split
 from splat_cli.scene.view import Scene, View
+from splat_cli.train.photographs import load_photographs, split_scene, starting_points
 from splat_cli.train.progress import Display
 
 _SKIPPED_SHOWN = 5
@@ -17,11 +20,17 @@ _SKIPPED_SHOWN = 5
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The scene, the photographs to train on, and those that are held out, if any."""
+    """The scene, the photographs to train on, and those that are held out, if any.
+
+    split: the views of both, before their photographs were decoded. points: float32 [P, 3] and colours uint8 [P, 3].
+    """
 
     scene: Scene
     training: Photographs
     held_out: Photographs | None
+    points: tuple[np.ndarray, np.ndarray]
+    split: tuple[list[View], list[View]]
+    is_split_by_name: bool
 
     @property
     def skipped(self) -> list[str]:
@@ -29,38 +38,43 @@ class TrainingData:
         return [*self.scene.skipped, *self.training.skipped, *(self.held_out.skipped if self.held_out else ())]
 
 
-def read_data(scene_path: Path, config: TrainConfig, display: Display) -> TrainingData:
-    """Reads the scene and decodes its photographs; tells what had to be left out. SceneError where nothing is left."""
-    scene = read_scene(scene_path, images=config.images, max_size=config.max_size, downscale=config.downscale)
-    if len(scene.points) == 0 and config.init_from is None:
-        raise SceneError(f"{scene_path} holds no points to start from: triangulate the model again")
-    train_views, test_views = split(scene.views, config.test_every if config.eval else 0)
-    if not train_views:
-        raise SceneError(f"{scene_path} has too few photographs to hold one out: train without --eval")
-    data = TrainingData(
-        scene, _photographs(train_views, display), _photographs(test_views, display) if test_views else None
-    )
-    _report_skipped(data, display)
+def read_data(scene_path: Path, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
+    """Reads the scene and decodes its photographs; tells what was found and what had to be left out.
+
+    SceneError where nothing is left.
+    """
+    scene = read_scene(scene_path, SceneOptions.of(config))
+    train, test, by_name = split_scene(scene, config)
+    training = load_photographs(train, config, backend, display)
+    held_out = load_photographs(test, config, backend, display) if test else None
+    points = starting_points(scene, config, display)
+    data = TrainingData(scene, training, held_out, points, (train, test), by_name)
+    _report(data, display)
     return data
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
     """Paths that were given relative to where the user is, made absolute for later commands."""
-    if config.images is not None and not (scene / config.images).is_dir():
-        config = dataclasses.replace(config, images=str(Path(config.images).resolve()))
-    if config.init_from is not None:
-        config = dataclasses.replace(config, init_from=str(Path(config.init_from).resolve()))
-    return config
+
+    def fixed(path: str | None, in_scene: bool) -> str | None:
+        if path is None or path == NO_MASKS or (in_scene and (scene / path).is_dir()):
+            return path
+        return str(Path(path).resolve())
+
+    return dataclasses.replace(
+        config, images=fixed(config.images, True), masks=fixed(config.masks, True),
+        split=fixed(config.split, False), init_from=fixed(config.init_from, False),
+    )  # fmt: skip
 
 
-def _photographs(views: list[View], display: Display) -> Photographs:
-    with display.counting("photographs", len(views)) as on_photograph:
-        return load_images(views, on_photograph)
-
-
-def _report_skipped(data: TrainingData, display: Display) -> None:
-    if data.scene.num_dropped_points:
-        display.say(f"Left out {data.scene.num_dropped_points:,} points that are not finite")
+def _report(data: TrainingData, display: Display) -> None:
+    scene = data.scene
+    num_masks = sum(view.mask is not None for view in scene.views)
+    masks = f", {num_masks:,} with masks" if num_masks else ""
+    display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
+    if scene.dropped_points:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
+        display.say(f"Left out points: {reasons}")
     if data.skipped:
         names, more = data.skipped[:_SKIPPED_SHOWN], len(data.skipped) - _SKIPPED_SHOWN
         display.say(f"Left out {len(data.skipped)} photographs: {'; '.join(names)}{f' and {more} more' * (more > 0)}")

@@ -20,20 +20,28 @@ class Score:
     ssim: float
 
 
-def protocol(test_every: int, held_out: bool) -> str:
-    """The measurement in words, for metrics.json."""
+def protocol(test_every: int, held_out: bool, named: bool = False) -> str:
+    """The measurement in words, for metrics.json; `named`: the images are those that split.json names."""
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
+    every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
+    which = "images that split.json names" if named else every
     return (
-        f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ... ({seen}); "
+        f"{which} ({seen}); "
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
-        "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over images"
+        "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
+        "images; pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
     )
 
 
-def score(render: np.ndarray, photograph: np.ndarray) -> Score:
-    """Compares two uint8 [H, W, 3] images."""
-    return Score(psnr(render, photograph), ssim(render, photograph))
+def score(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None) -> Score:
+    """Compares two uint8 [H, W, 3] images where `mask` [H, W], if there is one, is not 0."""
+    if mask is None:
+        return Score(psnr(render, photograph), ssim(render, photograph))
+    kept = mask > 0
+    blank = np.uint8(0)
+    render, photograph = (np.where(kept[..., None], image, blank) for image in (render, photograph))
+    return Score(psnr(render[kept], photograph[kept]), ssim(render, photograph, kept))
 
 
 def mean_score(scores: Iterable[Score]) -> Score:
@@ -48,17 +56,19 @@ def psnr(x: np.ndarray, y: np.ndarray) -> float:
     return -10 * math.log10(max(error, 1e-10))
 
 
-def ssim(x: np.ndarray, y: np.ndarray) -> float:
-    """Of two uint8 [H, W, 3] images: mean over pixels and channels, in float64."""
-    return float(np.mean([_ssim_of_channel(x[..., c] / 255.0, y[..., c] / 255.0) for c in range(x.shape[-1])]))
+def ssim(x: np.ndarray, y: np.ndarray, kept: np.ndarray | None = None) -> float:
+    """Of two uint8 [H, W, 3] images: mean over channels and the pixels of `kept`, bool [H, W] (all), in float64."""
+    maps = (_ssim_of_channel(x[..., c] / 255.0, y[..., c] / 255.0) for c in range(x.shape[-1]))
+    return float(np.mean([np.mean(map if kept is None else map[kept]) for map in maps]))
 
 
-def _ssim_of_channel(x: np.ndarray, y: np.ndarray) -> float:
+def _ssim_of_channel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """float64 [H, W] of two planes of values from 0 to 1."""
     mean_x, mean_y = _blur(x), _blur(y)
     luminance = (2 * mean_x * mean_y + _C1) / (mean_x**2 + mean_y**2 + _C1)
     variances = _blur(x * x + y * y) - mean_x**2 - mean_y**2
     structure = (2 * (_blur(x * y) - mean_x * mean_y) + _C2) / (variances + _C2)
-    return float(np.mean(luminance * structure))
+    return luminance * structure
 
 
 def _blur(plane: np.ndarray) -> np.ndarray:

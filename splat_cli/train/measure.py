@@ -13,9 +13,12 @@ from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.images import Photographs, load_images
+from splat_cli.scene.images import Photographs
+from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.view import View
 from splat_cli.train.evaluation import Score, mean_score, protocol, score
+from splat_cli.train.photographs import load_photographs
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder, find_splats, step_of
 
@@ -35,7 +38,8 @@ def measure(
     background = background_color(config.background)
     scores = {}
     for index, view in enumerate(photographs.views):
-        scores[view.name] = score(to_8bit(renderer.render(index, background)), photographs.images[index])
+        rendered = to_8bit(renderer.render(index, background))
+        scores[view.name] = score(rendered, photographs.images[index], photographs.masks[index])
         on_view(1)
     return scores
 
@@ -50,7 +54,8 @@ def add_metrics(
     means = dataclasses.asdict(mean_score(scores.values()))
     per_image = {name: dataclasses.asdict(one) for name, one in scores.items()}
     steps[str(step)] = {**steps.get(str(step), {}), **means, **facts, "per_image": per_image}
-    metrics = {"protocol": protocol(config.test_every, config.eval), "device": device, "steps": steps}
+    measured = protocol(config.test_every, config.eval, run.split_path.is_file())
+    metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)
     return metrics
 
@@ -74,7 +79,7 @@ def evaluate_run(source: Path, scene: Path | None, backend: Backend, display: Di
     ply, run = find_splats(source)
     if run is None:
         raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
-    photographs = _test_photographs(run, scene or run.scene_path(), display)
+    photographs = _test_photographs(run, scene or run.scene_path(), backend, display)
     splats = Splats.from_arrays(backend, read_ply(ply))
     with display.counting("views", len(photographs.views)) as on_view:
         scores = measure(backend, splats, photographs, run.config(), on_view)
@@ -83,18 +88,21 @@ def evaluate_run(source: Path, scene: Path | None, backend: Backend, display: Di
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)
 
 
-def _test_photographs(run: RunFolder, scene_path: Path, display: Display) -> Photographs:
+def _test_photographs(run: RunFolder, scene_path: Path, backend: Backend, display: Display) -> Photographs:
     """The photographs of the run's held-out views; those that are not in the scene any more are named and left out."""
     config = run.config()
-    scene = read_scene(scene_path, images=config.images, max_size=config.max_size, downscale=config.downscale)
-    paths = {view.name: view.path for view in scene.views}
+    found = {view.name: view for view in read_scene(scene_path, SceneOptions.of(config)).views}
     views = run.views("test")
-    present = [dataclasses.replace(view, path=paths[view.name]) for view in views if view.name in paths]
+    present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
-    with display.counting("photographs", len(present)) as on_photograph:
-        photographs = load_images(present, on_photograph)
-    gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in paths]
+    photographs = load_photographs(present, config, backend, display)
+    gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
     for line in (*gone, *photographs.skipped):
         display.say(f"left out {line}")
     return photographs
+
+
+def _with_photograph(view: View, found: View) -> View:
+    """The run's camera, with the scene's photograph."""
+    return dataclasses.replace(view, path=found.path, lens=found.lens, mask=found.mask)

@@ -12,7 +12,7 @@ from splat_cli.config import TrainConfig, config_toml, read_settings, read_toml
 from splat_cli.errors import UsageError
 from splat_cli.files import replacing
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
-from splat_cli.scene.split import split
+from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
 
 
@@ -38,6 +38,11 @@ class RunFolder:
     @property
     def cameras_path(self) -> Path:
         return self.path / "cameras.json"
+
+    @property
+    def split_path(self) -> Path:
+        """Names of trained and held-out photographs, where somebody chose them by name."""
+        return self.path / "split.json"
 
     @property
     def metrics_path(self) -> Path:
@@ -78,7 +83,8 @@ class RunFolder:
         "test" is what --eval holds out; a run without --eval was trained on these as well.
         """
         views, config = read_cameras(self.cameras_path), self.config()
-        train, test = split(views, config.test_every)
+        names = read_split(self.split_path) if self.split_path.is_file() else None
+        train, test = split(views, config.test_every, names)
         if which == "test":
             return test
         return train if which == "train" and config.eval else views

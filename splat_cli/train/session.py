@@ -13,6 +13,7 @@ from splat_cli.errors import DiskError
 from splat_cli.files import require_space, write_error
 from splat_cli.gaussians.ply import write_ply
 from splat_cli.scene.images import Photographs
+from splat_cli.scene.split import write_split
 from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
 from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import Checkpointer
@@ -65,10 +66,13 @@ def train_scene(
     could not be saved.
     """
     config = with_fixed_paths(config, scene_path)
-    data = read_data(scene_path, config, display)
+    data = read_data(scene_path, config, backend, display)
     run.save_cameras(data.scene.views)
     run.save_config(config, scene_path, backend.describe())  # with both, the folder is that of a run
-    trainer = Trainer(backend, data.training.views, data.training.images, data.scene.points, data.scene.colors, config)
+    if data.is_split_by_name:
+        write_split(run.split_path, *data.split)
+    photographs, points = data.training, data.points
+    trainer = Trainer(backend, photographs.views, photographs.images, *points, config, masks=photographs.masks)
     session = _Session(run, config, backend, display, trainer, data.held_out)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:

@@ -35,8 +35,8 @@ PAIRS_PER_SPLAT = 12  # first guess
 class Trainer:
     """Trains splats on photographs. `run_until` may be called again and again; `step` counts the steps done.
 
-    views and images belong together; images are uint8 [H, W, 3]. points float32 [P, 3] and colors uint8 [P, 3] are where
-    the splats start.
+    views, images and masks, if any, belong together; images are uint8 [H, W, 3], masks uint8 [H, W], 0 where a pixel
+    does not count, or None. points float32 [P, 3] and colors uint8 [P, 3] are where the splats start.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Trainer:
         points: np.ndarray,
         colors: np.ndarray,
         config: TrainConfig,
+        masks: Sequence[np.ndarray | None] = (),
     ) -> None:
         self.backend, self.config = backend, config
         self.random = np.random.default_rng(config.seed)
@@ -54,7 +55,8 @@ class Trainer:
         arrays = starting_splats(backend, points, colors, config, self.random)
         self.model = Model(backend, arrays, capacity=min(2 * len(arrays), config.max_splats))
         self.strategy = make_strategy(config, self.extent)
-        self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images])
+        self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images],
+                                   [None if mask is None else backend.upload(mask) for mask in masks])  # fmt: skip
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias,

@@ -62,11 +62,7 @@ def test_all_photographs_empty(refused, copy):
 
 
 def test_camera_model_that_is_not_supported(refused, tmp_path):
-    refused(write_small_scene(tmp_path / "radial", camera_model="SIMPLE_RADIAL"), "SIMPLE_RADIAL")
-
-
-def test_scene_without_points(refused, tmp_path):
-    refused(write_small_scene(tmp_path / "bare", num_points=0), "no points")
+    refused(write_small_scene(tmp_path / "sphere", camera_model="EQUIRECTANGULAR"), "EQUIRECTANGULAR")
 
 
 def test_single_photograph_cannot_be_held_out(splat, tmp_path):

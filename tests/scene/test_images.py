@@ -1,5 +1,6 @@
 """Photographs become uint8 RGB of the view's size; broken ones are left out with a reason."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -25,7 +26,7 @@ def save(tmp_path, name, picture, **options):
 
 
 def loaded(path, **size):
-    views, images, skipped = load_images([view_of(path, **size)])
+    views, images, _, skipped = load_images([view_of(path, **size)])
     assert skipped == []
     assert len(views) == 1
     return images[0]
@@ -48,8 +49,13 @@ def test_modes(tmp_path):
                                   np.stack([grey] * 3, axis=-1))  # fmt: skip
     assert loaded(save(tmp_path, "one.png", color.convert("1"))).shape == (30, 40, 3)
     np.testing.assert_array_equal(loaded(save(tmp_path, "rgba.png", color.convert("RGBA"))), gradient())
-    palette = loaded(save(tmp_path, "p.png", color.quantize(64), transparency=bytes([7] * 64)))
+    palette = loaded(save(tmp_path, "p.png", color.quantize(64)))
     assert np.abs(palette.astype(int) - gradient()).mean() < 12
+    wide_color = Picture.fromarray(gradient()).convert("RGB")
+    np.testing.assert_array_equal(loaded(save(tmp_path, "lossless.webp", wide_color, lossless=True)), gradient())
+    np.testing.assert_array_equal(loaded(save(tmp_path, "a.tiff", wide_color, compression="tiff_lzw")), gradient())
+    np.testing.assert_array_equal(loaded(save(tmp_path, "la.png", color.convert("L").convert("LA"))),
+                                  np.stack([grey] * 3, axis=-1))  # fmt: skip
     cmyk = loaded(save(tmp_path, "cmyk.jpg", color.convert("CMYK"), quality=95, subsampling=0))
     assert np.abs(cmyk.astype(int) - gradient()).mean() < 4
 
@@ -77,7 +83,7 @@ def test_broken_photographs_are_left_out(tmp_path):
     (tmp_path / "empty.jpg").write_bytes(b"")
     names = ("empty.jpg", "good.jpg", "gone.jpg", "half.jpg")
     calls = []
-    views, images, skipped = load_images([view_of(tmp_path / name) for name in names], progress=calls.append)
+    views, images, _, skipped = load_images([view_of(tmp_path / name) for name in names], progress=calls.append)
     assert [view.name for view in views] == ["good.jpg"]
     assert len(images) == 1
     assert [reason.split(":")[0] for reason in skipped] == ["empty.jpg", "gone.jpg", "half.jpg"]
@@ -98,7 +104,7 @@ def test_random_damage(tmp_path):
         path = tmp_path / f"{i}.img"
         path.write_bytes(damaged.tobytes())
         views.append(view_of(path))
-    kept, images, skipped = load_images(views)
+    kept, images, _, skipped = load_images(views)
     assert len(kept) + len(skipped) == len(views)
     assert all(image.shape == (30, 40, 3) for image in images)
 
@@ -107,7 +113,7 @@ def test_decompression_bomb(tmp_path, monkeypatch):
     good = save(tmp_path, "good.png", Picture.new("RGB", (5, 5)))
     bomb = save(tmp_path, "bomb.png", Picture.fromarray(gradient()))
     monkeypatch.setattr(Picture, "MAX_IMAGE_PIXELS", 100)
-    views, _, skipped = load_images([view_of(bomb), view_of(good)])
+    views, _, _, skipped = load_images([view_of(bomb), view_of(good)])
     assert [view.name for view in views] == ["good.png"]
     assert "bomb" in skipped[0]
 
@@ -116,3 +122,78 @@ def test_nothing_decodes(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"")
     with pytest.raises(SceneError, match=r"none of the 1 photographs.*a.jpg"):
         load_images([view_of(tmp_path / "a.jpg")])
+
+
+def transparent(tmp_path, name="t.png"):
+    """The left half is transparent."""
+    layers = np.dstack([gradient(), np.full((30, 40), 255, np.uint8)])
+    layers[:, :20, 3] = 0
+    return save(tmp_path, name, Picture.fromarray(layers))
+
+
+@pytest.mark.parametrize("color", [(0, 0, 0), (255, 255, 255)])
+def test_transparent_pixels_show_the_background(tmp_path, color):
+    (image,) = load_images([view_of(transparent(tmp_path))], background=color).images
+    np.testing.assert_array_equal(image[:, :20], np.broadcast_to(color, (30, 20, 3)))
+    np.testing.assert_array_equal(image[:, 20:], gradient()[:, 20:])
+
+
+def test_transparent_palette(tmp_path):
+    picture = Picture.fromarray(gradient()).quantize(64)
+    (image,) = load_images([view_of(save(tmp_path, "p.png", picture, transparency=bytes([0] * 64)))],
+                           background=(9, 8, 7)).images  # fmt: skip
+    np.testing.assert_array_equal(image, np.broadcast_to((9, 8, 7), (30, 40, 3)))
+
+
+def test_transparent_pixels_need_a_background_of_one_colour(tmp_path):
+    good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
+    found = load_images([view_of(transparent(tmp_path)), view_of(good)], background=None)
+    assert [view.name for view in found.views] == ["good.png"]
+    assert "--background black or white" in found.skipped[0]
+
+
+def masked(tmp_path, mask, **size):
+    photo = save(tmp_path, "a.png", Picture.fromarray(gradient()))
+    path = save(tmp_path, "mask.png", mask)
+    return dataclasses.replace(view_of(photo, **size), mask=path)
+
+
+def half_black(width=40, height=30):
+    values = np.full((height, width), 255, np.uint8)
+    values[:, : width // 2] = 0
+    return Picture.fromarray(values)
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("kind", ["L", "1", "RGB", "P", "16 bits", "twice the size"])
+def test_mask(tmp_path, kind, inverted):
+    mask = half_black(80, 60) if kind == "twice the size" else half_black()
+    if kind == "16 bits":
+        mask = Picture.fromarray(np.asarray(mask).astype(np.uint16) * 257)
+    elif kind != "twice the size":
+        mask = mask.convert(kind)
+    (values,) = load_images([masked(tmp_path, mask)], invert_masks=inverted).masks
+    assert values.dtype == np.uint8
+    np.testing.assert_array_equal(values, 255 - np.asarray(half_black()) if inverted else np.asarray(half_black()))
+
+
+def test_smaller_pixel_counts_where_all_it_is_made_of_does(tmp_path):
+    values = np.full((30, 40), 255, np.uint8)
+    values[:, :21] = 0
+    (mask,) = load_images([masked(tmp_path, Picture.fromarray(values), width=20, height=15)]).masks
+    np.testing.assert_array_equal(mask[7], [0] * 11 + [255] * 9)
+
+
+def test_mask_that_leaves_all_is_none(tmp_path):
+    assert load_images([masked(tmp_path, Picture.new("L", (40, 30), 255))]).masks == [None]
+
+
+@pytest.mark.parametrize(
+    ("mask", "reason"),
+    [(Picture.new("L", (40, 30), 0), "leaves no pixel"), (Picture.new("L", (30, 40), 255), "is 30x40")],
+)
+def test_mask_that_cannot_be_used(tmp_path, mask, reason):
+    good = view_of(save(tmp_path, "good.png", Picture.fromarray(gradient())))
+    found = load_images([masked(tmp_path, mask), good])
+    assert [view.name for view in found.views] == ["good.png"]
+    assert reason in found.skipped[0]

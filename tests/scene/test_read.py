@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
+from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
-from splat_cli.scene import read_scene
-from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
+from splat_cli.scene import SceneOptions, load_images, read_scene
+from splat_cli.scene.colmap.model import Camera
 from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.lens import lens_of
+from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import PINHOLE, small_model, write_scene
 
 
@@ -49,7 +52,7 @@ def test_many_cameras(tmp_path):
      ({"max_size": 16, "downscale": 2}, (16, 12)), ({"downscale": 3}, (13, 10))],
 )  # fmt: skip
 def test_smaller_views_keep_their_rays(tmp_path, options, size):
-    view = read_scene(write_scene(tmp_path, small_model()), **options).views[0]
+    view = read_scene(write_scene(tmp_path, small_model()), SceneOptions(**options)).views[0]
     assert (view.width, view.height) == size
     np.testing.assert_allclose((view.cx / view.width, view.cy / view.height), (21 / 40, 13 / 30))
     np.testing.assert_allclose((view.fx / view.width, view.fy / view.height), (35 / 40, 36 / 30))
@@ -68,8 +71,8 @@ def test_photographs_of_another_size(tmp_path):
 def test_other_image_folders(tmp_path):
     write_scene(tmp_path, small_model())
     (tmp_path / "images").rename(tmp_path / "images_2")
-    assert len(read_scene(tmp_path, images="images_2").views) == 3
-    assert len(read_scene(tmp_path, images=tmp_path / "images_2").views) == 3
+    assert len(read_scene(tmp_path, SceneOptions(images="images_2")).views) == 3
+    assert len(read_scene(tmp_path, SceneOptions(images=tmp_path / "images_2")).views) == 3
     with pytest.raises(SceneError, match="--images DIR"):
         read_scene(tmp_path)
 
@@ -126,11 +129,32 @@ def test_nothing_usable(tmp_path):
         read_scene(tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in CAMERA_MODELS.values()} - {"PINHOLE", "SIMPLE_PINHOLE"}))
-def test_camera_with_distortion(tmp_path, name):
-    count = dict(CAMERA_MODELS.values())[name]
-    write_scene(tmp_path, small_model(cameras=(Camera(1, name, 40, 30, (30.0,) * count),)))
-    with pytest.raises(SceneError, match=rf"\b{name};"):
+@pytest.mark.parametrize("camera", [pytest.param(camera, id=camera.model) for camera in distorted_cameras()])
+def test_camera_with_distortion_becomes_a_pinhole_view(tmp_path, camera):
+    scene = read_scene(write_scene(tmp_path, small_model(cameras=(camera,))))
+    view = scene.views[0]
+    pinhole = lens_of(camera).pinhole
+    assert (view.width, view.height, view.fx, view.cy) == (pinhole.width, pinhole.height, pinhole.fx, pinhole.cy)
+    photographs = load_images(scene.views, backend=open_backend("cpu"))
+    assert photographs.images[0].shape == (view.height, view.width, 3)
+    inner = photographs.images[0][20:-20, 20:-20]
+    np.testing.assert_array_equal(inner, np.broadcast_to([10, 100, 200], inner.shape))
+
+
+def test_distorted_photographs_at_half_the_size(tmp_path):
+    camera = distorted_cameras()[2]
+    write_scene(tmp_path, small_model(cameras=(camera,)))
+    whole = read_scene(tmp_path).views[0]
+    view = read_scene(tmp_path, SceneOptions(downscale=2)).views[0]
+    assert (view.width, view.height) == (round(whole.width / 2), round(whole.height / 2))
+    np.testing.assert_allclose(view.fx / view.width, whole.fx / whole.width)
+    photographs = load_images([view], backend=open_backend("cpu"))
+    assert photographs.images[0].shape == (view.height, view.width, 3)
+
+
+def test_whole_spheres_are_refused(tmp_path):
+    write_scene(tmp_path, small_model(cameras=(Camera(1, "EQUIRECTANGULAR", 40, 30, (40.0, 30.0)),)))
+    with pytest.raises(SceneError, match="EQUIRECTANGULAR"):
         read_scene(tmp_path)
 
 
@@ -146,14 +170,14 @@ def test_points_that_are_not_finite(tmp_path):
     model.points[1] = [np.nan, 0, 0]
     model.points[3] = [0, 1e300, 0]
     scene = read_scene(write_scene(tmp_path, model))
-    assert scene.num_dropped_points == 2
+    assert scene.dropped_points == {"not finite": 2}
     assert len(scene.points) == len(scene.colors) == 3
 
 
 @pytest.mark.parametrize("options", [{"downscale": 0}, {"max_size": 0}])
 def test_senseless_options(tmp_path, options):
     with pytest.raises(SceneError, match="at least 1"):
-        read_scene(write_scene(tmp_path, small_model()), **options)
+        read_scene(write_scene(tmp_path, small_model()), SceneOptions(**options))
 
 
 def test_not_a_folder(tmp_path):

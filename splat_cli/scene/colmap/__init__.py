@@ -10,16 +10,28 @@ MODEL_FOLDERS = ("sparse/0", "sparse", "colmap/sparse/0", ".")
 FILES = ("cameras", "images", "points3D")
 
 
+def has_model(root: Path) -> bool:
+    """Whether a model, or a part of one, lies under `root`."""
+    return _model_folder(root) is not None
+
+
 def find_model(root: Path) -> Path:
     """The folder under `root` that holds the model. SceneError where there is none."""
-    for name in MODEL_FOLDERS:
-        folder = root / name
-        if any((folder / f"{stem}{suffix}").is_file() for stem in FILES for suffix in (".bin", ".txt")):
-            return folder
+    folder = _model_folder(root)
+    if folder is not None:
+        return folder
     raise SceneError(
         f"{root} holds no COLMAP model: there are no cameras, images and points3D files (.bin or .txt) in "
         "sparse/0, sparse, colmap/sparse/0 or the folder itself; run COLMAP on the photographs first"
     )
+
+
+def _model_folder(root: Path) -> Path | None:
+    for name in MODEL_FOLDERS:
+        folder = root / name
+        if any((folder / f"{stem}{suffix}").is_file() for stem in FILES for suffix in (".bin", ".txt")):
+            return folder
+    return None
 
 
 def read_model(folder: Path) -> Model:

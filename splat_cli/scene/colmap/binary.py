@@ -46,16 +46,20 @@ def read_images(path: Path) -> list[Image]:
     return images
 
 
-def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Points float64 [P, 3] and colours uint8 [P, 3]; tracks are stepped over. SceneError where it is damaged."""
+def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Points float64 [P, 3], colours uint8 [P, 3], errors float64 [P] and track lengths int64 [P].
+
+    Tracks are stepped over. SceneError where the file is damaged.
+    """
     cursor = Cursor(path)
     num_points = cursor.take_count("points", POINT.itemsize)
     if num_points == 0:
-        return np.zeros((0, 3)), np.zeros((0, 3), np.uint8)
+        return np.zeros((0, 3)), np.zeros((0, 3), np.uint8), np.zeros(0), np.zeros(0, np.int64)
     starts = _point_starts(cursor, num_points)
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(cursor.data, np.uint8), POINT.itemsize)
     points = windows[starts].view(POINT)[:, 0]
-    return points["xyz"].astype(np.float64), np.ascontiguousarray(points["rgb"])
+    positions, colors = points["xyz"].astype(np.float64), np.ascontiguousarray(points["rgb"])
+    return positions, colors, points["error"].astype(np.float64), points["track_length"].astype(np.int64)
 
 
 def _point_starts(cursor: Cursor, num_points: int) -> np.ndarray:

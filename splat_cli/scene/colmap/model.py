@@ -72,12 +72,17 @@ class Image:
 
 @dataclass
 class Model:
-    """Cameras by id, images in the file's order, points float64 [P, 3] and colours uint8 [P, 3]."""
+    """Cameras by id, images in the file's order, points float64 [P, 3] and colours uint8 [P, 3].
+
+    errors (float64 [P], pixels) and track_lengths (int64 [P], observations) are None where nobody measured them.
+    """
 
     cameras: dict[int, Camera]
     images: list[Image]
     points: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
     colors: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.uint8))
+    errors: np.ndarray | None = None
+    track_lengths: np.ndarray | None = None
 
 
 def check_camera(camera: Camera, path: Path) -> Camera:

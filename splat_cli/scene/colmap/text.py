@@ -52,18 +52,23 @@ def _image(path: Path, number: int, line: str) -> Image:
         raise _bad_line(path, number, "IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME") from error
 
 
-def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Points float64 [P, 3] and colours uint8 [P, 3]. SceneError where a line is not a point's."""
-    rows = []
+def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Points float64 [P, 3], colours uint8 [P, 3], errors float64 [P] and track lengths int64 [P].
+
+    SceneError where a line is not a point's.
+    """
+    rows, errors, track_lengths = [], [], []
     for number, line in _lines(path):
         try:
-            x, y, z, r, g, b = line.split(maxsplit=7)[1:7]
+            _, x, y, z, r, g, b, error, *track = line.split()
             rows.append((float(x), float(y), float(z), int(r), int(g), int(b)))
+            errors.append(float(error))
+            track_lengths.append(len(track) // 2)
         except ValueError as error:
             raise _bad_line(path, number, "POINT3D_ID X Y Z R G B ERROR TRACK...") from error
     values = np.array([row[:3] for row in rows], np.float64).reshape(-1, 3)
     colors = np.array([[min(max(c, 0), 255) for c in row[3:]] for row in rows], np.uint8).reshape(-1, 3)
-    return values, colors
+    return values, colors, np.array(errors, np.float64), np.array(track_lengths, np.int64)
 
 
 def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:

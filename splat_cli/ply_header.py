@@ -14,8 +14,11 @@ TYPE_BYTES = {
 }
 
 
-def check_header(path: Path) -> None:
-    """FormatError where the file cannot be read, is no PLY, has list properties or is shorter than it promises."""
+def check_header(path: Path, wanted: str) -> None:
+    """FormatError where the file cannot be read, is no PLY, has list properties or is shorter than it promises.
+
+    wanted: what the message asks for instead.
+    """
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -24,9 +27,9 @@ def check_header(path: Path) -> None:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
     end = re.search(rb"^end_header\s*?(\r\n|\n|\r)", start, re.MULTILINE)
     if not start.startswith(b"ply") or end is None:
-        raise FormatError(f"{path} is not a PLY file, or its header is damaged; give a splat PLY")
+        raise FormatError(f"{path} is not a PLY file, or its header is damaged; give {wanted}")
     lines = [line.split() for line in start[: end.start()].decode("ascii", "replace").splitlines()]
-    needed = _needed_bytes(path, lines)
+    needed = _needed_bytes(path, lines, wanted)
     room = size - end.end()
     if needed > room:
         raise FormatError(
@@ -34,7 +37,7 @@ def check_header(path: Path) -> None:
         )
 
 
-def _needed_bytes(path: Path, lines: list[list[str]]) -> int:
+def _needed_bytes(path: Path, lines: list[list[str]], wanted: str) -> int:
     """The least number of bytes the elements take."""
     is_text = ["format", "ascii", "1.0"] in lines
     needed = count = 0
@@ -45,7 +48,7 @@ def _needed_bytes(path: Path, lines: list[list[str]]) -> int:
                     raise FormatError(f"{path} promises {number[:40]} elements, which is no number; export it again")
                 count = int(number)
             case ["property", "list", *_]:
-                raise FormatError(f"{path} has list properties, as a mesh has; give a splat PLY")
+                raise FormatError(f"{path} has list properties, as a mesh has; give {wanted}")
             case ["property", kind, _]:
                 needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # as text a digit and a space
     return needed - 1 if is_text and needed else needed  # the last line may have no end

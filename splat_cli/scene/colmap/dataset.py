@@ -1,0 +1,52 @@
+"""A COLMAP model as a dataset."""
+
+from pathlib import Path
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.colmap import find_model, has_model, read_model
+from splat_cli.scene.colmap.model import Camera, Model
+from splat_cli.scene.colmap.zipped import find_zip, unzipped_model
+from splat_cli.scene.dataset import Dataset, Points, Shot, printable
+from splat_cli.scene.lens import Lens, lens_of
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.photos import photo_folder
+
+
+def has_colmap(root: Path) -> bool:
+    """Whether `root` holds a model, or a zip file with one."""
+    return has_model(root) or find_zip(root) is not None
+
+
+def read_colmap(root: Path, options: SceneOptions) -> Dataset:
+    """The model in `root`, or in a zip file there. Raises SceneError."""
+    archive = None if has_model(root) else find_zip(root)
+    if archive is not None:
+        with unzipped_model(archive) as folder:
+            return _dataset(read_model(folder), f"the COLMAP model in {archive}", photo_folder(root, archive, options))
+    folder = find_model(root)
+    return _dataset(read_model(folder), f"the COLMAP model in {folder}", photo_folder(root, folder, options))
+
+
+def _dataset(model: Model, found: str, photos: Path) -> Dataset:
+    shots, skipped = [], []
+    lenses: dict[int, Lens] = {}
+    for image in model.images:
+        name = printable(image.name)
+        camera = model.cameras.get(image.camera_id)
+        if camera is None:
+            skipped.append(f"{name}: its camera {image.camera_id} is not in the model")
+            continue
+        if camera.id not in lenses:
+            lenses[camera.id] = _usable_lens(camera)
+        shots.append(Shot(name, image.name, lenses[camera.id], image.w2c()))
+    points = Points(model.points, model.colors, model.errors, model.track_lengths)
+    return Dataset(found, photos, shots, points, skipped)
+
+
+def _usable_lens(camera: Camera) -> Lens:
+    lens = lens_of(camera)
+    try:
+        _ = lens.pinhole
+    except SceneError as error:
+        raise SceneError(f"camera {camera.id} ({camera.model}): {error}") from error
+    return lens

@@ -1,0 +1,58 @@
+"""What the files of a dataset say, in whichever format, before its photographs are looked for."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.scene.lens import Lens
+
+
+class Unusable(Exception):
+    """Why one photograph is left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """One photograph: its file in the photographs' folder, lens and pose; its mask's file in the scene's folder."""
+
+    name: str
+    file: str
+    lens: Lens
+    w2c: np.ndarray  # float64 [4, 4]
+    mask: str | None = None
+
+
+@dataclass
+class Points:
+    """Positions float [P, 3], colours uint8 [P, 3]; reprojection errors (px) and numbers of observations, if known."""
+
+    positions: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
+    colors: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.uint8))
+    errors: np.ndarray | None = None  # float [P]
+    track_lengths: np.ndarray | None = None  # int [P]
+
+
+@dataclass
+class Dataset:
+    """`found` says in words what was read; `test_names` are the photographs that the dataset itself holds out."""
+
+    found: str
+    photos: Path
+    shots: list[Shot]
+    points: Points
+    skipped: list[str] = field(default_factory=list)
+    test_names: frozenset[str] | None = None
+
+
+def printable(name: str) -> str:
+    """The name of a photograph as it is shown and kept: without control characters and undecodable bytes."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def file_inside(folder: Path, name: str) -> Path:
+    """`folder`/`name`; Unusable where the name leads out of the folder."""
+    relative = Path(name)
+    if relative.is_absolute() or ".." in relative.parts:
+        raise Unusable("its name leads out of the image folder")
+    return folder / relative

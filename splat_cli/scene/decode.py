@@ -1,0 +1,83 @@
+"""Image files of any kind as 8-bit RGB, and as masks. ValueErrors say what is wrong with a file in a few words."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+_RATIO_TOLERANCE = 0.02
+_WHITE = 128
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """(width, height) from the file's header; its EXIF rotation is ignored, as COLMAP does."""
+    with _opened(path) as image:
+        return image.size
+
+
+def decode_photo(path: Path, size: tuple[int, int], background: tuple[int, int, int] | None) -> np.ndarray:
+    """uint8 [H, W, 3] at `size` (width, height). Transparent pixels show the background; ValueError if it is None."""
+    with _opened(path) as image:
+        # A JPEG decodes faster to a half or a quarter; twice the wanted size leaves the filter something to do.
+        image.draft(None, (2 * size[0], 2 * size[1]))
+        try:
+            color = _rgb(image, background)
+        except _Transparent:
+            raise ValueError("is transparent in places: train with --background black or white") from None
+        except Exception as error:
+            raise ValueError(f"cannot be decoded ({_one_line(error)})") from error
+    if color.size != size:
+        color = color.resize(size, Image.Resampling.LANCZOS)
+    return np.array(color)
+
+
+def decode_mask(path: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:
+    """uint8 [H, W] at `size`: 255 where the file is white, 0 where it is black or, at a smaller size, partly black."""
+    try:
+        with _opened(path) as image:
+            mask = image.convert("I" if image.mode.startswith("I") else "L")
+            values = np.asarray(mask)
+    except Exception as error:
+        raise ValueError(f"its mask {path.name} cannot be used: {_one_line(error)}") from error
+    if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
+        raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
+    white = values >= _WHITE * (257 if values.max(initial=0) > 255 else 1)
+    kept = Image.fromarray(np.where(white != inverted, 255, 0).astype(np.uint8))
+    if kept.size == size:
+        return np.array(kept)
+    return np.where(np.asarray(kept.resize(size, Image.Resampling.BOX)) == 255, 255, 0).astype(np.uint8)
+
+
+class _Transparent(Exception):
+    """Transparent pixels without a background to show through."""
+
+
+def _opened(path: Path) -> Image.Image:
+    """The image with only its header read; ValueError with the reason."""
+    try:
+        return Image.open(path)
+    except FileNotFoundError as error:
+        raise ValueError("the file is missing") from error
+    except UnidentifiedImageError as error:
+        raise ValueError("the file is empty or not an image") from error
+    except Exception as error:  # decoders raise whatever a broken file leads them into
+        raise ValueError(f"cannot be opened ({_one_line(error)})") from error
+
+
+def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:
+    """8-bit RGB; 16-bit grey keeps its high byte (Pillow would clip it), transparent pixels show the background."""
+    if image.mode.startswith("I"):
+        values = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
+        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    layered = image.convert("RGBA")
+    if layered.getchannel("A").getextrema() == (255, 255):
+        return layered.convert("RGB")
+    if background is None:
+        raise _Transparent
+    return Image.alpha_composite(Image.new("RGBA", layered.size, (*background, 255)), layered).convert("RGB")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,38 @@
+"""How a scene is to be read: what the settings say about photographs, masks and points."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from splat_cli.config import TrainConfig
+from splat_cli.scene.crop import Crop, parse_crop
+
+NO_MASKS = "none"
+
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """The defaults read a scene as it lies there.
+
+    images and masks: folders, looked for in the scene's folder first. max_size: limit of a view's longer side in
+    pixels. downscale: views are this many times smaller than photographs. min_track_length and max_point_error (pixels)
+    choose among COLMAP's points, crop among all.
+    """
+
+    format: str = "auto"
+    images: str | Path | None = None
+    max_size: int | None = None
+    downscale: float = 1
+    masks: str | Path | None = None
+    min_track_length: int = 0
+    max_point_error: float | None = None
+    crop: Crop | None = None
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> Self:
+        """As the settings of a run say. Raises UsageError."""
+        return cls(
+            format=config.format, images=config.images, max_size=config.max_size, downscale=config.downscale,
+            masks=config.masks, min_track_length=config.min_track_length, max_point_error=config.max_point_error,
+            crop=None if config.crop is None else parse_crop(config.crop),
+        )  # fmt: skip

@@ -1,0 +1,38 @@
+"""Point clouds in PLY files: positions, and colours if there are any."""
+
+from pathlib import Path
+
+import numpy as np
+import plyfile
+
+from splat_cli.errors import FormatError
+from splat_cli.ply_header import check_header
+from splat_cli.scene.dataset import Points
+
+_GREY = 128
+
+
+def read_point_cloud(path: Path) -> Points:
+    """Vertices of a PLY of any encoding. FormatError where the file is damaged or holds no positions."""
+    check_header(path, "a point cloud")
+    try:
+        vertices = plyfile.PlyData.read(str(path))["vertex"].data
+        positions = np.stack([vertices[name].astype(np.float64) for name in "xyz"], axis=1)
+        colors = _colors(vertices)
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"{path} is no point cloud: vertices need x, y and z ({error}); export it again") from error
+    except (plyfile.PlyParseError, OverflowError, MemoryError) as error:
+        raise FormatError(f"{path} is not a readable PLY ({error}); it is damaged: export it again") from error
+    return Points(positions, colors)
+
+
+def _colors(vertices: np.ndarray) -> np.ndarray:
+    """uint8 [P, 3]; grey where the file has none. Floating-point colours go from 0 to 1."""
+    names = vertices.dtype.names or ()
+    for wanted in (("red", "green", "blue"), ("r", "g", "b")):
+        if all(name in names for name in wanted):
+            stacked = np.stack([vertices[name] for name in wanted], axis=1)
+            if stacked.dtype.kind == "f":
+                stacked = np.nan_to_num(stacked, nan=0.5) * 255
+            return np.clip(stacked, 0, 255).astype(np.uint8)
+    return np.full((len(vertices), 3), _GREY, np.uint8)

@@ -1,0 +1,67 @@
+"""The points that splats start from: which are kept, and where there are none, random ones."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import Points
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.view import View
+
+_SHARE_OF_DISTANCE = 0.5  # of the cameras' distance from what they look at, to the sides of the random cube
+_AROUND_EXTENT = 3.0  # the same, times the scene's extent, where cameras look outwards
+
+
+def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """Positions float32 [P, 3], colours uint8 [P, 3], numbers dropped by reason. SceneError if options leave none."""
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is dropped
+        positions = points.positions.astype(np.float32)
+    keep = np.isfinite(positions).all(axis=1)
+    dropped = {"not finite": int((~keep).sum())}
+
+    def drop(reason: str, bad: np.ndarray) -> None:
+        nonlocal keep
+        dropped[reason] = int((keep & bad).sum())
+        keep = keep & ~bad
+
+    drop("seen before", ~_is_first(positions))
+    if options.min_track_length and points.track_lengths is not None:
+        drop(f"in fewer than {options.min_track_length} photographs", points.track_lengths < options.min_track_length)
+    if options.max_point_error is not None and points.errors is not None:
+        drop(f"off by more than {options.max_point_error:g} pixels", ~(points.errors <= options.max_point_error))
+    if options.crop is not None:
+        drop("outside the crop", ~options.crop.holds(positions))
+    dropped = {reason: count for reason, count in dropped.items() if count}
+    if len(positions) and not keep.any():
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+        raise SceneError(f"none of the {len(positions):,} points is left ({reasons}): choose less strictly")
+    return positions[keep], points.colors[keep], dropped
+
+
+def random_points(views: Sequence[View], count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """`count` grey points, float32 [P, 3] and uint8 [P, 3], evenly in a cube around what the cameras look at.
+
+    The cube lies around the point nearest to all optical axes; where cameras do not look at one, around the cameras.
+    """
+    centers = np.array([view.center for view in views])
+    forward = np.array([view.w2c[2, :3] for view in views])
+    middle, side = centers.mean(axis=0), _AROUND_EXTENT * scene_extent(views)
+    across = np.eye(3) - forward[:, :, None] * forward[:, None, :]  # onto the plane across each axis
+    normal = across.sum(axis=0)
+    if np.linalg.cond(normal) < 1e3:
+        focus = np.linalg.solve(normal, (across @ centers[:, :, None]).sum(axis=0))[:, 0]
+        depths = ((focus - centers) * forward).sum(axis=1)
+        if np.median(depths) > 0:
+            middle, side = focus, _SHARE_OF_DISTANCE * float(np.median(depths))
+    positions = middle + side * random.uniform(-1, 1, (count, 3))
+    return positions.astype(np.float32), np.full((count, 3), 128, np.uint8)
+
+
+def _is_first(positions: np.ndarray) -> np.ndarray:
+    """bool [P]: no point before this one has the same coordinates."""
+    first = np.zeros(len(positions), bool)
+    rows = np.ascontiguousarray(positions + np.float32(0)).view(np.dtype((np.void, 12)))  # + 0 makes -0 the same as 0
+    first[np.unique(rows, return_index=True)[1]] = True
+    return first

@@ -1,0 +1,59 @@
+"""JSON files that come from anywhere: read, and asked for values of a kind."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import Unusable
+
+
+def read_document(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    """(the file's object, its `frames`). SceneError where it is no JSON object with a list of that name."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise SceneError(f"{path} is not a JSON file ({error}): export it again") from error
+    frames = document.get("frames") if isinstance(document, dict) else None
+    if not isinstance(frames, list) or not frames:
+        raise SceneError(f"{path} has no list of `frames`: give the transforms of nerfstudio, instant-ngp or Blender")
+    return document, frames
+
+
+def number(values: dict[str, Any], key: str) -> float | None:
+    """A finite number, or None where the key is missing. Unusable for anything else."""
+    value = values.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        raise Unusable(f"its `{key}` is not a finite number")
+    return float(value)
+
+
+def text(values: dict[str, Any], key: str) -> str | None:
+    """A text, or None where the key is missing. Unusable for anything else."""
+    value = values.get(key)
+    if value is not None and not (isinstance(value, str) and value):
+        raise Unusable(f"its `{key}` is not a text")
+    return value
+
+
+def matrix(value: Any) -> np.ndarray | None:
+    """float64 [4, 4] of 3 or 4 rows of 4 finite numbers; None for anything else."""
+    if not isinstance(value, list) or len(value) not in (3, 4):
+        return None
+    for row in value:
+        if not (isinstance(row, list) and len(row) == 4 and all(_is_finite(entry) for entry in row)):
+            return None
+    full = np.eye(4)
+    full[:3] = value[:3]
+    return full
+
+
+def _is_finite(entry: Any) -> bool:
+    return isinstance(entry, int | float) and abs(entry) < 1e300 and math.isfinite(entry)

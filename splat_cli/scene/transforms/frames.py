@@ -1,0 +1,108 @@
+"""One frame of a transforms file: its photograph, its pose and its lens."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.scene.dataset import Shot, Unusable, file_inside, printable
+from splat_cli.scene.decode import image_size
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Distortion, Polynomial
+from splat_cli.scene.transforms.document import matrix, number, text
+
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+_MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE")
+_FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE")
+_FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -z with y up
+_MAX_SIDE = 1 << 18
+
+
+def shot_of(frame: Any, shared: dict[str, Any], photos: Path) -> Shot:
+    """The frame as a shot; what the frame does not say about its lens stands in `shared`. Unusable with the reason."""
+    if not isinstance(frame, dict):
+        raise Unusable("is not a JSON object")
+    file = text(frame, "file_path")
+    if file is None:
+        raise Unusable("has no `file_path`")
+    file = _with_suffix(photos, str(Path(file)))
+    c2w = matrix(frame.get("transform_matrix"))
+    if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
+        raise Unusable("its `transform_matrix` is not an invertible matrix of finite numbers")
+    lens = _lens({**shared, **frame}, photos / file)
+    return Shot(printable(file), file, lens, w2c_of(c2w), text(frame, "mask_path"))
+
+
+def name_of(frame: Any, index: int) -> str:
+    """What to call a frame that may be anything."""
+    file = frame.get("file_path") if isinstance(frame, dict) else None
+    return printable(file) if isinstance(file, str) and file else f"frame {index}"
+
+
+def w2c_of(c2w: np.ndarray) -> np.ndarray:
+    """World to camera with z forward, from camera to world with z backward; a scale of the axes is taken out."""
+    rotation, center = c2w[:3, :3] @ _FLIP_Y_AND_Z[:3, :3], c2w[:3, 3]
+    u, _, vt = np.linalg.svd(rotation)
+    if np.linalg.det(u @ vt) < 0:
+        raise Unusable("its `transform_matrix` mirrors the picture")
+    w2c = np.eye(4)
+    w2c[:3, :3] = (u @ vt).T
+    w2c[:3, 3] = -w2c[:3, :3] @ center
+    return w2c
+
+
+def _with_suffix(photos: Path, file: str) -> str:
+    """The file itself; where there is none, with the suffix of one that is there: Blender leaves it out."""
+    try:
+        path = file_inside(photos, file)
+        if not path.is_file():
+            return next((file + suffix for suffix in _SUFFIXES if Path(f"{path}{suffix}").is_file()), file)
+    except (OSError, ValueError):  # no file's name
+        raise Unusable("its `file_path` is no file's name") from None
+    return file
+
+
+def _lens(values: dict[str, Any], photo: Path) -> Lens:
+    width, height = _size(values, photo)
+    fx = number(values, "fl_x") or _focal(number(values, "camera_angle_x"), width)
+    fy = number(values, "fl_y") or _focal(number(values, "camera_angle_y"), height) or fx
+    fx = fx or fy
+    if fx is None or fy is None or not (fx > 0 and fy > 0):
+        raise Unusable("it has no focal length (fl_x or camera_angle_x), or one that is not positive")
+    cx, cy = number(values, "cx"), number(values, "cy")
+    return Lens(
+        width, height, fx, fy, width / 2 if cx is None else cx, height / 2 if cy is None else cy, _distortion(values)
+    )
+
+
+def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:
+    """Of the camera's picture: as the file says, or else the photograph's."""
+    width, height = number(values, "w"), number(values, "h")
+    if width is None or height is None:
+        try:
+            return image_size(photo)
+        except ValueError as error:
+            raise Unusable(str(error)) from error
+    if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE):
+        raise Unusable(f"its camera has the size {width:g}x{height:g}")
+    return round(width), round(height)
+
+
+def _focal(angle: float | None, side: int) -> float | None:
+    """Pixels, from the angle of view across `side` pixels."""
+    if angle is None or not 0 < angle < math.pi:
+        return None
+    return side / (2 * math.tan(angle / 2))
+
+
+def _distortion(values: dict[str, Any]) -> Distortion | None:
+    model = (text(values, "camera_model") or "OPENCV").upper()
+    fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
+    if not fisheye and model not in _MODELS:
+        raise Unusable(f"its camera model {model!a} cannot be used; expected one of {', '.join(_MODELS)}")
+    radial = tuple(number(values, f"k{i}") or 0.0 for i in (1, 2, 3, 4))
+    tangential = (number(values, "p1") or 0.0, number(values, "p2") or 0.0)
+    if fisheye:
+        return Polynomial(radial=radial, fisheye=True)
+    return Polynomial(radial=radial, tangential=tangential) if any(radial) or any(tangential) else None

@@ -1,0 +1,94 @@
+"""transforms.json as nerfstudio and instant-ngp write it: one pinhole or fisheye lens for all frames, or one each."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import Dataset, Points, Shot, Unusable, file_inside
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.photos import photo_folder
+from splat_cli.scene.point_cloud import read_point_cloud
+from splat_cli.scene.transforms.document import matrix, read_document
+from splat_cli.scene.transforms.frames import name_of, shot_of
+
+FILE = "transforms.json"
+
+
+def has_transforms(root: Path) -> bool:
+    """Whether `root` holds a transforms.json."""
+    return (root / FILE).is_file()
+
+
+def read_transforms(root: Path, options: SceneOptions) -> Dataset:
+    """The frames and the point cloud of transforms.json, in the coordinates before its `applied_transform`.
+
+    Photographs are looked for where the file says, or with --images in that folder. Raises SceneError.
+    """
+    path = root / FILE
+    document, frames = read_document(path)
+    photos = root if options.images is None else photo_folder(root, root, options)
+    shots, skipped = shots_of(frames, document, photos)
+    undo = _applied(document, path)
+    if undo is not None:
+        shots = [Shot(shot.name, shot.file, shot.lens, _moved(shot.w2c, undo), shot.mask) for shot in shots]
+    points = _points(root, document, undo)
+    return Dataset(f"the frames in {path}", photos, shots, points, skipped, _test_names(document))
+
+
+def shots_of(frames: list[Any], shared: dict[str, Any], photos: Path) -> tuple[list[Shot], list[str]]:
+    """The usable frames, and the others as "name: reason"."""
+    shots, skipped = [], []
+    for index, frame in enumerate(frames):
+        try:
+            shots.append(shot_of(frame, shared, photos))
+        except Unusable as reason:
+            skipped.append(f"{name_of(frame, index)}: {reason}")
+    return shots, skipped
+
+
+def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
+    """float64 [4, 4] that was applied to the world, if any; SceneError where it is not a similarity."""
+    value = document.get("applied_transform")
+    if value is None:
+        return None
+    applied = matrix(value)
+    if applied is not None:
+        gram = applied[:3, :3] @ applied[:3, :3].T
+        if np.linalg.det(applied[:3, :3]) > 1e-12 and np.allclose(gram, gram[0, 0] * np.eye(3), atol=1e-3 * gram[0, 0]):
+            return applied
+    raise SceneError(f"{path}: `applied_transform` is not a rotation, scale and shift (3 or 4 rows of 4 numbers)")
+
+
+def _moved(w2c: np.ndarray, applied: np.ndarray) -> np.ndarray:
+    """The camera in the world as it was before `applied`; a scale goes to the camera's distance."""
+    before = w2c @ applied
+    scale = np.cbrt(np.linalg.det(applied[:3, :3]))
+    before[:3] /= scale
+    return before
+
+
+def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) -> Points:
+    file = document.get("ply_file_path")
+    if file is None:
+        return Points()
+    try:
+        path = file_inside(root, file) if isinstance(file, str) else None
+    except Unusable:
+        path = None
+    if path is None:
+        raise SceneError(f"{root / FILE}: `ply_file_path` is {ascii(file)[:80]}, expected a file in the scene's folder")
+    points = read_point_cloud(path)
+    if applied is not None:
+        inverse = np.linalg.inv(applied)
+        points.positions = points.positions @ inverse[:3, :3].T + inverse[:3, 3]
+    return points
+
+
+def _test_names(document: dict[str, Any]) -> frozenset[str] | None:
+    """nerfstudio's `test_filenames`."""
+    names = document.get("test_filenames")
+    if not isinstance(names, list) or not names:
+        return None
+    return frozenset(str(Path(name)) for name in names if isinstance(name, str))
