@@ -41,7 +41,7 @@ extern "C" __global__ void begin_step(
     s.bias1 = -expm1f(s.step * log1pf(k.beta1 - 1.0f));
     s.bias2 = -expm1f(s.step * log1pf(k.beta2 - 1.0f));
     const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
-    s.lr[0] = k.lr_means * powf(k.lr_means_final / k.lr_means, progress);
+    s.lr[0] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
     const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);
     const float decay = powf(k.lr_decay, fminf(late, 1.0f));
     s.lr[1] = decay * k.lr_log_scales; s.lr[2] = decay * k.lr_quats; s.lr[3] = decay * k.lr_opacities;

@@ -1,0 +1,54 @@
+"""A small scene, and training on it inside the test's process."""
+
+import pytest
+
+from splat_cli.config import load_config
+from splat_cli.train.claim import existing_run, new_run_folder
+from splat_cli.train.progress import Display
+from splat_cli.train.resume import plan_resumption
+from splat_cli.train.session import open_device, train_scene
+from tests.small_scene import write_small_scene
+
+SETTINGS = {
+    "deterministic": True, "steps": 60, "save_at": (), "densify_start": 5, "densify_stop": 50, "densify_interval": 10,
+    "checkpoint_every": 15, "keep": 3, "noise_scale": 1000.0, "background": "random",
+}  # fmt: skip
+
+
+class Trained:
+    """Trains, and keeps what was said."""
+
+    def __init__(self, scene):
+        self.scene = scene
+        self.said = []
+        self.display = Display()
+        self.display.say = self.said.append
+
+    def new(self, path, **changes):
+        config = load_config(None, {**SETTINGS, **changes})
+        with new_run_folder(path) as run:
+            train_scene(self.scene, run, config, open_device("cpu", config), self.display)
+        return run
+
+    def resume(self, path, **changes):
+        with existing_run(path) as run:
+            plan = plan_resumption(run, None, changes, self.display.say)
+            backend = open_device("cpu", plan.config)
+            train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
+        return run
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory):
+    return write_small_scene(tmp_path_factory.mktemp("scenes") / "toy")
+
+
+@pytest.fixture
+def training(scene):
+    return Trained(scene)
+
+
+@pytest.fixture(scope="session")
+def finished(scene, tmp_path_factory):
+    """A run of 60 steps that nobody disturbed. Not to be changed."""
+    return Trained(scene).new(tmp_path_factory.mktemp("runs") / "whole")
