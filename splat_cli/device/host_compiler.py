@@ -2,12 +2,14 @@
 
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +52,9 @@ class HostCompiler:
     @property
     def label(self) -> str:
         """Name and version for people, such as "g++ 12.2"."""
+        name = "clang" if "clang" in self.version else Path(self.command[0]).name
         number = re.search(r"\d+\.\d+", re.sub(r"\([^)]*\)", "", self.version))
-        return f"{Path(self.command[0]).name} {number[0] if number else ''}".strip()
+        return f"{name} {number[0] if number else ''}".strip()
 
     def library(self, name: str, unit: str, include: tuple[Path, ...], defines: dict[str, int]) -> Path:
         """Path of the shared library of `unit` (C++ source text), compiled unless the cache has it.
@@ -92,13 +95,14 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 def _candidates() -> list[tuple[str, ...]]:
     if os.environ.get("CXX"):
         return [tuple(shlex.split(os.environ["CXX"]))]
-    return [("g++",), ("clang++",), ("c++",)]
+    zig = [(sys.executable, "-m", "ziglang", "c++")] if importlib.util.find_spec("ziglang") else []
+    return [("g++",), ("clang++",), ("c++",), *zig]
 
 
 def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCompiler:
-    """The compiler named by $CXX, else the first of g++, clang++ and c++, with `flags` after its usual ones.
+    """The compiler named by $CXX, else the first of g++, clang++, c++ and the Python package ziglang.
 
-    Raises DeviceError if there is none.
+    `flags` follow the usual ones. Raises DeviceError if there is no compiler.
     """
     for command in _candidates():
         if shutil.which(command[0]):
@@ -108,7 +112,7 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
     wanted = os.environ.get("CXX") or "g++ or clang++"
     raise DeviceError(
         f"the CPU backend compiles its kernels and found no C++ compiler ({wanted}): "
-        "install one, for example with `apt install g++`, or set CXX"
+        "install one with `apt install g++` or `pip install ziglang`, or set CXX"
     )
 
 

@@ -1,5 +1,7 @@
 """Compiling for the CPU: the cache is never stale, and messages help."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -51,8 +53,20 @@ def test_compile_errors_name_the_line(sources):
 def test_no_compiler(sources, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(DeviceError, match=r"no C\+\+ compiler .*`apt install g\+\+`"):
+    with pytest.raises(DeviceError, match=r"no C\+\+ compiler .*`apt install g\+\+` or `pip"):
         open_backend("cpu", sources=sources)
+
+
+def test_ziglang_is_the_last_resort(tmp_path, monkeypatch):
+    (tmp_path / "ziglang").mkdir()
+    (tmp_path / "ziglang" / "__main__.py").write_text("print('clang version 20.1.2')")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    compiler = find_compiler()
+    assert compiler.command == (sys.executable, "-m", "ziglang", "c++")
+    assert compiler.label == "clang 20.1"
 
 
 def test_compiler_of_the_environment(sources, monkeypatch):
