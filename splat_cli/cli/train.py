@@ -29,7 +29,8 @@ def command(
 ) -> None:
     """Train splats on the photographs of SCENE.
 
-    SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images).
+    SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), or
+    with transforms.json or transforms_train.json.
     With --resume, SCENE is only needed where the run's scene has moved, and options change the run's settings.
     """
     from splat_cli.errors import UsageError

@@ -26,9 +26,10 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
         dropped[reason] = int((keep & bad).sum())
         keep = keep & ~bad
 
-    drop("seen before", ~_is_first(positions))
-    if options.min_track_length and points.track_lengths is not None:
-        drop(f"in fewer than {options.min_track_length} photographs", points.track_lengths < options.min_track_length)
+    drop("duplicates", ~_is_first(positions))
+    tracks = points.track_lengths
+    if options.min_track_length and tracks is not None and tracks.any():  # a model written without tracks has zeros
+        drop(f"in fewer than {options.min_track_length} photographs", tracks < options.min_track_length)
     if options.max_point_error is not None and points.errors is not None:
         drop(f"off by more than {options.max_point_error:g} pixels", ~(points.errors <= options.max_point_error))
     if options.crop is not None:

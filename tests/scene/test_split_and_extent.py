@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from splat_cli.errors import FormatError
 from splat_cli.scene import scene_extent, split
+from splat_cli.scene.split import read_split, write_split
 from tests.views import ring_of_views
 
 
@@ -19,6 +21,27 @@ def test_nothing_is_held_out(test_every):
     train, test = split(ring_of_views(5), test_every)
     assert len(train) == 5
     assert test == []
+
+
+def test_named_views_are_held_out(tmp_path):
+    views = ring_of_views(5)
+    train, test = split(views, 8, {"a_01.jpg", "a_04.jpg", "unknown.jpg"})
+    assert [view.name for view in test] == ["a_01.jpg", "a_04.jpg"]
+    assert len(train) == 3
+    write_split(tmp_path / "split.json", train, test)
+    assert read_split(tmp_path / "split.json") == {"a_01.jpg", "a_04.jpg"}
+
+
+def test_names_one_a_line(tmp_path):
+    (tmp_path / "split.txt").write_text("# held out\na.jpg\n\n  sub/b c.jpg \n")
+    assert read_split(tmp_path / "split.txt") == {"a.jpg", "sub/b c.jpg"}
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "{", "{}", '{"test": 3}', '{"test": [3]}', '{"test": []}', "{" * 9999])
+def test_file_that_names_nothing(tmp_path, text):
+    (tmp_path / "split.txt").write_text(text)
+    with pytest.raises(FormatError, match=r"split\.txt"):
+        read_split(tmp_path / "split.txt")
 
 
 def test_extent_of_a_ring():

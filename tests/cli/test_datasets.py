@@ -1,0 +1,107 @@
+"""Commands on scenes of every kind: distorted, from other programs' files, with masks, splits and crops."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.train.run_folder import RunFolder
+from tests.scene.transforms_files import write_blender, write_transforms
+from tests.small_scene import write_small_scene
+from tests.views import ring_of_views
+
+FEW_STEPS = ["--device", "cpu", "--steps", "3", "--random-points", "200"]
+
+
+@pytest.fixture
+def trained_run(splat, tmp_path):
+    def train(scene, *options):
+        result = splat("train", scene, "-o", tmp_path / "run", *FEW_STEPS, *options)
+        assert result.code == 0, result.err
+        return RunFolder(tmp_path / "run"), result
+
+    return train
+
+
+def test_distorted_photographs(trained_run, tmp_path):
+    run, _ = trained_run(write_small_scene(tmp_path / "bent", camera_model="SIMPLE_RADIAL"), "--eval")
+    view = run.views("all")[0]
+    assert (view.width, view.height) != (40, 30)
+    assert len(run.metrics()["steps"]["3"]["per_image"]) == 2
+
+
+def test_distorted_photographs_are_measured_again(trained_run, splat, tmp_path):
+    run, _ = trained_run(write_small_scene(tmp_path / "bent", camera_model="SIMPLE_RADIAL"), "--eval")
+    before = run.metrics()["steps"]["3"]["psnr"]
+    assert splat("eval", run.path, "--device", "cpu").code == 0
+    assert run.metrics()["steps"]["3"]["psnr"] == pytest.approx(before, abs=1e-6)
+
+
+def test_transforms_without_points(trained_run, splat, tmp_path):
+    scene = write_transforms(tmp_path / "scene", k1=0.05)
+    run, result = trained_run(scene)
+    assert "starts from 200 random ones" in result.err
+    assert "transforms.json" in result.err
+    assert len(run.views("all")) == 5
+    assert "transforms.json" in splat("info", scene).out
+
+
+def test_blender_holds_out_its_own_test_photographs(trained_run, tmp_path):
+    run, _ = trained_run(write_blender(tmp_path / "lego"), "--eval", "--background", "white")
+    assert [view.name for view in run.views("test")] == ["test/r_0.png", "test/r_1.png"]
+    assert sorted(run.metrics()["steps"]["3"]["per_image"]) == ["test/r_0.png", "test/r_1.png"]
+    assert "split.json" in run.metrics()["protocol"]
+
+
+def test_transparent_photographs_need_a_plain_background(splat, tmp_path):
+    scene = write_blender(tmp_path / "lego")
+    result = splat("train", scene, *FEW_STEPS, "--background", "random")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "--background black or white" in result.err
+
+
+def test_format_is_forced(trained_run, tmp_path):
+    scene = write_transforms(write_small_scene(tmp_path / "both"), ring_of_views(9))
+    _, result = trained_run(scene, "--format", "transforms")
+    assert "transforms.json" in result.err
+
+
+def test_first_format_is_told(splat, tmp_path):
+    scene = write_transforms(write_small_scene(tmp_path / "both"), ring_of_views(9))
+    assert "COLMAP model in" in splat("info", scene).out
+    assert "--format chooses" in splat("info", scene).out
+
+
+def test_masks(trained_run, tmp_path):
+    scene = write_small_scene(tmp_path / "scene")
+    (scene / "masks").mkdir()
+    half = np.repeat(np.array([[0, 255]], np.uint8), 20, axis=1).repeat(30, axis=0)
+    for view in ring_of_views(9)[:4]:
+        Image.fromarray(half).save(scene / "masks" / f"{view.name}.png")
+    _, result = trained_run(scene, "--eval", "--invert-masks")
+    assert "4 with masks" in result.err
+
+
+def test_split_of_a_file(trained_run, tmp_path):
+    names = tmp_path / "cwd" / "held_out.txt"
+    names.write_text("a_02.jpg\na_05.jpg\n")
+    run, _ = trained_run(write_small_scene(tmp_path / "scene"), "--eval", "--split", "held_out.txt")
+    assert [view.name for view in run.views("test")] == ["a_02.jpg", "a_05.jpg"]
+    assert len(run.views("train")) == 7
+    assert json.loads(run.split_path.read_text())["test"] == ["a_02.jpg", "a_05.jpg"]
+
+
+def test_split_that_names_no_photograph_of_the_scene(splat, scene, tmp_path):
+    (tmp_path / "names.txt").write_text("other.jpg\n")
+    result = splat("train", scene, *FEW_STEPS, "--eval", "--split", tmp_path / "names.txt")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "compare the names" in result.err
+
+
+def test_crop(trained_run, splat, scene):
+    _, result = trained_run(scene, "--crop", "0,0,0,0.5")
+    assert "outside the crop" in result.err
+    result = splat("train", scene, *FEW_STEPS, "--crop", "9,9,9,0.5")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "choose less strictly" in result.err

@@ -1,0 +1,69 @@
+"""Where photographs and masks lie, and at which size."""
+
+import pytest
+from PIL import Image as Picture
+
+from splat_cli.errors import SceneError
+from splat_cli.scene import SceneOptions, read_scene
+from tests.scene.models import small_model, write_scene
+
+
+def smaller_photographs(root, size=(20, 15), folder="images_2"):
+    (root / folder).mkdir()
+    for path in (root / "images").iterdir():
+        Picture.open(path).resize(size).save(root / folder / path.name)
+
+
+def test_smaller_photographs_that_are_there_are_used(tmp_path):
+    write_scene(tmp_path, small_model())
+    smaller_photographs(tmp_path)
+    view = read_scene(tmp_path, SceneOptions(downscale=2)).views[0]
+    assert view.path.parent.name == "images_2"
+    assert (view.width, view.height, view.fx, view.cx) == (20, 15, 17.5, 10.5)
+    assert read_scene(tmp_path, SceneOptions(downscale=4)).views[0].path.parent.name == "images"
+    assert read_scene(tmp_path).views[0].path.parent.name == "images"
+    view = read_scene(tmp_path, SceneOptions(downscale=2, images="images")).views[0]
+    assert (view.path.parent.name, view.width) == ("images", 20)
+
+
+def test_smaller_photographs_of_the_wrong_size(tmp_path):
+    write_scene(tmp_path, small_model())
+    smaller_photographs(tmp_path, size=(12, 9))
+    with pytest.raises(SceneError, match=r"images_2/a\.png is 12 pixels wide, not 1/2 .*--images images"):
+        read_scene(tmp_path, SceneOptions(downscale=2))
+
+
+def masks(root, *names, folder="masks"):
+    (root / folder).mkdir()
+    for name in names:
+        (root / folder / name).parent.mkdir(exist_ok=True, parents=True)
+        Picture.new("L", (40, 30), 255).save(root / folder / name)
+
+
+def test_masks_by_either_name(tmp_path):
+    write_scene(tmp_path, small_model(("a.png", "sub/b.png", "c.png")))
+    masks(tmp_path, "a.png.png", "a.png", "sub/b.png")
+    found = [view.mask for view in read_scene(tmp_path).views]
+    assert found == [tmp_path / "masks" / "a.png.png", None, tmp_path / "masks" / "sub" / "b.png"]
+    assert [view.mask for view in read_scene(tmp_path, SceneOptions(masks="none")).views] == [None] * 3
+
+
+def test_masks_elsewhere(tmp_path):
+    write_scene(tmp_path, small_model())
+    masks(tmp_path, "a.png", folder="other")
+    assert read_scene(tmp_path).views[0].mask is None
+    assert read_scene(tmp_path, SceneOptions(masks="other")).views[0].mask is not None
+    assert read_scene(tmp_path, SceneOptions(masks=tmp_path / "other")).views[0].mask is not None
+    with pytest.raises(SceneError, match="--masks DIR"):
+        read_scene(tmp_path, SceneOptions(masks="nowhere"))
+
+
+def test_format_that_is_not_there(tmp_path):
+    write_scene(tmp_path, small_model())
+    with pytest.raises(SceneError, match=r"transforms\.json cannot be read"):
+        read_scene(tmp_path, SceneOptions(format="transforms"))
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(SceneError, match=r"no COLMAP model and no other dataset.*transforms\.json"):
+        read_scene(tmp_path)

@@ -1,0 +1,201 @@
+"""transforms.json and Blender's files: the cameras they were made from, and what is wrong with wrong ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from splat_cli.device import open_backend
+from splat_cli.errors import FormatError, SceneError
+from splat_cli.scene import SceneOptions, load_images, make_sample_scene, read_scene
+from splat_cli.scene.lens.distortion import Polynomial
+from tests.scene.transforms_files import (
+    NERFSTUDIO_APPLIED,
+    frame_of,
+    intrinsics,
+    write_blender,
+    write_photographs,
+    write_point_cloud,
+    write_transforms,
+)
+from tests.views import ring_of_views
+
+
+def assert_same_cameras(views, expected):
+    assert len(views) == len(expected)
+    for view, other in zip(views, expected, strict=True):
+        np.testing.assert_allclose(view.w2c, other.w2c, atol=1e-9)
+        for name in ("width", "height", "fx", "fy", "cx", "cy"):
+            assert getattr(view, name) == pytest.approx(getattr(other, name), abs=1e-9)
+
+
+SIMILARITY = [[0, -2, 0, 3], [2, 0, 0, -1], [0, 0, 2, 0.5]]
+
+
+@pytest.mark.parametrize("applied", [None, NERFSTUDIO_APPLIED, SIMILARITY], ids=["none", "nerfstudio's", "scaled"])
+def test_cameras_and_points_come_back(tmp_path, applied):
+    views, rng = ring_of_views(5), np.random.default_rng(0)
+    positions, colors = rng.normal(size=(7, 3)), rng.integers(0, 256, (7, 3), dtype=np.uint8)
+    document = {"ply_file_path": "points.ply"}
+    moved = positions
+    if applied is not None:
+        document["applied_transform"] = applied
+        moved = positions @ np.array(applied)[:, :3].T + np.array(applied)[:, 3]
+    write_transforms(tmp_path, views, [frame_of(view, applied) for view in views], **document)
+    write_point_cloud(tmp_path / "points.ply", moved, colors)
+    scene = read_scene(tmp_path)
+    assert_same_cameras(scene.views, views)
+    assert [view.name for view in scene.views] == [f"images/{view.name}" for view in views]
+    np.testing.assert_allclose(scene.points, positions, atol=1e-5)
+    np.testing.assert_array_equal(scene.colors, colors)
+    assert "transforms.json" in scene.found
+
+
+def test_same_picture_from_colmap_and_from_transforms(tmp_path):
+    """The axes of both formats, by rendering the points as seen from the first camera of each."""
+    from splat_cli.gaussians.init import splats_from_points
+    from splat_cli.gaussians.splats import Splats
+    from splat_cli.render.view import render_view
+
+    make_sample_scene(tmp_path, num_views=4, width=64, height=48)
+    colmap = read_scene(tmp_path, SceneOptions(format="colmap"))
+    frames = [frame_of(view, NERFSTUDIO_APPLIED) for view in colmap.views]
+    document = {**intrinsics(colmap.views[0]), "applied_transform": NERFSTUDIO_APPLIED, "frames": frames}
+    (tmp_path / "transforms.json").write_text(json.dumps(document))
+    transforms = read_scene(tmp_path, SceneOptions(format="transforms"))
+    backend = open_backend("cpu")
+    splats = Splats.from_arrays(backend, splats_from_points(backend, colmap.points, colmap.colors, 0, opacity=0.9))
+    pictures = [render_view(backend, splats, scene.views[0]) for scene in (colmap, transforms)]
+    assert np.abs(pictures[0] - pictures[1]).max() < 1e-4
+    (photograph,) = load_images(transforms.views[:1]).images
+    assert np.abs(pictures[1] - photograph / 255).mean() < 0.2  # the points' splats already resemble the photograph
+
+
+def test_lens_of_each_frame(tmp_path):
+    views = ring_of_views(2)
+    own = {"fl_x": 50.0, "fl_y": 51.0, "cx": 10.0, "cy": 12.0, "k1": 0.1, "k2": 0.02, "p1": 0.003, "p2": 0.004}
+    write_transforms(tmp_path, views, [frame_of(views[0]), frame_of(views[1], **own)])
+    plain, bent = read_scene(tmp_path).views
+    assert plain.lens is None
+    assert bent.lens.fx == 50
+    assert bent.lens.distortion == Polynomial(radial=(0.1, 0.02, 0.0, 0.0), tangential=(0.003, 0.004))
+
+
+@pytest.mark.parametrize("key", [{"camera_model": "OPENCV_FISHEYE"}, {"is_fisheye": True}])
+def test_fisheye(tmp_path, key):
+    view = read_scene(write_transforms(tmp_path, k1=0.01, k2=0.002, **key)).views[0]
+    assert view.lens.distortion == Polynomial(radial=(0.01, 0.002, 0.0, 0.0), fisheye=True)
+
+
+def test_focal_length_from_the_angle_of_view(tmp_path):
+    views = ring_of_views(2)
+    write_photographs(tmp_path, views)
+    document = {"camera_angle_x": 1.2, "frames": [frame_of(view) for view in views]}
+    (tmp_path / "transforms.json").write_text(json.dumps(document))
+    view = read_scene(tmp_path).views[0]
+    assert view.fx == view.fy == pytest.approx(20 / np.tan(0.6))
+    assert (view.cx, view.cy) == (20, 15)
+
+
+def test_masks_of_frames(tmp_path):
+    views = ring_of_views(2)
+    write_transforms(tmp_path, views, [frame_of(view, mask_path=f"masks/{view.name}") for view in views])
+    assert read_scene(tmp_path).views[0].mask == tmp_path / "masks" / views[0].name
+    assert read_scene(tmp_path, SceneOptions(masks="none")).views[0].mask is None
+
+
+def test_split_of_the_dataset(tmp_path):
+    views = ring_of_views(3)
+    write_transforms(tmp_path, views, test_filenames=[f"images/{views[1].name}"])
+    assert read_scene(tmp_path).test_names == {f"images/{views[1].name}"}
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (3, "not a JSON object"),
+        ({}, "has no `file_path`"),
+        ({"file_path": 7}, "`file_path` is not a text"),
+        ({"file_path": "x" * 5000, "transform_matrix": np.eye(4).tolist()}, "no file's name"),
+        ({"file_path": "../out.jpg", "transform_matrix": np.eye(4).tolist()}, "leads out of the image folder"),
+        ({"file_path": "/etc/passwd", "transform_matrix": np.eye(4).tolist()}, "leads out of the image folder"),
+        ({"transform_matrix": None}, "`transform_matrix`"),
+        ({"transform_matrix": [[1, 2], [3, 4]]}, "`transform_matrix`"),
+        ({"transform_matrix": np.zeros((4, 4)).tolist()}, "`transform_matrix`"),
+        ({"transform_matrix": np.full((4, 4), float("nan")).tolist()}, "`transform_matrix`"),
+        ({"transform_matrix": np.diag([1, 1, -1, 1]).tolist()}, "mirrors"),
+        ({"fl_x": "wide"}, "`fl_x` is not a finite number"),
+        ({"fl_x": float("inf")}, "`fl_x` is not a finite number"),
+        ({"fl_x": -3}, "focal length"),
+        ({"w": 0}, "size 0x30"),
+        ({"w": 30, "h": 40}, "is 40x30, but its camera is 30x40"),
+        ({"camera_model": "EQUIRECTANGULAR"}, "EQUIRECTANGULAR"),
+        ({"k1": True}, "`k1` is not a finite number"),
+        ({"mask_path": "../../mask.png"}, "leads out of"),
+    ],
+)
+def test_frame_that_cannot_be_used_is_left_out(tmp_path, frame, reason):
+    views = ring_of_views(2)
+    wrong = frame
+    if isinstance(frame, dict) and frame and "file_path" not in frame:
+        wrong = frame_of(views[1]) | frame
+    write_transforms(tmp_path, views, [frame_of(views[0]), wrong])
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == len(scene.skipped) == 1
+    assert reason in scene.skipped[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "{}", '{"frames": 3}', '{"frames": []}', "[" * 100_000, '{"frames": [' + "[" * 50_000]
+)
+def test_file_that_is_no_transforms_file(tmp_path, text):
+    (tmp_path / "transforms.json").write_text(text)
+    with pytest.raises(SceneError, match=r"transforms\.json"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("value", [3, "x", [[1, 0, 0]], np.zeros((3, 4)).tolist(), np.diag([1, 2, 3, 1]).tolist(),
+                                   np.diag([1, 1, -1, 1]).tolist()])  # fmt: skip
+def test_applied_transform_that_is_none(tmp_path, value):
+    with pytest.raises(SceneError, match="applied_transform"):
+        read_scene(write_transforms(tmp_path, applied_transform=value))
+
+
+@pytest.mark.parametrize("value", [3, "../points.ply", "/points.ply"])
+def test_points_outside_the_scene(tmp_path, value):
+    with pytest.raises(SceneError, match="ply_file_path"):
+        read_scene(write_transforms(tmp_path / "scene", ply_file_path=value))
+
+
+def test_points_that_are_missing_or_no_points(tmp_path):
+    write_transforms(tmp_path, ply_file_path="p.ply")
+    with pytest.raises(FormatError, match=r"p\.ply cannot be read"):
+        read_scene(tmp_path)
+    (tmp_path / "p.ply").write_text("ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nend_header\n1\n")
+    with pytest.raises(FormatError, match=r"p\.ply is no point cloud"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_points_without_colours_are_grey(tmp_path, text):
+    write_transforms(tmp_path, ply_file_path="p.ply")
+    write_point_cloud(tmp_path / "p.ply", np.arange(6).reshape(2, 3), text=text)
+    scene = read_scene(tmp_path)
+    np.testing.assert_array_equal(scene.points, [[0, 1, 2], [3, 4, 5]])
+    np.testing.assert_array_equal(scene.colors, np.full((2, 3), 128))
+
+
+def test_blender(tmp_path):
+    scene = read_scene(write_blender(tmp_path))
+    assert [view.name for view in scene.views] == [
+        "test/r_0.png", "test/r_1.png", "train/r_0.png", "train/r_1.png", "train/r_2.png", "train/r_3.png",
+    ]  # fmt: skip
+    assert scene.test_names == {"test/r_0.png", "test/r_1.png"}
+    assert len(scene.points) == 0
+    expected = ring_of_views(6, 20, 20)
+    for view, other in zip(scene.views, [*expected[4:], *expected[:4]], strict=True):
+        np.testing.assert_allclose(view.w2c, other.w2c, atol=1e-9)
+        assert view.fx == view.fy == pytest.approx(10 / np.tan(0.35))
+    (image,) = load_images(scene.views[:1], background=(255, 255, 255)).images
+    assert (image[:10] == 255).all()
+    assert (image[10:] == 200).all()

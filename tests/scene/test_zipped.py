@@ -1,0 +1,59 @@
+"""COLMAP models in zip files, and archives that mean harm."""
+
+import contextlib
+import zipfile
+
+import pytest
+
+from splat_cli.errors import SceneError
+from splat_cli.scene import read_scene
+from tests.scene.models import small_model, write_scene
+
+
+def zipped_scene(folder, names=None, binary=True):
+    """The model of a small scene moved into model.zip, under other names if given."""
+    write_scene(folder, small_model(), binary)
+    model = folder / "sparse" / "0"
+    with zipfile.ZipFile(folder / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(model.iterdir()):
+            archive.write(path, (names or "sparse/0/{}").format(path.name))
+            path.unlink()
+    model.rmdir()
+    model.parent.rmdir()
+    return folder
+
+
+@pytest.mark.parametrize("names", ["sparse/0/{}", "{}", "../../{}", "/abs/{}"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_model_in_a_zip(tmp_path, names, binary):
+    scene = read_scene(zipped_scene(tmp_path / "scene", names, binary))
+    assert len(scene.views) == 3
+    assert len(scene.points) == 5
+    assert "model.zip" in scene.found
+    assert [path.name for path in tmp_path.iterdir()] == ["scene"]
+    assert sorted(path.name for path in (tmp_path / "scene").iterdir()) == ["images", "model.zip"]
+
+
+def test_first_of_several_models(tmp_path):
+    zipped_scene(tmp_path)
+    with zipfile.ZipFile(tmp_path / "model.zip", "a") as archive:
+        archive.writestr("sparse/1/cameras.bin", b"damaged")
+    assert len(read_scene(tmp_path).views) == 3
+
+
+def test_bomb(tmp_path):
+    zipped_scene(tmp_path)
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cameras.bin", bytes(100_000_000))
+    with pytest.raises(SceneError, match=r"model\.zip cannot be unpacked .*100,000,000 bytes"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("part", range(1, 12))
+def test_damaged_archive(tmp_path, part):
+    path = zipped_scene(tmp_path) / "model.zip"
+    content = bytearray(path.read_bytes())
+    content[len(content) * part // 12] ^= 0xFF
+    path.write_bytes(content)
+    with contextlib.suppress(SceneError):
+        read_scene(tmp_path)
