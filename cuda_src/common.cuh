@@ -49,7 +49,14 @@ struct Step {
     float loss, psnr;               // running means over steps, for the progress bar
     float bias1, bias2;             // 1 - beta^t of Adam's two moments
     float lr[6];                    // means, log_scales, quats, logit_opacities, sh0, shN
+    unsigned skipped_updates;       // of single splats, whose gradient was not finite, since the start
+    unsigned skipped_steps;         // whose loss was not finite
 };
+
+__device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; }     // and not about to overflow
+
+// Whether this step's loss is a number. Where it is not, nothing is updated.
+__device__ __forceinline__ bool loss_is_finite(const Step& state) { return is_finite(state.loss_l1 + state.loss_ssim); }
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 

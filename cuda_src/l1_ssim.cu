@@ -142,8 +142,10 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
             const float loss = (1.0f - ssim_weight) * state->loss_l1 * per_value + ssim_weight * (1.0f - state->loss_ssim * per_value);
             const float psnr = -10.0f * log10f(fmaxf(state->loss_l2 * per_value, 1e-10f));
             const float share = state->step <= 1 ? 1.0f : 0.02f;
-            state->loss += share * (loss - state->loss);
-            state->psnr += share * (psnr - state->psnr);
+            if (loss_is_finite(*state)) {
+                state->loss += share * (loss - state->loss);
+                state->psnr += share * (psnr - state->psnr);
+            }
         }
     }
     BLOCK_FOR(i, ROWS * COLUMNS) {

@@ -43,5 +43,6 @@ extern "C" __global__ void langevin_noise(
     float3 local = mul_transposed(r, make_vec(normal[0], normal[1], normal[2]));     // covariance times noise
     local = make_vec(local.x * g.scale.x * g.scale.x, local.y * g.scale.y * g.scale.y, local.z * g.scale.z * g.scale.z);
     const float3 step = scale(strength, mul(r, local));
+    if (!is_finite(fabsf(step.x) + fabsf(step.y) + fabsf(step.z))) return;
     params[i] += step.x; params[stride + i] += step.y; params[2 * stride + i] += step.z;
 }

@@ -119,9 +119,20 @@ __device__ __forceinline__ GeometryGradient geometry_backward(
     return out;
 }
 
+// Whether a splat's gradients can be used; one that cannot is counted, and its splat stays as it is.
+__device__ __forceinline__ bool usable(Step* state, const float (&gradients)[11], float3 d_color)
+{
+    float sum = fabsf(d_color.x) + fabsf(d_color.y) + fabsf(d_color.z);
+#pragma unroll
+    for (int k = 0; k < 11; ++k) sum += fabsf(gradients[k]);
+    if (sum < 1e18f) return true;           // their squares fit in Adam's moments
+    atomicAdd(&state->skipped_updates, 1u);
+    return false;
+}
+
 extern "C" __global__ void project_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    const Step* __restrict__ state,         // [1]
+    Step* state,                            // [1] skipped updates and steps are counted
     int capacity,
     int antialias,                          // 0 or 1
     int dense,                              // 1: splats that this view does not see get a zero gradient too
@@ -138,6 +149,12 @@ extern "C" __global__ void project_backward(
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->halted) return;
+#ifdef FUSED_ADAM
+    if (!loss_is_finite(*state)) {
+        if (i == 0) state->skipped_steps += 1;
+        return;
+    }
+#endif
     const bool visible = depths[i] > 0.0f;
     if (!visible && !dense) return;
     const Camera& camera = cameras[state->view];
@@ -157,15 +174,9 @@ extern "C" __global__ void project_backward(
         const float inv_length = rsqrtf(dot(ray, ray));
         direction = scale(inv_length, ray);
         d.mean = add(d.mean, ray_backward(sink, state->sh_degree, ray, inv_length, d_color));
-        if (stats) {
 #ifdef ABSGRAD
-            const float d_x = 0.5f * camera.width * s2.y, d_y = 0.5f * camera.height * s2.z;
-#else
-            const float d_x = 0.5f * camera.width * d.d_x, d_y = 0.5f * camera.height * d.d_y;
+        d.d_x = s2.y; d.d_y = s2.z;
 #endif
-            stats[i] += sqrtf(d_x * d_x + d_y * d_y);
-            stats[stride + i] += 1.0f;
-        }
     }
     d_rays[i] = direction.x; d_rays[stride + i] = direction.y; d_rays[2 * stride + i] = direction.z;
     d_rays[3 * stride + i] = d_color.x; d_rays[4 * stride + i] = d_color.y; d_rays[5 * stride + i] = d_color.z;
@@ -175,6 +186,17 @@ extern "C" __global__ void project_backward(
     d.log_scale = add(d.log_scale, scale(scale_reg * per_splat / 3.0f, g.scale));
     const float gradients[11] = {d.mean.x, d.mean.y, d.mean.z, d.log_scale.x, d.log_scale.y, d.log_scale.z,
                                  d.quat.x, d.quat.y, d.quat.z, d.quat.w, d.logit_opacity};
+#ifdef FUSED_ADAM
+    if (!usable(state, gradients, d_color)) {
+        d_rays[3 * stride + i] = 3e38f;     // color_backward leaves the splat alone as well
+        return;
+    }
+#endif
+    if (stats && visible) {
+        const float d_x = 0.5f * camera.width * d.d_x, d_y = 0.5f * camera.height * d.d_y;
+        stats[i] += sqrtf(d_x * d_x + d_y * d_y);
+        stats[stride + i] += 1.0f;
+    }
     sink(*state, gradients);
 }
 
@@ -196,6 +218,9 @@ extern "C" __global__ void color_backward(
     if (i >= (int)state->num_splats || state->halted || k >= (degree + 1) * (degree + 1)) return;
     if (!dense && !(depths[i] > 0.0f)) return;
     const size_t stride = capacity;
+#ifdef FUSED_ADAM
+    if (!loss_is_finite(*state) || !is_finite(d_rays[3 * stride + i])) return;
+#endif
     const float3 direction = make_vec(d_rays[i], d_rays[stride + i], d_rays[2 * stride + i]);
     const float3 d_color = make_vec(d_rays[3 * stride + i], d_rays[4 * stride + i], d_rays[5 * stride + i]);
     float basis = SH_C0;

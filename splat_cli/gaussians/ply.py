@@ -73,7 +73,7 @@ def read_ply(path: str | Path) -> SplatArrays:
         sh0=columns(SH0),
         shN=np.ascontiguousarray(rest),
     )
-    return _finite(splats)
+    return finite_splats(splats)
 
 
 def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None:
@@ -91,7 +91,7 @@ def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None
         raise FormatError(f"{path} has {num_rest} f_rest properties; 0, 9, 24 or 45 are expected: export it again")
 
 
-def _finite(splats: SplatArrays) -> SplatArrays:
+def finite_splats(splats: SplatArrays) -> SplatArrays:
     """The splats whose every number is finite."""
     n = len(splats)
     finite = [np.isfinite(a).all(axis=tuple(range(1, a.ndim))) for a in splats.arrays().values()]

@@ -85,6 +85,12 @@ class Model:
             array[:, holes] = array[:, movers]
         self.splats.num = kept
 
+    def remove_nonfinite(self) -> int:
+        """Drop the splats with a parameter that is not finite; returns how many."""
+        xp, num = self.backend.xp, self.num
+        self.remove(~xp.isfinite(self.splats.params[:, :num].sum(axis=0)))
+        return num - self.num
+
     def sort_spatially(self) -> None:
         """Order the splats along a Morton curve, so that threads of a warp own neighbours: seen or unseen together."""
         order = _curve_order(self.backend.xp, self.splats.params[MEANS, : self.num])

@@ -23,6 +23,7 @@ def take_checkpoint(trainer: Trainer) -> Checkpoint:
     facts = {
         "capacity": model.splats.capacity,
         "state": {name: state[name].tolist() for name in STEP_DTYPE.names or ()},
+        "removed": trainer.removed,
         "random": trainer.random.bit_generator.state,
         "views": [view.name for view in trainer.cameras.views],
         "settings": dataclasses.asdict(trainer.config),
@@ -47,6 +48,7 @@ def put_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
     known = {name: value for name, value in checkpoint.facts["state"].items() if name in (STEP_DTYPE.names or ())}
     trainer.state.write(**known)
     trainer.random.bit_generator.state = checkpoint.facts["random"]
+    trainer.removed = checkpoint.facts["removed"]
     trainer.step = checkpoint.step
 
 

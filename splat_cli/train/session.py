@@ -11,7 +11,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import DiskError
 from splat_cli.files import require_space, write_error
-from splat_cli.gaussians.ply import write_ply
+from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.split import write_split
 from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
@@ -37,13 +37,14 @@ class RunResult:
     num_splats: int
     seconds: float
     score: Score | None
+    bad_numbers: dict[str, int]
 
     def facts(self) -> dict[str, Any]:
         """The same for programs: what result.json holds and `--json` prints."""
         measured = dataclasses.asdict(self.score) if self.score else {}
         return {
             "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
-            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured,
+            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.bad_numbers,
         }  # fmt: skip
 
 
@@ -100,6 +101,7 @@ class _Session:
         self.seconds = 0.0
         self._started, self._last_log = time.perf_counter(), 0.0
         self._log_is_full = False
+        self._bad_numbers: dict[str, int] = {}
 
     def continue_from(self, checkpoint: Checkpoint) -> None:
         """Goes on from there in place of the start."""
@@ -127,7 +129,8 @@ class _Session:
                     check()
             except KeyboardInterrupt:
                 raise Interrupted(self._stop_early()) from None
-        result = RunResult(self.run, self.trainer.step, self.trainer.splats.num, self.seconds, self.score)
+        trainer = self.trainer
+        result = RunResult(self.run, trainer.step, trainer.splats.num, self.seconds, self.score, trainer.bad_numbers)
         self.run.save_result(result.facts())
         return result
 
@@ -145,8 +148,13 @@ class _Session:
         if now - self._last_log < _LOG_INTERVAL and progress.step != self.config.steps:
             return
         self._last_log = now
+        entry = {**dataclasses.asdict(progress), "seconds": round(self._seconds_now(), 3)}
+        bad = {name: count for name, count in self.trainer.bad_numbers.items() if count}
+        if bad and not self._bad_numbers:
+            self.display.say(f"Warning: numbers that are not finite: {_words(bad)}; the log counts them")
+        self._bad_numbers = bad
         try:
-            self.run.log({**dataclasses.asdict(progress), "seconds": round(self._seconds_now(), 3)})
+            self.run.log(entry | bad)
         except OSError as error:
             if not self._log_is_full:
                 self.display.say(f"Warning: {write_error(self.run.log_path, error)}; training goes on")
@@ -157,7 +165,7 @@ class _Session:
         if stop == self.config.steps:
             self.checkpoints.save(self.trainer, self.seconds)
         try:
-            write_ply(self.run.ply_path(stop), self.trainer.splats.to_arrays())
+            write_ply(self.run.ply_path(stop), finite_splats(self.trainer.splats.to_arrays()))
             self._measure(stop)
         except DiskError as error:
             if stop == self.config.steps:
@@ -182,7 +190,12 @@ class _Session:
         step = self.trainer.step
         self.checkpoints.save(self.trainer, self._seconds_now())
         path = self.run.ply_path(step)
-        write_ply(path, self.trainer.splats.to_arrays())
+        write_ply(path, finite_splats(self.trainer.splats.to_arrays()))
         self.checkpoints.finish()
         go_on = f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""
         return f"Interrupted after step {step}; the splats so far are in {path}{go_on}"
+
+
+def _words(counts: dict[str, int]) -> str:
+    """ "3 skipped updates, 1 skipped steps"."""
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())

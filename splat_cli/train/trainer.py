@@ -67,7 +67,17 @@ class Trainer:
         self.order = backend.upload(view_order(len(views), config.steps, config.seed))
         self.probe = ViewProbe(self.rasterizer, self.model, self.state, self.random)
         self.step = 0
+        self.removed = 0
         self._replay: Callable[[], None] | None = None
+
+    @property
+    def bad_numbers(self) -> dict[str, int]:
+        """What was not finite so far: updates of splats and steps that were skipped, splats that were removed."""
+        state = self.state.read()
+        return {
+            "skipped_updates": int(state["skipped_updates"]), "skipped_steps": int(state["skipped_steps"]),
+            "removed_splats": self.removed,
+        }  # fmt: skip
 
     @property
     def splats(self) -> Splats:
@@ -137,6 +147,8 @@ class Trainer:
 
     def _refine(self) -> None:
         capacity, pairs = self.splats.capacity, self.rasterizer.tiles.pair_capacity
+        self.removed += self.model.remove_nonfinite()
+        self.state.write(num_splats=self.model.num)
         self.strategy.refine(self.step, self.model, self.probe, self.random)
         if self.step % SORT_INTERVAL < self.config.densify_interval:
             self.model.sort_spatially()

@@ -1,0 +1,92 @@
+"""Numbers that are not finite: counted, kept from spreading, removed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from splat_cli.config import load_config
+from splat_cli.device import open_backend
+from splat_cli.train.trainer import Trainer
+from tests.train.conftest import SETTINGS
+from tests.views import ring_of_views
+
+CALM = {"noise_scale": 0.0, "densify_start": 50, "steps": 40}
+
+
+def _trainer(num_points=100, **changes):
+    """One OS thread, so that results can be compared bit by bit."""
+    views = ring_of_views(4)
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
+    points = rng.normal(0, 0.5, (200, 3)).astype(np.float32)[:num_points]
+    colors = np.full((num_points, 3), 128, np.uint8)
+    config = load_config(None, {**SETTINGS, **CALM, **changes})
+    return Trainer(open_backend("cpu", threads=1), views, images, points, colors, config)
+
+
+def _poison(trainer, row, value):
+    """Sets one row of the last splat."""
+    trainer.splats.params[row, trainer.model.num - 1] = value
+
+
+def _drop_last(trainer):
+    mask = np.zeros(trainer.model.num, bool)
+    mask[-1] = True
+    trainer.model.remove(mask)
+    trainer.state.write(num_splats=trainer.model.num)
+
+
+@pytest.mark.parametrize(
+    ("row", "value"),
+    [(row, np.nan) for row in (0, 3, 6, 10, 11)] + [(row, np.inf) for row in (0, 3, 6, 11)] + [(0, -np.inf)],
+)
+def test_one_bad_splat_leaves_the_others_alone(row, value):
+    clean, poisoned = _trainer(), _trainer()
+    _drop_last(clean)
+    _poison(poisoned, row, value)
+    clean.run_until(20)
+    poisoned.run_until(20)
+    np.testing.assert_array_equal(clean.splats.params[:, :99], poisoned.splats.params[:, :99])
+    np.testing.assert_array_equal(clean.model.moments.second[:, :99], poisoned.model.moments.second[:, :99])
+
+
+def test_update_that_is_not_finite_is_skipped_and_counted():
+    trainer = _trainer(scale_reg=0.01)
+    _poison(trainer, 3, 80.0)  # a scale of 5e34: culled, but its regularizer's gradient is huge
+    before = trainer.splats.params[:, 99].copy()
+    trainer.run_until(10)
+    assert trainer.bad_numbers == {"skipped_updates": 10, "skipped_steps": 0, "removed_splats": 0}
+    np.testing.assert_array_equal(trainer.splats.params[:, 99], before)
+    assert np.isfinite(trainer.splats.params[:, :100]).all()
+
+
+def test_step_whose_loss_is_not_finite_changes_nothing():
+    trainer = _trainer()
+    trainer.run_until(3)
+    before, loss = trainer.splats.params.copy(), trainer.state.read()["loss"]
+    trainer.loss.forward, forward = lambda state, image: state.write(loss_l1=np.nan), trainer.loss.forward
+    trainer.run_until(5)
+    np.testing.assert_array_equal(trainer.splats.params, before)
+    assert trainer.state.read()["loss"] == loss
+    trainer.loss.forward = forward
+    trainer.run_until(6)
+    assert trainer.bad_numbers["skipped_steps"] == 2
+    assert (trainer.splats.params != before).any()
+
+
+def test_bad_splat_is_removed_at_the_next_round():
+    trainer = _trainer(densify_start=5, densify_interval=10)
+    _poison(trainer, 0, np.nan)
+    trainer.run_until(15)
+    assert trainer.bad_numbers["removed_splats"] == 1
+    assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
+
+
+def test_bad_numbers_are_told_once_and_logged(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(Trainer, "bad_numbers", {"skipped_updates": 7, "skipped_steps": 0})
+    run = training.new(tmp_path / "run")
+    warnings = [line for line in training.said if line.startswith("Warning: ")]
+    assert warnings == ["Warning: numbers that are not finite: 7 skipped updates; the log counts them"]
+    assert json.loads(run.log_path.read_text().splitlines()[-1])["skipped_updates"] == 7
+    assert run.result()["skipped_updates"] == 7
