@@ -38,8 +38,8 @@ extern "C" __global__ void begin_step(
     s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
     s.num_visible = s.num_pairs = s.num_segments = 0;
     s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
-    s.bias1 = -expm1f(s.step * log1pf(k.beta1 - 1.0f));
-    s.bias2 = -expm1f(s.step * log1pf(k.beta2 - 1.0f));
+    s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(k.beta1 - 1.0f));
+    s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(k.beta2 - 1.0f)));
     const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
     s.lr[0] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
     const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);

@@ -1,11 +1,19 @@
 // Blend the splats of each tile front to back (3D Gaussian Splatting, Kerbl et al. 2023, sec. 6).
-// A block owns a 16x16 tile, a warp 8x4 of its pixels, a lane one pixel. For the backward pass a pixel's colour and
+// A block owns a 16x16 tile, a warp and a lane a part of it (see blend.cuh). For the backward pass a pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the tile's segments that contributed are listed as work.
 #include "blend.cuh"
 
-extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend(
+__device__ __forceinline__ bool any_pixel(const vbool (&live)[PIXELS])
+{
+    vbool all = live[0];
+    FOR_PIXELS(k) all = all | live[k];
+    return any(all);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     const Camera* __restrict__ cameras,             // [num_views]
     Step* __restrict__ state,                       // [1] num_segments is written
+    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] by tile, then by depth
     const float2* __restrict__ means2d,             // [capacity] px
@@ -20,62 +28,75 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend(
     __shared__ Staged batch;
     __shared__ int tile_last;
     const Camera& camera = cameras[state->view];
-    const unsigned tile = blockIdx.x;
-    if (state->halted || tile >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    if (state->halted || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    const unsigned tile = tile_order[blockIdx.x];
     const int column = tile % camera.tiles_x, row = tile / camera.tiles_x, warp = threadIdx.y;
     const unsigned begin = tile_begins[tile], end = tile_begins[tile + 1];
 
     const Pixels pixels = pixels_of_warp(camera, column, row, warp);
     const vfloat px = to_float(pixels.x) + 0.5f, py = to_float(pixels.y) + 0.5f;
-    const float left = column * TILE + (warp & 1) * 8 + 0.5f, top = row * TILE + (warp >> 1) * 4 + 0.5f;
-    vfloat T = 1.0f, red = 0.0f, green = 0.0f, blue = 0.0f;
-    vint last = (int)begin;
-    vbool live = pixels.inside;
+    const float left = column * TILE + (warp & 1) * WARP_WIDTH + 0.5f, top = row * TILE + (warp >> 1) * WARP_HEIGHT + 0.5f;
+    vfloat T[PIXELS], red[PIXELS], green[PIXELS], blue[PIXELS];
+    vint last[PIXELS];
+    vbool live[PIXELS];
+    FOR_PIXELS(k) {
+        T[k] = 1.0f; red[k] = green[k] = blue[k] = 0.0f;
+        last[k] = (int)begin;
+        live[k] = pixels.inside[k];
+    }
 
     for (unsigned first = begin; first < end; first += BATCH) {
-        if (!__syncthreads_or(any(live))) break;
+        if (!__syncthreads_or(any_pixel(live))) break;
         const int n = min((unsigned)BATCH, end - first);
         stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
         if (states && first > begin) {
-            float* s = states + state_slot(tile, begin, (first - begin) / SEGMENT) + warp * 32;
-            store_row(s, T, true); store_row(s + TILE_PIXELS, red, true);
-            store_row(s + 2 * TILE_PIXELS, green, true); store_row(s + 3 * TILE_PIXELS, blue, true);
+            float* s = states + state_slot(tile, begin, (first - begin) / SEGMENT) + warp * 32 * PIXELS;
+            FOR_PIXELS(k) {
+                store_row(s + 32 * k, T[k], true); store_row(s + TILE_PIXELS + 32 * k, red[k], true);
+                store_row(s + 2 * TILE_PIXELS + 32 * k, green[k], true); store_row(s + 3 * TILE_PIXELS + 32 * k, blue[k], true);
+            }
         }
         __syncthreads();
-        for (int group = 0; group < n && any(live); group += 32) {
+        for (int group = 0; group < n && any_pixel(live); group += 32) {
             for (unsigned hits = hits_of_warp(batch, group, n, left, top); hits; hits &= hits - 1) {
                 const int j = group + __ffs(hits) - 1;
-                const float4 shape = batch.shape[j], rest = batch.rest[j];
-                const vfloat dx = px - shape.x, dy = py - shape.y;
-                const vfloat power = dx * (shape.z * dx + shape.w * dy) + rest.x * dy * dy;
-                vbool on = live & (power >= rest.z);
-                if (!some(on)) continue;
-                const vfloat alpha = vmin(rest.y * vexp2(power), ALPHA_MAX);
-                const vfloat next_T = T * (1.0f - alpha);
-                const vbool stop = on & (next_T < TRANSMITTANCE_MIN);
-                live = live & !stop;
-                on = on & !stop;
-                const vfloat weight = select(on, alpha * T, vfloat(0.0f));
-                const float4 color = batch.color[j];
-                red += color.x * weight; green += color.y * weight; blue += color.z * weight;
-                T = select(on, next_T, T);
-                last = select(on, vint((int)first + j + 1), last);
+                const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
+                const vfloat dx = px - shape.x, dy0 = py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+                FOR_PIXELS(k) {
+                    const vfloat dy = dy0 + 4.0f * k;
+                    const vfloat power = along_x + dy * (across + rest.x * dy);
+                    vbool on = live[k] & (power >= rest.z);
+                    if (!some(on)) continue;
+                    const vfloat alpha = vmin(rest.y * vexp2(power), ALPHA_MAX);
+                    const vfloat next_T = T[k] * (1.0f - alpha);
+                    const vbool stop = on & (next_T < TRANSMITTANCE_MIN);
+                    live[k] = live[k] & !stop;
+                    on = on & !stop;
+                    const vfloat weight = select(on, alpha * T[k], vfloat(0.0f));
+                    red[k] += color.x * weight; green[k] += color.y * weight; blue[k] += color.z * weight;
+                    T[k] = select(on, next_T, T[k]);
+                    last[k] = select(on, vint((int)first + j + 1), last[k]);
+                }
             }
         }
     }
 
-    const vint p = pixels.y * camera.width + pixels.x;
     const int plane = camera.width * camera.height;
-    store(image, p, red + T * state->background[0], pixels.inside);
-    store(image + plane, p, green + T * state->background[1], pixels.inside);
-    store(image + 2 * plane, p, blue + T * state->background[2], pixels.inside);
-    store(final_T, p, T, pixels.inside);
-    store(last_pair, p, last, pixels.inside);
+    vint most = last[0];
+    FOR_PIXELS(k) {
+        const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
+        store(image, p, red[k] + T[k] * state->background[0], pixels.inside[k]);
+        store(image + plane, p, green[k] + T[k] * state->background[1], pixels.inside[k]);
+        store(image + 2 * plane, p, blue[k] + T[k] * state->background[2], pixels.inside[k]);
+        store(final_T, p, T[k], pixels.inside[k]);
+        store(last_pair, p, last[k], pixels.inside[k]);
+        most = vmax(most, last[k]);
+    }
     if (!segments) return;
 
     BLOCK_FOR(i, 1) tile_last = begin;
     __syncthreads();
-    const int warp_last = warp_max(last);
+    const int warp_last = warp_max(most);
     if (leader()) atomicMax(&tile_last, warp_last);
     __syncthreads();
     BLOCK_FOR(i, 1) {

@@ -1,15 +1,22 @@
 // What the forward and the backward blend share: how a tile's pixels are laid over warps, how its splats come into shared
 // memory, and which of them a warp has to look at.
 //
-// A warp owns 8x4 pixels of a 16x16 tile, a lane one pixel. A batch of up to 256 splats is staged for the whole block; then
-// each lane tests one splat of 32 against the warp's rectangle, and the warp walks over those that touch it. On the CPU the
-// same code runs with a vector of 32 pixels in place of a warp.
+// A lane owns PIXELS pixels of a column, 4 rows apart, a warp 8 x 4 PIXELS of a 16x16 tile: what is done once a splat (loads,
+// loop, sums over the warp) is shared by as many pixels. A batch of up to 256 splats is staged for the whole block; then each
+// lane tests one splat of 32 against the warp's rectangle, and the warp walks over those that touch it. On the CPU the same
+// code runs with vectors of 32 pixels in place of a warp.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
 
-#define WARPS (TILE_PIXELS / 32)
+#ifndef PIXELS
+#define PIXELS 2
+#endif
+#define WARPS (TILE_PIXELS / 32 / PIXELS)
+#define WARP_WIDTH 8
+#define WARP_HEIGHT (4 * PIXELS)
 #define BATCH SEGMENT
+#define FOR_PIXELS(k) _Pragma("unroll") for (int k = 0; k < PIXELS; ++k)
 
 struct Staged {                             // a batch in shared memory, scaled so that alpha = opacity * 2^power
     float4 shape[BATCH];                    // x, y (px), a, b: power = a dx^2 + b dx dy + c dy^2
@@ -33,15 +40,15 @@ __device__ __forceinline__ void stage(
     }
 }
 
-struct Pixels { vint x, y; vbool inside; };
+struct Pixels { vint x, y; vbool inside[PIXELS]; };    // y of the first; the k-th lies 4 k rows below
 
 // The pixels of this warp in tile (column, row).
 __device__ __forceinline__ Pixels pixels_of_warp(const Camera& camera, int column, int row, int warp)
 {
     Pixels p;
-    p.x = column * TILE + (warp & 1) * 8 + (lane_id() & 7);
-    p.y = row * TILE + (warp >> 1) * 4 + (lane_id() >> 3);
-    p.inside = (p.x < camera.width) & (p.y < camera.height);
+    p.x = column * TILE + (warp & 1) * WARP_WIDTH + (lane_id() & 7);
+    p.y = row * TILE + (warp >> 1) * WARP_HEIGHT + (lane_id() >> 3);
+    FOR_PIXELS(k) p.inside[k] = (p.x < camera.width) & (p.y + 4 * k < camera.height);
     return p;
 }
 
@@ -49,11 +56,12 @@ __device__ __forceinline__ Pixels pixels_of_warp(const Camera& camera, int colum
 // centre the largest power lies on an edge that faces it.
 __device__ __forceinline__ vbool touches(vfloat4 shape, vfloat4 rest, float left, float top)
 {
-    const vfloat dx = vmin(vmax(shape.x, left), left + 7.0f) - shape.x;     // nearest column of the rectangle
-    const vfloat dy = vmin(vmax(shape.y, top), top + 3.0f) - shape.y;
+    const float right = left + (WARP_WIDTH - 1), bottom = top + (WARP_HEIGHT - 1);
+    const vfloat dx = vmin(vmax(shape.x, left), right) - shape.x;           // nearest column of the rectangle
+    const vfloat dy = vmin(vmax(shape.y, top), bottom) - shape.y;
     const vfloat a = shape.z, b = shape.w, c = rest.x;
-    const vfloat y_on_dx = vmin(vmax(-0.5f * b * dx / c, top - shape.y), top + 3.0f - shape.y);
-    const vfloat x_on_dy = vmin(vmax(-0.5f * b * dy / a, left - shape.x), left + 7.0f - shape.x);
+    const vfloat y_on_dx = vmin(vmax(-0.5f * b * dx * vrcp(c), top - shape.y), bottom - shape.y);
+    const vfloat x_on_dy = vmin(vmax(-0.5f * b * dy * vrcp(a), left - shape.x), right - shape.x);
     const vfloat power_dx = dx * (a * dx + b * y_on_dx) + c * y_on_dx * y_on_dx;
     const vfloat power_dy = x_on_dy * (a * x_on_dy + b * dy) + c * dy * dy;
     const float slack = 1e-3f;              // rounding of large offsets; the pixel's own test decides

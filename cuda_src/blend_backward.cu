@@ -1,5 +1,5 @@
-// Gradients of the blend. A block owns one segment of a tile: at most 256 splats and all 256 pixels; a warp owns 8x4 pixels
-// and walks the segment front to back from the saved state, so that long tiles are shared by many blocks. What lies behind a
+// Gradients of the blend. A block owns one segment of a tile: at most 256 splats and all 256 pixels; a warp a part of
+// them, and walks the segment front to back from the saved state, so that long tiles are shared by many blocks. What lies behind a
 // splat is the final colour minus the colour so far. A warp adds its pixels' gradients up in a butterfly that ends with one
 // value a lane, and sends them off as one atomic row (see warp_add).
 //
@@ -13,7 +13,7 @@
 #define NUM_SUMS 9
 #endif
 
-extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_backward(
+extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const Camera* __restrict__ cameras,             // [num_views]
     const Step* __restrict__ state,                 // [1]
     const uint2* __restrict__ segments,             // [slots] tile, segment
@@ -42,49 +42,64 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_backward(
 
     const Pixels pixels = pixels_of_warp(camera, column, row, warp);
     const vfloat px = to_float(pixels.x) + 0.5f, py = to_float(pixels.y) + 0.5f;
-    const float left = column * TILE + (warp & 1) * 8 + 0.5f, top = row * TILE + (warp >> 1) * 4 + 0.5f;
-    const vint p = pixels.y * camera.width + pixels.x;
+    const float left = column * TILE + (warp & 1) * WARP_WIDTH + 0.5f, top = row * TILE + (warp >> 1) * WARP_HEIGHT + 0.5f;
     const int plane = camera.width * camera.height;
-    const vint last = load(last_pair, p, pixels.inside) - (int)first;     // in this segment's numbering
-    const vfloat d_red = load(d_image, p, pixels.inside), d_green = load(d_image + plane, p, pixels.inside),
-                 d_blue = load(d_image + 2 * plane, p, pixels.inside);
-    vfloat T = 1.0f;
-    // d_image . (colour of everything from here on, background included)
-    vfloat behind = load(image, p, pixels.inside) * d_red + load(image + plane, p, pixels.inside) * d_green
-                  + load(image + 2 * plane, p, pixels.inside) * d_blue;
-    if (segment > 0) {
-        const float* s = states + state_slot(tile, begin, segment) + warp * 32;
-        T = load_row(s, true);
-        behind = behind - load_row(s + TILE_PIXELS, true) * d_red - load_row(s + 2 * TILE_PIXELS, true) * d_green
-               - load_row(s + 3 * TILE_PIXELS, true) * d_blue;
+    const float* s = states + state_slot(tile, begin, segment) + warp * 32 * PIXELS;
+    vint last[PIXELS], most = 0;                    // in this segment's numbering
+    vfloat T[PIXELS], d_red[PIXELS], d_green[PIXELS], d_blue[PIXELS];
+    vfloat behind[PIXELS];                          // d_image . (colour of everything from here on, background included)
+    FOR_PIXELS(k) {
+        const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
+        const vbool in = pixels.inside[k];
+        last[k] = load(last_pair, p, in) - (int)first;
+        most = vmax(most, last[k]);
+        d_red[k] = load(d_image, p, in); d_green[k] = load(d_image + plane, p, in); d_blue[k] = load(d_image + 2 * plane, p, in);
+        behind[k] = load(image, p, in) * d_red[k] + load(image + plane, p, in) * d_green[k] + load(image + 2 * plane, p, in) * d_blue[k];
+        T[k] = 1.0f;
+        if (segment == 0) continue;
+        T[k] = load_row(s + 32 * k, true);
+        behind[k] = behind[k] - load_row(s + TILE_PIXELS + 32 * k, true) * d_red[k]
+                  - load_row(s + 2 * TILE_PIXELS + 32 * k, true) * d_green[k]
+                  - load_row(s + 3 * TILE_PIXELS + 32 * k, true) * d_blue[k];
     }
-    const int warp_last = min(warp_max(last), n);
+    const int warp_last = min(warp_max(most), n);
     __syncthreads();
 
     for (int group = 0; group < warp_last; group += 32) {
         for (unsigned hits = hits_of_warp(batch, group, warp_last, left, top); hits; hits &= hits - 1) {
             const int j = group + __ffs(hits) - 1;
             const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
-            const vfloat dx = px - shape.x, dy = py - shape.y;
-            const vfloat power = dx * (shape.z * dx + shape.w * dy) + rest.x * dy * dy;
-            const vbool on = (last > j) & (power >= rest.z);
-            if (!any(on)) continue;
-            const vfloat unclipped = rest.y * vexp2(power);
-            const vfloat alpha = select(on, vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
-            const vfloat weight = alpha * T;
-            const vfloat cd = color.x * d_red + color.y * d_green + color.z * d_blue;
-            behind -= weight * cd;
-            const vfloat d_alpha = T * cd - behind * vrcp(1.0f - alpha);
-            const vfloat g = select(on & (unclipped < ALPHA_MAX), unclipped * d_alpha, vfloat(0.0f));
-            T *= 1.0f - alpha;
-            const vfloat gx = g * dx, gy = g * dy;
+            const vfloat dx = px - shape.x, dy0 = py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+            vfloat power[PIXELS];
+            vbool on[PIXELS], some_on = false;
+            FOR_PIXELS(k) {
+                const vfloat dy = dy0 + 4.0f * k;
+                power[k] = along_x + dy * (across + rest.x * dy);
+                on[k] = (last[k] > j) & (power[k] >= rest.z);
+                some_on = some_on | on[k];
+            }
+            if (!any(some_on)) continue;
+            vfloat sums[NUM_SUMS];
+#pragma unroll
+            for (int i = 0; i < NUM_SUMS; ++i) sums[i] = 0.0f;
+            FOR_PIXELS(k) {
+                const vfloat dy = dy0 + 4.0f * k;
+                const vfloat unclipped = rest.y * vexp2(power[k]);
+                const vfloat alpha = select(on[k], vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
+                const vfloat weight = alpha * T[k];
+                const vfloat cd = color.x * d_red[k] + color.y * d_green[k] + color.z * d_blue[k];
+                behind[k] -= weight * cd;
+                const vfloat d_alpha = T[k] * cd - behind[k] * vrcp(1.0f - alpha);
+                const vfloat g = select(on[k] & (unclipped < ALPHA_MAX), unclipped * d_alpha, vfloat(0.0f));
+                T[k] *= 1.0f - alpha;
+                const vfloat gx = g * dx, gy = g * dy;
+                sums[0] += g; sums[1] += gx; sums[2] += gy; sums[3] += gx * dx; sums[4] += gx * dy; sums[5] += gy * dy;
+                sums[6] += weight * d_red[k]; sums[7] += weight * d_green[k]; sums[8] += weight * d_blue[k];
 #ifdef ABSGRAD
-            const vfloat mx = 2.0f * shape.z * gx + shape.w * gy, my = shape.w * gx + 2.0f * rest.x * gy;
-            vfloat sums[NUM_SUMS] = {g, gx, gy, gx * dx, gx * dy, gy * dy, weight * d_red, weight * d_green, weight * d_blue,
-                                     vabs(mx) * (1.0f / LOG2E), vabs(my) * (1.0f / LOG2E)};
-#else
-            vfloat sums[NUM_SUMS] = {g, gx, gy, gx * dx, gx * dy, gy * dy, weight * d_red, weight * d_green, weight * d_blue};
+                sums[9] += vabs(2.0f * shape.z * gx + shape.w * gy) * (1.0f / LOG2E);
+                sums[10] += vabs(shape.w * gx + 2.0f * rest.x * gy) * (1.0f / LOG2E);
 #endif
+            }
             warp_add(d_splats + (size_t)splat_from_pair[first + j] * 12, sums);
         }
     }

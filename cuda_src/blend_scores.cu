@@ -1,11 +1,12 @@
 // How much each splat contributes to a view, and to the view's error: what density control decides by.
-// Same traversal as blend: a block owns a tile, a warp 8x4 pixels. The error of a pixel is the mean absolute difference of its
+// Same traversal as blend: a block owns a tile. The error of a pixel is the mean absolute difference of its
 // channels; a splat is given its share by blending weight, so that scores of all splats sum to the picture's error.
 #include "blend.cuh"
 
-extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_scores(
+extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
     const Step* __restrict__ state,                 // [1]
+    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px
@@ -17,24 +18,29 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_scores(
 {
     __shared__ Staged batch;
     const Camera& camera = cameras[state->view];
-    const unsigned tile = blockIdx.x;
-    if (state->halted || tile >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    if (state->halted || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    const unsigned tile = tile_order[blockIdx.x];
     const int column = tile % camera.tiles_x, row = tile / camera.tiles_x, warp = threadIdx.y;
     const unsigned begin = tile_begins[tile], end = tile_begins[tile + 1];
 
     const Pixels pixels = pixels_of_warp(camera, column, row, warp);
     const vfloat px = to_float(pixels.x) + 0.5f, py = to_float(pixels.y) + 0.5f;
-    const float left = column * TILE + (warp & 1) * 8 + 0.5f, top = row * TILE + (warp >> 1) * 4 + 0.5f;
-    const vint p = pixels.y * camera.width + pixels.x;
+    const float left = column * TILE + (warp & 1) * WARP_WIDTH + 0.5f, top = row * TILE + (warp >> 1) * WARP_HEIGHT + 0.5f;
     const int plane = camera.width * camera.height;
     const unsigned char* photo = (const unsigned char*)camera.photo;
-    vfloat error = 0.0f;
-    for (int c = 0; c < 3; ++c)
-        error += vabs(load(image + c * plane, p, pixels.inside) - to_float(load(photo, 3 * p + c, pixels.inside)) * (1.0f / 255.0f));
-    error *= 1.0f / 3.0f;
-    const vint last = load(last_pair, p, pixels.inside);
-    const int warp_last = warp_max(last);
-    vfloat T = 1.0f;
+    vfloat T[PIXELS], error[PIXELS];
+    vint last[PIXELS], most = (int)begin;
+    FOR_PIXELS(k) {
+        const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
+        const vbool in = pixels.inside[k];
+        error[k] = 0.0f;
+        for (int c = 0; c < 3; ++c)
+            error[k] += vabs(load(image + c * plane, p, in) - to_float(load(photo, 3 * p + c, in)) * (1.0f / 255.0f)) * (1.0f / 3.0f);
+        last[k] = load(last_pair, p, in);
+        most = vmax(most, last[k]);
+        T[k] = 1.0f;
+    }
+    const int warp_last = warp_max(most);
 
     for (unsigned first = begin; first < end; first += BATCH) {
         if (!__syncthreads_or((int)first < warp_last)) break;
@@ -45,15 +51,19 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_scores(
             for (unsigned hits = hits_of_warp(batch, group, n, left, top); hits; hits &= hits - 1) {
                 const int j = group + __ffs(hits) - 1;
                 const float4 shape = batch.shape[j], rest = batch.rest[j];
-                const vfloat dx = px - shape.x, dy = py - shape.y;
-                const vfloat power = dx * (shape.z * dx + shape.w * dy) + rest.x * dy * dy;
-                const vbool on = (last > (int)first + j) & (power >= rest.z);
-                if (!any(on)) continue;
-                const vfloat alpha = select(on, vmin(rest.y * vexp2(power), ALPHA_MAX), vfloat(0.0f));
-                const vfloat weight = alpha * T;
-                T *= 1.0f - alpha;
-                vfloat sums[2] = {weight, weight * error};
-                warp_add(scores + (size_t)splat_from_pair[first + j] * 2, sums);
+                const vfloat dx = px - shape.x, dy0 = py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+                vfloat sums[2];
+                sums[0] = sums[1] = 0.0f;
+                FOR_PIXELS(k) {
+                    const vfloat dy = dy0 + 4.0f * k;
+                    const vfloat power = along_x + dy * (across + rest.x * dy);
+                    const vbool on = (last[k] > (int)first + j) & (power >= rest.z);
+                    const vfloat alpha = select(on, vmin(rest.y * vexp2(power), ALPHA_MAX), vfloat(0.0f));
+                    const vfloat weight = alpha * T[k];
+                    T[k] *= 1.0f - alpha;
+                    sums[0] += weight; sums[1] += weight * error[k];
+                }
+                if (any(sums[0] > 0.0f)) warp_add(scores + (size_t)splat_from_pair[first + j] * 2, sums);
             }
         }
     }

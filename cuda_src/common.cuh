@@ -47,7 +47,8 @@ struct Step {
     float background[3];
     float loss_l1, loss_l2, loss_ssim;  // sums over pixels and channels, of this step
     float loss, psnr;               // running means over steps, for the progress bar
-    float bias1, bias2;             // 1 - beta^t of Adam's two moments
+    float inv_bias1;                // 1 / (1 - beta1^t), Adam's bias correction of the first moment
+    float inv_root_bias2;           // 1 / sqrt(1 - beta2^t), of the second's root
     float lr[6];                    // means, log_scales, quats, logit_opacities, sh0, shN
     unsigned skipped_updates;       // of single splats, whose gradient was not finite, since the start
     unsigned skipped_steps;         // whose loss was not finite

@@ -73,33 +73,48 @@ __device__ __forceinline__ int tile_count(const Ellipse& e, const Camera& camera
     return n;
 }
 
-#define SHARED_BY_WARP 48           // tiles from which on a warp shares a splat
+#define WORK_THREADS 256            // of a block that calls for_each_tile, at most
 
-// Calls f(splat, tile) for every tile that a visible splat touches. All threads of a warp call it, each with its own splat i;
-// a splat with many tiles is shared out over the warp, so that one huge splat does not keep 31 threads waiting.
+struct TileWork {                   // in shared memory: what each thread's splat brings to its warp
+    Ellipse ellipse[WORK_THREADS];
+    Span rows[WORK_THREADS], columns[WORK_THREADS];     // tiles of the bounding box
+    float depth[WORK_THREADS];
+    unsigned count[WORK_THREADS], end[WORK_THREADS];    // tiles of the box; their running sum over the warp
+};
+
+// Calls f(splat, depth, tile) for every tile that a visible splat touches. All threads of a block call it, thread i with the
+// splat numbered as itself. The warp's splats are taken together: each lane takes every 32nd tile of all their bounding boxes
+// and tests it, so that a warp is busy for as long as it has tiles, however unequal its splats.
 template <class F>
 __device__ __forceinline__ void for_each_tile(
-    bool visible, int i, const float2* means2d /* [capacity] */, const float4* conic_opacity /* [capacity] */,
-    const Camera& camera, F f)
+    TileWork& work, bool visible, const Ellipse& e, const Camera& camera, float depth, F f)
 {
-    bool big = false;
+    const int me = threadIdx.x, lane = me & 31, warp = me - lane;
+    unsigned count = 0;
     if (visible) {
-        const Ellipse e = make_ellipse(means2d[i], conic_opacity[i]);
+        work.ellipse[me] = e;
+        work.depth[me] = depth;
         const Span rows = tile_rows(e, camera);
-        big = tile_count(e, camera) >= SHARED_BY_WARP;
-        for (int row = rows.begin; row < rows.end && !big; ++row) {
-            const Span s = tile_span(e, camera, row);
-            for (int column = s.begin; column < s.end; ++column) f(i, row * camera.tiles_x + column);
-        }
+        const Span columns = tiles_meeting(__fsub_rn(e.x, e.x_max), __fadd_rn(e.x, e.x_max), camera.width, camera.tiles_x);
+        work.rows[me] = rows;
+        work.columns[me] = columns;
+        count = max(rows.end - rows.begin, 0) * max(columns.end - columns.begin, 0);
     }
-    const int lane = threadIdx.x & 31;
-    for (unsigned shared = __ballot_sync(0xffffffffu, big); shared; shared &= shared - 1) {
-        const int other = i - lane + __ffs(shared) - 1;
-        const Ellipse e = make_ellipse(means2d[other], conic_opacity[other]);
-        const Span rows = tile_rows(e, camera);
-        for (int row = rows.begin; row < rows.end; ++row) {
-            const Span s = tile_span(e, camera, row);
-            for (int column = s.begin + lane; column < s.end; column += 32) f(other, row * camera.tiles_x + column);
-        }
+    work.count[me] = count;
+    __syncwarp();
+    unsigned end = count;
+    for (int k = 0; k < lane; ++k) end += work.count[warp + k];
+    work.end[me] = end;
+    __syncwarp();
+    const unsigned total = work.end[warp + 31];
+    for (unsigned at = lane; at < total; at += 32) {
+        int owner = warp;                                   // the first whose running sum is past `at`
+        for (int half = 16; half > 0; half /= 2) owner += work.end[owner + half - 1] <= at ? half : 0;
+        const Span columns = work.columns[owner];
+        const unsigned nth = at - (work.end[owner] - work.count[owner]), width = columns.end - columns.begin;
+        const int row = work.rows[owner].begin + nth / width, column = columns.begin + nth % width;
+        const Span span = tile_span(work.ellipse[owner], camera, row);
+        if (column >= span.begin && column < span.end)
+            f(blockIdx.x * blockDim.x + owner, work.depth[owner], row * camera.tiles_x + column);
     }
 }

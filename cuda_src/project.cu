@@ -19,7 +19,7 @@ __device__ __forceinline__ float3 color_of(const float* __restrict__ params, siz
 // Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
 __device__ __forceinline__ bool project_splat(
     const float* __restrict__ params, size_t stride, int i, const Camera& camera, int degree, int antialias,
-    float& depth, float2& mean2d, float4& conic, float4& rgb)
+    float& depth, float2& mean2d, float4& conic, float4& rgb, Ellipse& ellipse)
 {
     const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
     if (!(to_camera(camera, mean).z > NEAR_PLANE)) return false;
@@ -32,7 +32,8 @@ __device__ __forceinline__ bool project_splat(
     mean2d.y = camera.fy * p.t.y / p.t.z + camera.cy;
     if (!(fabsf(mean2d.x) + fabsf(mean2d.y) < 1e9f)) return false;
     conic.x = p.c / p.det; conic.y = -p.b / p.det; conic.z = p.a / p.det; conic.w = opacity;
-    if (tile_count(make_ellipse(mean2d, conic), camera) == 0) return false;
+    ellipse = make_ellipse(mean2d, conic);
+    if (tile_count(ellipse, camera) == 0) return false;
 
     const float3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
     const float3 color = color_of(params, stride, i, scale(rsqrtf(dot(ray, ray)), ray), degree);
@@ -53,6 +54,7 @@ extern "C" __global__ void project(
     unsigned* __restrict__ tile_counts,     // [num_tiles] splats that touch a tile are added
     float* __restrict__ d_splats)           // [capacity, 12] zeroed for visible splats; may be null
 {
+    __shared__ TileWork work;
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const int n = state->num_splats;
     if ((int)(blockIdx.x * blockDim.x) >= n || state->halted) return;
@@ -60,7 +62,9 @@ extern "C" __global__ void project(
     float depth = 0.0f;
     float2 mean2d;
     float4 conic, rgb;
-    const bool visible = i < n && project_splat(params, capacity, i, camera, state->sh_degree, antialias, depth, mean2d, conic, rgb);
+    Ellipse ellipse = {};
+    const bool visible = i < n
+        && project_splat(params, capacity, i, camera, state->sh_degree, antialias, depth, mean2d, conic, rgb, ellipse);
     if (i < n) depths[i] = visible ? depth : 0.0f;
     if (visible) {
         means2d[i] = mean2d;
@@ -70,5 +74,5 @@ extern "C" __global__ void project(
         if (d_splats)
             for (int k = 0; k < 12; ++k) d_splats[(size_t)i * 12 + k] = 0.0f;
     }
-    for_each_tile(visible, i, means2d, conic_opacity, camera, [&](int, unsigned tile) { atomicAdd(&tile_counts[tile], 1u); });
+    for_each_tile(work, visible, ellipse, camera, depth, [&](int, float, unsigned tile) { atomicAdd(&tile_counts[tile], 1u); });
 }

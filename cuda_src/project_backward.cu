@@ -223,11 +223,8 @@ extern "C" __global__ void color_backward(
 #endif
     const float3 direction = make_vec(d_rays[i], d_rays[stride + i], d_rays[2 * stride + i]);
     const float3 d_color = make_vec(d_rays[3 * stride + i], d_rays[4 * stride + i], d_rays[5 * stride + i]);
-    float basis = SH_C0;
-    sh_visit(degree, direction, [&](int other, float y, float3) { basis = other == k ? y : basis; });
-
     const size_t first = (size_t)(ROW_SH0 + 3 * k) * stride + i, second = first + stride, third = second + stride;
-    const float3 g = scale(basis, d_color);
+    const float3 g = scale(sh_basis(k, direction), d_color);
 #ifdef FUSED_ADAM
     const float lr = state->lr[k == 0 ? 4 : 5];
     float p0 = params[first], p1 = params[second], p2 = params[third];      // all loads before the first store

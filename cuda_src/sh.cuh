@@ -36,3 +36,27 @@ __device__ __forceinline__ void sh_visit(int degree, float3 d, F f)
     f(14, c32 * z * (xx - yy), make_vec(2.0f * c32 * x * z, -2.0f * c32 * y * z, c32 * (xx - yy)));
     f(15, -c33 * x * (xx - 3.0f * yy), make_vec(-3.0f * c33 * (xx - yy), 6.0f * c33 * x * y, 0.0f));
 }
+
+// One basis value, for a thread that owns one coefficient k.
+__device__ __forceinline__ float sh_basis(int k, float3 d)
+{
+    const float x = d.x, y = d.y, z = d.z, xx = x * x, yy = y * y, zz = z * z;
+    switch (k) {
+        case 0: return SH_C0;
+        case 1: return -0.4886025119029199f * y;
+        case 2: return 0.4886025119029199f * z;
+        case 3: return -0.4886025119029199f * x;
+        case 4: return 1.0925484305920792f * x * y;
+        case 5: return -1.0925484305920792f * y * z;
+        case 6: return 0.31539156525252005f * (2.0f * zz - xx - yy);
+        case 7: return -1.0925484305920792f * x * z;
+        case 8: return 0.5462742152960396f * (xx - yy);
+        case 9: return -0.5900435899266435f * y * (3.0f * xx - yy);
+        case 10: return 2.890611442640554f * x * y * z;
+        case 11: return -0.4570457994644658f * y * (4.0f * zz - xx - yy);
+        case 12: return 0.3731763325901154f * z * (2.0f * zz - 3.0f * xx - 3.0f * yy);
+        case 13: return -0.4570457994644658f * x * (4.0f * zz - xx - yy);
+        case 14: return 1.445305721320277f * z * (xx - yy);
+        default: return -0.5900435899266435f * x * (xx - 3.0f * yy);
+    }
+}

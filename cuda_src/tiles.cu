@@ -6,22 +6,41 @@
 
 typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
 
+#define NUM_LENGTHS 128
+
+// Lists of nearly the same length, four classes to a power of two. Long lists go first, so that no block starts late on one.
+__device__ __forceinline__ int length_class(unsigned n)
+{
+    const int e = 31 - __clz((int)n | 1);
+    return e < 2 ? (int)n : 4 * e + (int)(n >> (e - 2) & 3u);
+}
+
 extern "C" __global__ void scan_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
     Step* __restrict__ state,                   // [1] num_pairs is written, and halted where they do not fit
     const unsigned* __restrict__ tile_counts,   // [num_tiles]
     unsigned pair_capacity,
-    unsigned* __restrict__ tile_begins)         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
+    unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
+    unsigned* __restrict__ tile_order)          // [num_tiles] tiles, about the longest lists first
 {
-    __shared__ unsigned sums[256];
+    __shared__ unsigned sums[256], places[NUM_LENGTHS];
     if (state->halted) return;
     const Camera& camera = cameras[state->view];
     const unsigned num_tiles = camera.tiles_x * camera.tiles_y, share = (num_tiles + blockDim.x - 1) / blockDim.x;
     const unsigned begin = min(threadIdx.x * share, num_tiles), end = min(begin + share, num_tiles);
+    for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) places[k] = 0;
+    __syncthreads();
     unsigned sum = 0;
-    for (unsigned t = begin; t < end; ++t) sum += tile_counts[t];
+    for (unsigned t = begin; t < end; ++t) {
+        sum += tile_counts[t];
+        atomicAdd(&places[length_class(tile_counts[t])], 1u);
+    }
     sums[threadIdx.x] = sum;
     __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned first = 0;
+        for (int k = NUM_LENGTHS - 1; k >= 0; --k) { const unsigned n = places[k]; places[k] = first; first += n; }
+    }
     unsigned before = 0, total = 0;             // every thread adds up its predecessors: one barrier, no tree
     for (unsigned t = 0; t < blockDim.x; ++t) {
         before += t < threadIdx.x ? sums[t] : 0;
@@ -31,6 +50,8 @@ extern "C" __global__ void scan_tiles(
         tile_begins[t] = before;
         before += tile_counts[t];
     }
+    __syncthreads();
+    for (unsigned t = begin; t < end; ++t) tile_order[atomicAdd(&places[length_class(tile_counts[t])], 1u)] = t;
     if (threadIdx.x == 0) {
         const bool fits = total <= pair_capacity;
         tile_begins[num_tiles] = total;
@@ -50,12 +71,16 @@ extern "C" __global__ void emit_tiles(
     unsigned* __restrict__ tile_counts,         // [num_tiles] counted down to 0, ready for the next view
     Key* __restrict__ keys)                     // [pair_capacity]
 {
+    __shared__ TileWork work;
     const int i = blockIdx.x * blockDim.x + threadIdx.x, n = state->num_splats;
     if ((int)(blockIdx.x * blockDim.x) >= n || state->halted) return;
-    const bool visible = i < n && depths[i] > 0.0f;
-    for_each_tile(visible, i, means2d, conic_opacity, cameras[state->view], [&](int splat, unsigned tile) {
+    const float depth = i < n ? depths[i] : 0.0f;
+    const bool visible = depth > 0.0f;
+    Ellipse e = {};
+    if (visible) e = make_ellipse(means2d[i], conic_opacity[i]);
+    for_each_tile(work, visible, e, cameras[state->view], depth, [&](int splat, float z, unsigned tile) {
         const unsigned pair = tile_begins[tile] + atomicSub(&tile_counts[tile], 1u) - 1;
-        keys[pair] = (Key)__float_as_uint(depths[splat]) << 32 | (unsigned)splat;
+        keys[pair] = (Key)__float_as_uint(z) << 32 | (unsigned)splat;
     });
 }
 
@@ -132,6 +157,7 @@ __device__ __forceinline__ void sort_long(Key* shared, Key* keys, unsigned n)
 extern "C" __global__ void __launch_bounds__(256) sort_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
     const Step* __restrict__ state,             // [1]
+    const unsigned* __restrict__ tile_order,    // [num_tiles]
     const unsigned* __restrict__ tile_begins,   // [num_tiles + 1]
     Key* __restrict__ keys,                     // [pair_capacity] undefined afterwards
     unsigned* __restrict__ splat_from_pair)     // [pair_capacity] splats by tile, then by depth
@@ -139,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(256) sort_tiles(
     __shared__ Key shared[CHUNK];
     const Camera& camera = cameras[state->view];
     if (state->halted || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
-    const unsigned begin = tile_begins[blockIdx.x], n = tile_begins[blockIdx.x + 1] - begin;
+    const unsigned tile = tile_order[blockIdx.x], begin = tile_begins[tile], n = tile_begins[tile + 1] - begin;
     const Key* sorted = shared;
     if (n > CHUNK) {
         sort_long(shared, keys + begin, n);

@@ -12,7 +12,7 @@ from splat_cli.render.step import StepState
 from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
-WARPS = 8  # of a block that owns a 16x16 tile
+WARPS = 4  # of a block that owns a 16x16 tile, as in cuda_src/blend.cuh
 
 
 @dataclass
@@ -49,7 +49,7 @@ def blend(cameras: CameraTable, state: StepState, projection: Projection, tiles:
     """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6)."""
     tiles.backend.kernel("blend", "blend")(
         (tiles.max_tiles,), (32, WARPS),
-        cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
+        cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, out.image, out.final_T, out.last_pair, out.states, out.segments,
     )  # fmt: skip
 

@@ -15,7 +15,8 @@ SORT_THREADS = {"cuda": 256, "cpu": 1}
 class TileLists:
     """Lists of pairs for views of up to `max_tiles` tiles with up to `pair_capacity` pairs.
 
-    After `build`: tile_begins uint32 [max_tiles + 1], splat_from_pair uint32 [pair_capacity]. Too many pairs set the
+    After `build`: tile_begins uint32 [max_tiles + 1], tile_order uint32 [max_tiles], splat_from_pair uint32
+    [pair_capacity]. Too many pairs set the
     state's `halted` and leave `needed_pairs` there; the lists must then be made anew.
     """
 
@@ -24,14 +25,16 @@ class TileLists:
         self.keys = backend.xp.empty(pair_capacity, "uint64")
         self.splat_from_pair = backend.xp.empty(pair_capacity, "uint32")
         self.tile_begins = backend.xp.empty(max_tiles + 1, "uint32")
+        self.tile_order = backend.xp.empty(max_tiles, "uint32")
 
     def build(self, cameras: CameraTable, state: StepState, projection: Projection) -> None:
         """Fill the lists for the state's view, as `project` counted them in projection.tile_counts."""
         kernel, name = self.backend.kernel, self.backend.name
         counts = projection.tile_counts
         kernel("tiles", "scan_tiles")(
-            (1,), (SCAN_THREADS[name],), cameras.array, state.array, counts, self.pair_capacity, self.tile_begins
-        )
+            (1,), (SCAN_THREADS[name],),
+            cameras.array, state.array, counts, self.pair_capacity, self.tile_begins, self.tile_order,
+        )  # fmt: skip
         kernel("tiles", "emit_tiles")(
             (-(-len(projection.depths) // THREADS),), (THREADS,),
             cameras.array, state.array, projection.depths, projection.means2d, projection.conic_opacity,
@@ -39,5 +42,5 @@ class TileLists:
         )  # fmt: skip
         kernel("tiles", "sort_tiles")(
             (self.max_tiles,), (SORT_THREADS[name],),
-            cameras.array, state.array, self.tile_begins, self.keys, self.splat_from_pair,
+            cameras.array, state.array, self.tile_order, self.tile_begins, self.keys, self.splat_from_pair,
         )  # fmt: skip

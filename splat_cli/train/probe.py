@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.optim.model import Model
+from splat_cli.render.blend import WARPS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 
@@ -63,8 +64,8 @@ class ViewProbe:
         kernel("begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
         raster.forward(self.model.splats, self.state)
         kernel("blend_scores", "blend_scores")(
-            (raster.tiles.max_tiles,), (32, 8),
-            raster.cameras.array, self.state.array, raster.tiles.tile_begins, raster.tiles.splat_from_pair,
+            (raster.tiles.max_tiles,), (32, WARPS), raster.cameras.array, self.state.array,
+            raster.tiles.tile_order, raster.tiles.tile_begins, raster.tiles.splat_from_pair,
             raster.projection.means2d, raster.projection.conic_opacity, raster.projection.colors,
             raster.picture.image, raster.picture.last_pair, self._scores,
         )  # fmt: skip

@@ -21,7 +21,7 @@ STEP = 7
 def prepared(backend: Backend) -> tuple[OnDevice, Moments]:
     """A scene at step 7, with moments of gradients that have been."""
     device = on_device(backend, hard_scene(1), Options())
-    device.state.write(step=STEP, bias1=1 - 0.9**STEP, bias2=1 - 0.999**STEP, lr=RATES)
+    device.state.write(step=STEP, inv_bias1=1 / (1 - 0.9**STEP), inv_root_bias2=(1 - 0.999**STEP) ** -0.5, lr=RATES)
     rng, moments = np.random.default_rng(0), Moments(device.splats)
     shape = moments.first.shape
     moments.first[...] = backend.upload(rng.normal(0, 1e-2, shape).astype(np.float32))
