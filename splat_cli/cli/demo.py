@@ -6,13 +6,14 @@ from typing import Any
 import click
 
 from splat_cli.cli.options import PATH, device_option, given, setting_options
+from splat_cli.cli.report import Report
 
 
 @click.command(epilog="\b\nExample:\n  splat demo\n  splat demo /tmp/demo --device cpu")
 @click.argument("out", type=PATH, required=False)
 @device_option
 @setting_options("steps", "seed")
-def command(out: Path | None, device: str, **options: Any) -> None:
+def command(out: Path | None, device: str, **options: Any) -> Report:
     """Build a sample scene, train on it, measure, render a camera path and export.
 
     Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
@@ -27,10 +28,10 @@ def command(out: Path | None, device: str, **options: Any) -> None:
     config = load_config("demo", given(options))
     with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:
         demo = run_demo(folder.path, config, open_device(device, config), Display())
-    for part, seconds in demo.seconds.items():
-        click.echo(f"{part:<28}  {seconds:6.1f} s")
-    for what, place in demo.places.items():
-        click.echo(f"{what:<28}  {place}")
+    lines = [f"{part:<28}  {seconds:6.1f} s" for part, seconds in demo.seconds.items()]
+    lines += [f"{what:<28}  {place}" for what, place in demo.places.items()]
     result = demo.result
     if result.score is not None:
-        click.echo(f"held-out PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}, {result.num_splats:,} splats")
+        score = f"PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}"
+        lines.append(f"held-out {score}, {result.num_splats:,} splats")
+    return Report(lines, {"folder": demo.root, **result.facts()})

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH, device_option
+from splat_cli.cli.report import Report
 
 
 @click.command(
@@ -13,7 +14,7 @@ from splat_cli.cli.options import PATH, device_option
 @click.argument("source", type=PATH, metavar="RUN")
 @click.option("--scene", type=PATH, help="Where the run's scene lies now.  [default: where it was]")
 @device_option
-def command(source: Path, scene: Path | None, device: str) -> None:
+def command(source: Path, scene: Path | None, device: str) -> Report:
     """Measure a run's splats on its held-out photographs: PSNR and SSIM.
 
     RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table and adds the
@@ -25,8 +26,8 @@ def command(source: Path, scene: Path | None, device: str) -> None:
 
     metrics = evaluate_run(source, scene, open_backend(device), Display())
     width = max(len(name) for name in metrics.scores)
-    click.echo(f"{'photograph':<{width}}   PSNR    SSIM")
+    lines = [f"{'photograph':<{width}}   PSNR    SSIM"]
     for name, score in {**metrics.scores, "mean": metrics.mean}.items():
-        click.echo(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}")
-    click.echo(f"\nStep {metrics.step}. Protocol: {metrics.protocol}")
-    click.echo(f"Written to {metrics.path}")
+        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}")
+    lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}", f"Written to {metrics.path}"]
+    return Report(lines, metrics.facts())

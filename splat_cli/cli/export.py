@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH
+from splat_cli.cli.report import Report
 
 
 @click.command(epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02")
@@ -16,7 +17,7 @@ from splat_cli.cli.options import PATH
 @click.option(
     "--min-opacity", type=click.FloatRange(0, 1), help="Leave out splats under this opacity.  [default: none]"
 )
-def command(source: Path, out: Path, sh_degree: int | None, min_opacity: float | None) -> None:
+def command(source: Path, out: Path, sh_degree: int | None, min_opacity: float | None) -> Report:
     """Write the splats of a run (its last step) or of a PLY file as a standard 3DGS PLY.
 
     The file is binary little endian with the properties and their order of the INRIA code; OUT.ply is replaced if it
@@ -35,4 +36,5 @@ def command(source: Path, out: Path, sh_degree: int | None, min_opacity: float |
     if min_opacity is not None:
         splats = drop_transparent(splats, min_opacity)
     write_ply(out, splats)
-    click.echo(f"{len(splats):,} splats with spherical harmonics of degree {splats.sh_degree}: {out}")
+    line = f"{len(splats):,} splats with spherical harmonics of degree {splats.sh_degree}: {out}"
+    return Report([line], {"ply": out, "num_splats": len(splats), "sh_degree": splats.sh_degree})

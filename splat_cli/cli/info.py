@@ -5,15 +5,15 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH
+from splat_cli.cli.report import Report
 
 
 @click.command(epilog="\b\nExample:\n  splat info photos/garden\n  splat info runs/garden\n  splat info garden.ply")
 @click.argument("path", type=PATH)
-def command(path: Path) -> None:
+def command(path: Path) -> Report:
     """Tell what a scene, a run or a PLY file holds."""
     from splat_cli.train.describe import describe
 
     facts = describe(path)
     width = max(map(len, facts))
-    for label, text in facts.items():
-        click.echo(f"{label:<{width}}  {text}")
+    return Report([f"{label:<{width}}  {text}" for label, text in facts.items()], facts)

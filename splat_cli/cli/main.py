@@ -8,9 +8,10 @@ import traceback
 import click
 
 from splat_cli import __version__
+from splat_cli.cli.report import Report, to_json
 from splat_cli.errors import SplatError
 
-_COMMANDS = ("train", "render", "export", "eval", "info", "demo")
+_COMMANDS = ("train", "batch", "render", "export", "eval", "info", "demo")
 _INTERRUPTED = 130
 
 
@@ -34,7 +35,8 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="splat")
 @click.option("--debug", is_flag=True, help="Show where an error came from; may stand behind the command too.")
-def splat(debug: bool) -> None:
+@click.option("--json", is_flag=True, help="Print the result, or the error, as JSON; may stand there too.")
+def splat(debug: bool, json: bool) -> None:
     """3D Gaussian Splatting: photographs in, splats out."""
 
 
@@ -45,17 +47,23 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted."""
-    debug = "--debug" in arguments
+    flags = {"--debug", "--json"}.intersection(arguments)
+    as_json = "--json" in flags
     try:
-        result = splat.main([one for one in arguments if one != "--debug"], prog_name="splat", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        result = splat.main([one for one in arguments if one not in flags], prog_name="splat", standalone_mode=False)
     except Exception as error:
-        if debug:
+        if "--debug" in flags:
             traceback.print_exc()
         message, code = _explain(error)
         if message:
             click.echo(message, err=True)
+        if as_json:
+            click.echo(to_json({"error": message.removeprefix("Error: "), "exit_code": code}))
         return code
+    if isinstance(result, Report):
+        result.show(as_json)
+        return result.exit_code
+    return result if isinstance(result, int) else 0
 
 
 def _explain(error: Exception) -> tuple[str, int]:

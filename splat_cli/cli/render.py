@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH, Color, Size, device_option
+from splat_cli.cli.report import Report
 
 
 @click.command(
@@ -35,7 +36,7 @@ def command(
     background: tuple[float, float, float] | None,
     antialias: bool | None,
     device: str,
-) -> None:
+) -> Report:
     """Render the splats of a run (its last step) or of a PLY file to PNG files.
 
     The views are those of the run (by default the held-out ones if it has any, else all) or of a JSON file in the
@@ -56,4 +57,4 @@ def command(
     if size:
         job = job.with_size(*size)
     paths = job.render(open_backend(device), out, Display())
-    click.echo(f"{len(paths)} pictures: {out or job.folder}")
+    return Report([f"{len(paths)} pictures: {out or job.folder}"], {"pictures": [str(path) for path in paths]})

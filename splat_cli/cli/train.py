@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
+from splat_cli.cli.report import Report
 
 if TYPE_CHECKING:
     from splat_cli.train.session import RunResult
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @setting_options()
 def command(
     scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, device: str, **options: Any
-) -> None:
+) -> Report:
     """Train splats on the photographs of SCENE.
 
     SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), or
@@ -43,11 +44,11 @@ def command(
         result = _new(scene, out, preset, device, given(options))
     else:
         raise UsageError("name a SCENE to train on, or a run with --resume")
-    click.echo(f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s")
+    lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s"]
     if result.score is not None:
-        click.echo(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
-    click.echo(f"Run: {result.run.path}")
-    click.echo(f"Splats: {result.run.ply_path(result.steps)}")
+        lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
+    lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
+    return Report(lines, result.facts())
 
 
 def _new(scene: Path, out: Path | None, preset: str | None, device: str, changes: dict[str, Any]) -> "RunResult":

@@ -70,6 +70,14 @@ class Evaluation:
     protocol: str
     path: Path
 
+    def facts(self) -> dict[str, Any]:
+        """The same for programs."""
+        per_image = {name: dataclasses.asdict(one) for name, one in self.scores.items()}
+        return {
+            "step": self.step, **dataclasses.asdict(self.mean), "protocol": self.protocol, "path": str(self.path),
+            "per_image": per_image,
+        }  # fmt: skip
+
 
 def evaluate_run(source: Path, scene: Path | None, backend: Backend, display: Display) -> Evaluation:
     """Measures a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; fills metrics.json.

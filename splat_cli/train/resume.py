@@ -10,9 +10,10 @@ from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import newest_checkpoint
+from splat_cli.train.data import with_fixed_paths
 from splat_cli.train.run_folder import RunFolder
 
-_FIXED = ("seed", "eval", "test_every", "sh_degree", "init_from", "init_opacity", "init_scale")
+_FIXED = ("seed", "eval", "test_every", "split", "sh_degree", "init_from", "init_opacity", "init_scale")
 """Settings that were used up at the start, or that decide what is held out."""
 
 
@@ -32,10 +33,10 @@ def plan_resumption(
 
     UsageError where nothing is left to do, or where a change cannot be made.
     """
-    before = run.config()
-    changes = {name: value for name, value in changes.items() if getattr(before, name) != value}
+    before, scene = run.config(), scene or run.scene_path()
+    config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
+    changes = {name: getattr(config, name) for name in changes if getattr(config, name) != getattr(before, name)}
     _refuse_fixed(run, changes)
-    config = dataclasses.replace(before, **changes)
     for name in changes:
         declared = SETTINGS[name]
         say(f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}")
@@ -47,7 +48,7 @@ def plan_resumption(
         say("No checkpoint was saved yet: starting from step 0")
     elif checkpoint.step > config.steps:
         raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.steps} --steps")
-    return Resumption(scene or run.scene_path(), config, checkpoint)
+    return Resumption(scene, config, checkpoint)
 
 
 def _refuse_fixed(run: RunFolder, changes: dict[str, Any]) -> None:

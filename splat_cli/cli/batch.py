@@ -1,0 +1,38 @@
+"""`splat batch`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
+from splat_cli.cli.report import Report
+
+
+@click.command(
+    cls=SettingsCommand,
+    epilog="\b\nExample:\n  splat batch photos/* -o runs --eval --steps 7000\n  splat batch scenes.toml -o runs",
+)
+@click.argument("scenes", type=PATH, nargs=-1, required=True)
+@click.option("-o", "--out", type=PATH, default=Path("runs"), show_default=True, help="Folder of the runs.")
+@click.option("--preset", help="A preset's name or a .toml file, for all scenes.")
+@device_option
+@setting_options()
+def command(scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, **options: Any) -> Report:
+    """Train many scenes, each in a process of its own, one on each GPU at a time.
+
+    SCENES are folders, or .toml files that list some: a table [[scene]] each with its path and settings of its own;
+    settings above the tables are for all of the file. A scene's run lies in OUT under the scene's name. Called again,
+    the command skips what is finished and resumes the rest.
+    """
+    from splat_cli.train.batch import run_batch, summary
+    from splat_cli.train.batch_list import plan_batch
+    from splat_cli.train.progress import Display
+
+    jobs = plan_batch(scenes, out, preset, given(options))
+    outcomes = run_batch(jobs, out, device, Display())
+    failed = sum(outcome.status == "failed" for outcome in outcomes)
+    width = max(len(outcome.name) for outcome in outcomes)
+    lines = [f"{'scene':<{width}}  status    PSNR    SSIM      splats   seconds"]
+    lines += [outcome.line(width) for outcome in outcomes]
+    return Report(lines, {"scenes": list(map(summary, outcomes)), "failed": failed}, int(failed > 0))

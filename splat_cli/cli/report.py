@@ -1,0 +1,33 @@
+"""What a command has to say at its end: lines for people, or with `--json` one object for programs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a command, in both forms. Commands return it; `main` prints it."""
+
+    lines: Sequence[str]
+    facts: Mapping[str, Any]
+    exit_code: int = 0
+
+    def show(self, as_json: bool) -> None:
+        """Prints one of the forms to standard output."""
+        click.echo(to_json(self.facts) if as_json else "\n".join(self.lines))
+
+
+def to_json(facts: Mapping[str, Any]) -> str:
+    """One line of JSON; paths become texts."""
+    return json.dumps(facts, default=_plain, allow_nan=False)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not for JSON")

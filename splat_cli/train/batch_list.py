@@ -1,0 +1,51 @@
+"""Which scenes a batch trains, with which settings, into which folders."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import TrainConfig, load_config, read_toml
+from splat_cli.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Job:
+    """One scene: its name, its folder, the folder of its run, and the settings."""
+
+    name: str
+    scene: Path
+    run: Path
+    config: TrainConfig
+
+
+def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: dict[str, Any]) -> list[Job]:
+    """Jobs for scenes' folders and .toml lists. Options override a scene's settings, these a list's, these the preset.
+
+    UsageError where a list cannot be read or two scenes have one name.
+    """
+    jobs: dict[str, Job] = {}
+    for source in sources:
+        for name, scene, settings in _entries(source):
+            if name in jobs:
+                raise UsageError(f"{jobs[name].scene} and {scene} are both called {name!r}: name them in a .toml list")
+            jobs[name] = Job(name, scene, out / name, load_config(preset, {**settings, **options}))
+    return list(jobs.values())
+
+
+def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """(name, scene, settings); paths in a list are relative to it."""
+    if source.suffix != ".toml":
+        yield source.resolve().name, source, {}
+        return
+    common = read_toml(source)
+    tables = common.pop("scene", [])
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise UsageError(f"{source} lists no scenes: write a table [[scene]] with a path for each")
+    for number, table in enumerate(tables, 1):
+        own = dict(table)
+        path, name = own.pop("path", None), own.pop("name", None)
+        if not isinstance(path, str) or not isinstance(name, str | None):
+            raise UsageError(f"{source}: [[scene]] number {number} needs a path, a text, and may have a name, a text")
+        scene = source.parent / path
+        yield name or scene.resolve().name, scene, {**common, **own}

@@ -1,0 +1,79 @@
+"""`splat batch`: each scene apart, finished ones skipped, begun ones resumed, stopped as a whole."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.train.batch_list import plan_batch
+from splat_cli.train.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+
+
+def _list(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_list_gives_scenes_names_and_settings(tmp_path):
+    text = 'steps = 5\n[[scene]]\npath = "a"\nmax_splats = 7\n[[scene]]\npath = "b"\nname = "other"\nsteps = 6\n'
+    first, second = plan_batch([_list(tmp_path / "l.toml", text)], tmp_path / "out", None, {"seed": 3})
+    assert (first.name, first.scene, first.run) == ("a", tmp_path / "a", tmp_path / "out" / "a")
+    assert (first.config.steps, first.config.max_splats, first.config.seed) == (5, 7, 3)
+    assert (second.name, second.config.steps) == ("other", 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps = 5\n", "lists no scenes"),
+        ("scene = 3\n", "lists no scenes"),
+        ("[[scene]]\nsteps = 5\n", "needs a path"),
+        ('[[scene]]\npath = "a"\nstepz = 5\n', "nearest is 'steps'"),
+        ('[[scene]]\npath = "a"\n[[scene]]\npath = "b/a"\n', "both called 'a'"),
+    ],
+)
+def test_wrong_list_is_refused(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
+        plan_batch([_list(tmp_path / "l.toml", text)], tmp_path / "out", None, {})
+
+
+def test_batch_trains_skips_and_isolates(splat, scene, tmp_path):
+    good, bad, out = tmp_path / "good", tmp_path / "bad", tmp_path / "out"
+    shutil.copytree(scene, good)
+    bad.mkdir()
+    arguments = ["batch", good, bad, "-o", out, "--device", "cpu", "--steps", 3, "--save-at", "", "--eval"]
+    result = splat(*arguments, "--json")
+    assert result.code == 1, result.err
+    first, second = json.loads(result.out)["scenes"]
+    assert (first["scene"], first["status"], first["steps"]) == ("good", "done", 3)
+    assert (second["scene"], second["status"], second["exit_code"]) == ("bad", "failed", 2)
+    assert str(bad) in second["error"]
+    assert json.loads((out / "summary.json").read_text()) == [first, second]
+    table = splat(*arguments).out.splitlines()
+    assert table[1].startswith("good  skipped  ")
+    assert table[2].startswith("bad   failed   ")
+
+
+def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
+    out = tmp_path / "out"
+    run = RunFolder(out / scene.name)
+    command = [sys.executable, "-m", "splat_cli", "batch", scene, "-o", out, "--device", "cpu", "--steps"]
+    with subprocess.Popen([*command, "1000000"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        while not run.log_path.is_file() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    (step,) = run.saved_steps()
+    result = splat("batch", scene, "-o", out, "--device", "cpu", "--steps", step + 3)
+    assert result.code == 0, result.err
+    assert run.saved_steps() == [step, step + 3]
+    assert "Going on from step" in (out / f"{scene.name}.log").read_text()

@@ -1,0 +1,40 @@
+"""`--json`: one object on standard output, whatever happens."""
+
+import json
+import shutil
+
+import pytest
+
+from splat_cli.train.run_folder import RunFolder
+
+
+@pytest.fixture
+def run_copy(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def test_every_command_prints_its_result(splat, scene, run_copy):
+    commands = {
+        "train": (["train", scene, "--steps", 2, "--device", "cpu"], {"run", "ply", "steps", "num_splats", "seconds"}),
+        "render": (["render", run_copy, "--device", "cpu"], {"pictures"}),
+        "export": (["export", run_copy, "out.ply"], {"ply", "num_splats", "sh_degree"}),
+        "eval": (["eval", run_copy, "--device", "cpu"], {"step", "psnr", "ssim", "per_image", "protocol"}),
+        "info": (["info", run_copy], {"run", "scene", "settings"}),
+    }
+    for name, (arguments, keys) in commands.items():
+        result = splat(*arguments, "--json")
+        assert result.code == 0, result.err
+        assert result.out.count("\n") == 1, name
+        assert keys <= json.loads(result.out).keys(), name
+
+
+def test_error_is_printed_too(splat):
+    result = splat("--json", "info", "nowhere")
+    assert result.code == 2
+    assert json.loads(result.out) == {"error": "nowhere does not exist", "exit_code": 2}
+    assert result.err == "Error: nowhere does not exist\n"
+
+
+def test_result_of_training_is_kept_in_the_run(splat, scene, tmp_path):
+    result = splat("train", scene, "--steps", 2, "--device", "cpu", "-o", tmp_path / "run", "--json")
+    assert RunFolder(tmp_path / "run").result() == json.loads(result.out)
