@@ -28,9 +28,12 @@ def device(request, open_device):
 
 
 def launch(device, name, grid, block, *args, **defines):
-    """Run kernel `name` with copies of the arrays among `args` on the device; the copies as NumPy arrays, in order."""
+    """Run kernel `name` with copies of the arrays among `args` on the device; the copies as NumPy arrays, in order.
+
+    With defines it is a kernel of sums.cu, which is short, for it is compiled for each of them.
+    """
     sent = [device.upload(a) if isinstance(a, np.ndarray) else a for a in args]
-    device.kernel("lanes", name, **defines)(grid, block, *sent)
+    device.kernel("sums" if defines else "lanes", name, **defines)(grid, block, *sent)
     return [device.download(a) for a in sent if isinstance(a, device.xp.ndarray)]
 
 
