@@ -12,6 +12,6 @@ __device__ __forceinline__ void adam_update(float& param, float& moment1, float&
     const float v = BETA2 * moment2 + (1.0f - BETA2) * gradient * gradient;
     moment1 = m;
     moment2 = v;
-    const float root = v * rsqrtf(fmaxf(v, 1e-38f));        // sqrt(v), without its correctly rounded form's dozen instructions
+    const float root = v * rsqrtf(fmaxf(v, 1e-36f));        // sqrt(v) cheaply; 1e-36 is no denormal, which the GPU flushes to 0
     param -= __fdividef(lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
 }
