@@ -95,7 +95,7 @@ class Setting:
     def _convert(self, value: Any) -> Any:
         if self.kind is tuple and isinstance(value, list | tuple) and all(type(entry) is int for entry in value):
             return tuple(value)
-        if self.kind is float and type(value) is int:
+        if self.kind is float and type(value) is int and abs(value) < 2**1000:
             return float(value)
         if type(value) is not self.kind or self.kind is tuple:
             raise self._wrong(value)

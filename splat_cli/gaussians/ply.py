@@ -48,7 +48,8 @@ def read_ply(path: str | Path) -> SplatArrays:
     path = Path(path)
     check_header(path, "a splat PLY")
     try:
-        vertices = plyfile.PlyData.read(str(path))["vertex"].data
+        with np.errstate(over="ignore"):  # numbers beyond float32 in a text file become infinite, and are dropped
+            vertices = plyfile.PlyData.read(str(path))["vertex"].data
     except KeyError as error:
         raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
     except (plyfile.PlyParseError, ValueError, OverflowError) as error:

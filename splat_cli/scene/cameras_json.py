@@ -28,7 +28,7 @@ def read_cameras(path: Path) -> list[View]:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(entries, list) or not entries:
         raise FormatError(f"{path}: expected a list of at least one camera")
@@ -58,7 +58,7 @@ def _view(entry: Any, where: str) -> View:
         center = float(entry.get("cx", width / 2)), float(entry.get("cy", height / 2))
         position = np.array(entry["position"], np.float64).reshape(3)
         rotation = np.array(entry["rotation"], np.float64).reshape(3, 3)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
     if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE):
@@ -74,5 +74,7 @@ def _view(entry: Any, where: str) -> View:
 
 
 def _is_rotation(matrix: np.ndarray) -> bool:
+    if not np.isfinite(matrix).all() or np.abs(matrix).max() > 2:
+        return False
     orthogonal = np.allclose(matrix @ matrix.T, np.eye(3), atol=_ROTATION_TOLERANCE)
     return bool(orthogonal and np.linalg.det(matrix) > 0)

@@ -1,12 +1,19 @@
 """Image files of any kind as 8-bit RGB, and as masks. ValueErrors say what is wrong with a file in a few words."""
 
+import io
+import logging
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own words would go to the terminal
+
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
+_MAX_MASK_SHARE = 4  # of the photograph's pixels
+_ALWAYS_DECODED = 1 << 24  # pixels
+_MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black pictures up to 100
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -17,7 +24,8 @@ def image_size(path: Path) -> tuple[int, int]:
 
 def decode_photo(path: Path, size: tuple[int, int], background: tuple[int, int, int] | None) -> np.ndarray:
     """uint8 [H, W, 3] at `size` (width, height). Transparent pixels show the background; ValueError if it is None."""
-    with _opened(path) as image:
+    with _opened(path, whole=True) as image:
+        _check_density(path, image)
         # A JPEG decodes faster to a half or a quarter; twice the wanted size leaves the filter something to do.
         image.draft(None, (2 * size[0], 2 * size[1]))
         try:
@@ -31,37 +39,60 @@ def decode_photo(path: Path, size: tuple[int, int], background: tuple[int, int, 
     return np.array(color)
 
 
-def decode_mask(path: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:
-    """uint8 [H, W] at `size`: 255 where the file is white, 0 where it is black or, at a smaller size, partly black."""
+def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:
+    """uint8 [H, W] at `size`: 255 where the file is white, 0 where it is black or, at a smaller size, partly black.
+
+    photo: the photograph it belongs to.
+    """
+    photo_size = image_size(photo)
     try:
-        with _opened(path) as image:
+        with _opened(path, whole=True) as image:
+            if image.width * image.height > _MAX_MASK_SHARE * photo_size[0] * photo_size[1]:
+                raise ValueError(f"is {image.width}x{image.height}, the photograph {photo_size[0]}x{photo_size[1]}")
             mask = image.convert("I" if image.mode.startswith("I") else "L")
             values = np.asarray(mask)
     except Exception as error:
-        raise ValueError(f"its mask {path.name} cannot be used: {_one_line(error)}") from error
+        raise ValueError(f"its mask {path.name} {_one_line(error)}") from error
     if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
         raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
     white = values >= _WHITE * (257 if values.max(initial=0) > 255 else 1)
-    kept = Image.fromarray(np.where(white != inverted, 255, 0).astype(np.uint8))
+    kept = Image.fromarray((white != inverted).astype(np.uint8) * np.uint8(255))
     if kept.size == size:
         return np.array(kept)
-    return np.where(np.asarray(kept.resize(size, Image.Resampling.BOX)) == 255, 255, 0).astype(np.uint8)
+    return wholly_white(kept, size)
+
+
+def wholly_white(mask: Image.Image, size: tuple[int, int]) -> np.ndarray:
+    """uint8 [H, W] at a smaller size: 255 where all that a pixel is made of is 255, else 0."""
+    return (np.asarray(mask.resize(size, Image.Resampling.BOX)) == 255).astype(np.uint8) * np.uint8(255)
 
 
 class _Transparent(Exception):
     """Transparent pixels without a background to show through."""
 
 
-def _opened(path: Path) -> Image.Image:
-    """The image with only its header read; ValueError with the reason."""
+def _opened(path: Path, whole: bool = False) -> Image.Image:
+    """The image with only its header decoded; ValueError with the reason.
+
+    whole: the file is read at once, because decoders ask a file for as many bytes as it pretends to have.
+    """
     try:
-        return Image.open(path)
+        return Image.open(io.BytesIO(path.read_bytes()) if whole else path)
     except FileNotFoundError as error:
         raise ValueError("the file is missing") from error
     except UnidentifiedImageError as error:
         raise ValueError("the file is empty or not an image") from error
     except Exception as error:  # decoders raise whatever a broken file leads them into
         raise ValueError(f"cannot be opened ({_one_line(error)})") from error
+
+
+def _check_density(path: Path, image: Image.Image) -> None:
+    """ValueError for a file that is made to take much more memory than it has bytes."""
+    pixels = image.width * image.height
+    if pixels > max(_ALWAYS_DECODED, _MAX_PIXELS_PER_BYTE * path.stat().st_size):
+        raise ValueError(
+            f"has {image.width}x{image.height} pixels in {path.stat().st_size} bytes, as no photograph has"
+        )
 
 
 def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
-from splat_cli.scene.decode import decode_mask, decode_photo
+from splat_cli.scene.decode import decode_mask, decode_photo, wholly_white
 from splat_cli.scene.lens import undistort
 from splat_cli.scene.view import View
 
@@ -55,8 +55,8 @@ def load_images(
             if progress is not None:
                 progress(1)
     if not found.views:
-        first = f" ({found.skipped[0]})" if found.skipped else ""
-        raise SceneError(f"none of the {len(views)} photographs can be decoded{first}; copy them again")
+        first = f": {found.skipped[0]}" if found.skipped else ""
+        raise SceneError(f"none of the {len(views)} photographs can be used{first}; correct the files or the options")
     return found
 
 
@@ -80,16 +80,14 @@ class _Loader:
         size = (view.width, view.height)
         whole = None if view.lens is None else (view.lens.width, view.lens.height)
         photo = decode_photo(view.path, whole or size, self.background)
-        mask = None if view.mask is None else decode_mask(view.mask, whole or size, self.invert_masks)
+        mask = None if view.mask is None else decode_mask(view.mask, view.path, whole or size, self.invert_masks)
         if view.lens is not None:
             assert self.backend is not None, "photographs with distortion need a backend"
             with self.backend_lock:
                 photo, mask = undistort(self.backend, view.lens, photo, mask)
             if photo.shape[:2] != (view.height, view.width):
                 photo = np.array(Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS))
-                # A smaller pixel counts where all that it is made of does.
-                reduced = Image.fromarray(mask).resize(size, Image.Resampling.BOX)
-                mask = np.where(np.asarray(reduced) == 255, 255, 0).astype(np.uint8)
+                mask = wholly_white(Image.fromarray(mask), size)
         if mask is not None and not mask.any():
             raise ValueError("its mask leaves no pixel")
         return photo, None if mask is None or mask.all() else mask

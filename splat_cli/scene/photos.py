@@ -7,6 +7,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Shot, Unusable, file_inside
 from splat_cli.scene.decode import image_size
+from splat_cli.scene.lens import MAX_SIDE, Lens
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.view import View
 
@@ -37,6 +38,7 @@ class PhotoFinder:
     def __init__(self, root: Path, dataset: Dataset, options: SceneOptions) -> None:
         self.root, self.photos, self.options = root, dataset.photos, options
         self.masks = self._mask_folder()
+        self._lenses: dict[tuple[Lens, int, int], Lens] = {}
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
 
     def view(self, shot: Shot) -> View:
@@ -48,19 +50,27 @@ class PhotoFinder:
             width, height = image_size(path)
         except ValueError as error:
             raise Unusable(str(error)) from error
-        lens = shot.lens
-        ratio = (width / lens.width) / (height / lens.height)
+        ratio = (width / shot.lens.width) / (height / shot.lens.height)
         if abs(ratio - 1) > _RATIO_TOLERANCE:
-            raise Unusable(f"is {width}x{height}, but its camera is {lens.width}x{lens.height}")
-        self._check_downscaled(path, width, lens.width)
-        if (width, height) != (lens.width, lens.height):
-            lens = lens.resized(width, height)
+            raise Unusable(f"is {width}x{height}, but its camera is {shot.lens.width}x{shot.lens.height}")
+        if max(width, height) > MAX_SIDE:
+            raise Unusable(f"is {width}x{height}; sides may have up to {MAX_SIDE} pixels")
+        self._check_downscaled(path, width, shot.lens.width)
+        lens = self._lens(shot.lens, width, height)
         pinhole = lens.pinhole
         camera = pinhole.resized(*self._size(pinhole.width, pinhole.height))
         return View(
             shot.name, path, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, shot.w2c,
             lens=lens if lens.distortion else None, mask=self._mask(shot),
         )  # fmt: skip
+
+    def _lens(self, lens: Lens, width: int, height: int) -> Lens:
+        """The lens at the photograph's size: one object for equal lenses, since its pinhole takes time to find."""
+        key = (lens, width, height)
+        if key not in self._lenses:
+            is_whole = (width, height) == (lens.width, lens.height)
+            self._lenses[key] = lens if is_whole else lens.resized(width, height)
+        return self._lenses[key]
 
     def _size(self, width: int, height: int) -> tuple[int, int]:
         """Of the view, in pixels, from the undistorted photograph's."""

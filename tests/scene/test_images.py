@@ -190,7 +190,11 @@ def test_mask_that_leaves_all_is_none(tmp_path):
 
 @pytest.mark.parametrize(
     ("mask", "reason"),
-    [(Picture.new("L", (40, 30), 0), "leaves no pixel"), (Picture.new("L", (30, 40), 255), "is 30x40")],
+    [
+        (Picture.new("L", (40, 30), 0), "leaves no pixel"),
+        (Picture.new("L", (30, 40), 255), "is 30x40, the photograph 40x30"),
+        (Picture.new("L", (400, 300), 255), "is 400x300"),
+    ],
 )
 def test_mask_that_cannot_be_used(tmp_path, mask, reason):
     good = view_of(save(tmp_path, "good.png", Picture.fromarray(gradient())))

@@ -169,7 +169,7 @@ def test_points_outside_the_scene(tmp_path, value):
 
 def test_points_that_are_missing_or_no_points(tmp_path):
     write_transforms(tmp_path, ply_file_path="p.ply")
-    with pytest.raises(FormatError, match=r"p\.ply cannot be read"):
+    with pytest.raises(SceneError, match=r"p\.ply, which is not there"):
         read_scene(tmp_path)
     (tmp_path / "p.ply").write_text("ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nend_header\n1\n")
     with pytest.raises(FormatError, match=r"p\.ply is no point cloud"):

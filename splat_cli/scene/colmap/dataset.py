@@ -37,16 +37,14 @@ def _dataset(model: Model, found: str, photos: Path) -> Dataset:
             skipped.append(f"{name}: its camera {image.camera_id} is not in the model")
             continue
         if camera.id not in lenses:
-            lenses[camera.id] = _usable_lens(camera)
+            lenses[camera.id] = _lens(camera, found)
         shots.append(Shot(name, image.name, lenses[camera.id], image.w2c()))
     points = Points(model.points, model.colors, model.errors, model.track_lengths)
     return Dataset(found, photos, shots, points, skipped)
 
 
-def _usable_lens(camera: Camera) -> Lens:
-    lens = lens_of(camera)
+def _lens(camera: Camera, found: str) -> Lens:
     try:
-        _ = lens.pinhole
+        return lens_of(camera)
     except SceneError as error:
-        raise SceneError(f"camera {camera.id} ({camera.model}): {error}") from error
-    return lens
+        raise SceneError(f"{found}: {error}") from error

@@ -1,7 +1,7 @@
 """Lenses: every camera model of COLMAP, the pinhole camera each is undistorted to, and undistorted photographs."""
 
-from splat_cli.scene.lens.camera import Lens, Pinhole
+from splat_cli.scene.lens.camera import MAX_SIDE, Lens, Pinhole
 from splat_cli.scene.lens.models import lens_of
 from splat_cli.scene.lens.undistort import undistort
 
-__all__ = ["Lens", "Pinhole", "lens_of", "undistort"]
+__all__ = ["MAX_SIDE", "Lens", "Pinhole", "lens_of", "undistort"]

@@ -63,7 +63,7 @@ class Lens:
         width = int(max(1.0, self.width * _scale(self.cx, self.width, left, right)))
         height = int(max(1.0, self.height * _scale(self.cy, self.height, top, bottom)))
         if max(width, height) > MAX_SIDE:
-            raise SceneError(f"the undistorted picture would be {width}x{height}: scale the photographs down")
+            raise SceneError(f"the undistorted photograph would be {width}x{height}: scale the photographs down")
         cx, cy = self.cx * width / self.width, self.cy * height / self.height
         return Pinhole(width, height, self.fx, self.fy, cx, cy)
 
@@ -78,7 +78,7 @@ def _scale(center: float, size: int, low: np.ndarray, high: np.ndarray) -> float
     """The factor for one side, from where the pixels of its two borders go."""
     low, high = low[np.isfinite(low)], high[np.isfinite(high)]
     if not len(low) or not len(high):
-        raise SceneError("its distortion cannot be undone at the image's border: calibrate the camera again")
+        raise SceneError("a camera's distortion cannot be undone at the image's border: calibrate it again")
     with np.errstate(divide="ignore"):
         inverse = np.maximum(center / (center - low.max()), (size - 0.5 - center) / (high.min() - center))
         return float(np.clip(1 / inverse, MIN_SCALE, MAX_SCALE))

@@ -79,10 +79,13 @@ def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) ->
         path = None
     if path is None:
         raise SceneError(f"{root / FILE}: `ply_file_path` is {ascii(file)[:80]}, expected a file in the scene's folder")
+    if not path.is_file():
+        raise SceneError(f"{root / FILE}: `ply_file_path` names {path}, which is not there: copy it, or remove the key")
     points = read_point_cloud(path)
     if applied is not None:
         inverse = np.linalg.inv(applied)
-        points.positions = points.positions @ inverse[:3, :3].T + inverse[:3, 3]
+        with np.errstate(over="ignore", invalid="ignore"):  # points that are not finite are dropped later
+            points.positions = points.positions @ inverse[:3, :3].T + inverse[:3, 3]
     return points
 
 

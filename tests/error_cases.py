@@ -1,0 +1,154 @@
+"""What goes wrong most often, and what the program says then. `python -m tests.error_cases > docs/errors.md`."""
+
+import contextlib
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from splat_cli.cli.main import run
+from tests.scene.transforms_files import frame_of, write_blender, write_transforms
+from tests.small_scene import write_small_scene
+from tests.views import ring_of_views
+
+_HEAD = """# Errors
+
+A command that cannot go on prints one line: what was wrong with which file, what was expected, and what to do.
+`--debug` shows where it came from. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted. A single
+photograph, mask or point that cannot be used ends nothing: it is left out and named.
+
+Each message below is what the program really prints: a test runs every case. `SCENE` stands for the scene's folder.
+This page is printed by `python -m tests.error_cases`.
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    title: str
+    prepare: Callable[[Path], Path]
+    """Fills a folder; returns the scene."""
+    options: tuple[str, ...] = ()
+
+
+def _colmap(change: Callable[[Path], object] = lambda scene: None, **more) -> Callable[[Path], Path]:
+    def prepare(folder: Path) -> Path:
+        scene = write_small_scene(folder / "scene", **more)
+        change(scene)
+        return scene
+
+    return prepare
+
+
+def _transforms(change: Callable[[dict], object]) -> Callable[[Path], Path]:
+    def prepare(folder: Path) -> Path:
+        scene = write_transforms(folder / "scene", ring_of_views(3))
+        document = json.loads((scene / "transforms.json").read_text())
+        change(document)
+        (scene / "transforms.json").write_text(json.dumps(document))
+        return scene
+
+    return prepare
+
+
+def _truncate(name: str, size: int) -> Callable[[Path], object]:
+    return lambda scene: (scene / name).write_bytes((scene / name).read_bytes()[:size])
+
+
+def _break_photographs(scene: Path) -> None:
+    for path in (scene / "images").iterdir():
+        path.write_bytes(path.read_bytes()[:300])
+
+
+def _wrong_photographs(scene: Path) -> None:
+    for path in (scene / "images").iterdir():
+        Image.new("RGB", (30, 40)).save(path)
+
+
+def _zip_bomb(scene: Path) -> None:
+    shutil.rmtree(scene / "sparse")
+    with zipfile.ZipFile(scene / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cameras.bin", bytes(50_000_000))
+
+
+def _small_images_2(scene: Path) -> None:
+    (scene / "images_2").mkdir()
+    for path in (scene / "images").iterdir():
+        Image.open(path).resize((12, 9)).save(scene / "images_2" / path.name)
+
+
+def _black_masks(scene: Path) -> None:
+    (scene / "masks").mkdir()
+    for view in ring_of_views(9):
+        Image.fromarray(np.zeros((30, 40), np.uint8)).save(scene / "masks" / f"{view.name}.png")
+
+
+def _names(scene: Path) -> None:
+    (scene / "names.txt").write_text("nowhere.jpg\n")
+
+
+CASES = (
+    Case("A folder that does not exist", lambda folder: folder / "scene"),
+    Case("No dataset in the folder", _colmap(lambda scene: shutil.rmtree(scene / "sparse"))),
+    Case("Half a model", _colmap(lambda scene: (scene / "sparse/0/points3D.bin").unlink())),
+    Case("A truncated model", _colmap(_truncate("sparse/0/images.bin", 200))),
+    Case("A count that the file has no room for", _colmap(
+        lambda scene: (scene / "sparse/0/points3D.bin").write_bytes(b"\xff" * 6 + b"\0\0" + bytes(40)))),
+    Case("A camera of whole spheres", _colmap(camera_model="EQUIRECTANGULAR")),
+    Case("No folder of photographs", _colmap(lambda scene: (scene / "images").rename(scene / "photos"))),
+    Case("Photographs all missing", _colmap(lambda scene: [path.unlink() for path in (scene / "images").iterdir()])),
+    Case("Photographs of another camera", _colmap(_wrong_photographs)),
+    Case("Photographs cut short", _colmap(_break_photographs)),
+    Case("images_2 of another size", _colmap(_small_images_2), ("--downscale", "2")),
+    Case("Masks that leave nothing", _colmap(_black_masks)),
+    Case("No folder of masks", _colmap(), ("--masks", "SCENE/cutouts")),
+    Case("A zip file that would fill the disk", _colmap(_zip_bomb)),
+    Case("transforms.json without frames", _transforms(lambda document: document.clear())),
+    Case("transforms.json without a focal length", _transforms(lambda document: document.update(fl_x=None, fl_y=None))),
+    Case("A point cloud outside the scene", _transforms(
+        lambda document: document.update(ply_file_path="../cloud.ply"))),
+    Case("A point cloud that is missing", _transforms(lambda document: document.update(ply_file_path="cloud.ply"))),
+    Case("A frame's file outside the scene", _transforms(
+        lambda document: document.update(frames=[frame_of(ring_of_views(1)[0]) | {"file_path": "/etc/hostname"}]))),
+    Case("Transparent photographs on a random background", lambda folder: write_blender(folder / "scene"),
+         ("--background", "random")),
+    Case("A split that names none of the photographs", _colmap(_names), ("--eval", "--split", "SCENE/names.txt")),
+    Case("Too few photographs to hold one out", _colmap(num_views=1), ("--eval",)),
+    Case("A crop that leaves no point", _colmap(), ("--crop", "9,9,9,1")),
+    Case("A crop that is none", _colmap(), ("--crop", "1,2,3")),
+)  # fmt: skip
+
+
+def message_of(case: Case, folder: Path) -> str:
+    """What `splat train` prints, with the scene's folder as SCENE. AssertionError unless it is refused in one line."""
+    scene = case.prepare(folder)
+    options = [option.replace("SCENE", str(scene)) for option in case.options]
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed):
+        code = run(["train", str(scene), "-o", str(folder / "run"), "--device", "cpu", "--steps", "2", *options])
+    message = printed.getvalue()
+    assert code == 2, f"{case.title}: exit code {code}: {message}"
+    assert message.count("\n") == 1, f"{case.title}: {message}"
+    return message.strip().replace(str(scene), "SCENE")
+
+
+def errors_page() -> str:
+    """docs/errors.md."""
+    parts = [_HEAD]
+    for case in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            options = " ".join(("", *case.options))
+            parts.append(
+                f"## {case.title}\n\n```\n$ splat train SCENE{options}\n{message_of(case, Path(folder))}\n```\n"
+            )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(errors_page(), end="")

@@ -1,0 +1,71 @@
+"""One damaged input after another for one reader, and what must never come of it."""
+
+import time
+import tracemalloc
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import SplatError
+from tests.fuzz.mutate import mutate
+from tests.fuzz.readers import Target
+
+MAX_SECONDS = 5.0
+BASE_BYTES, BYTES_PER_BYTE = 64 << 20, 4
+
+
+@dataclass
+class Outcome:
+    """Of many inputs: how many were read, how many refused, and the worst time and memory of one."""
+
+    read: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: bool = False) -> Outcome:
+    """Damages the target's file `count` times. AssertionError, with the input's seed, where a promise is broken."""
+    damaged = target.prepare(folder)
+    whole = damaged.read_bytes()
+    before = _listing(folder)
+    outcome = Outcome()
+    for number in range(count):
+        content = mutate(whole, np.random.default_rng([seed, number]))
+        damaged.write_bytes(content)
+        _attack_once(target, folder, outcome, f"{target.name}: seed [{seed}, {number}]", len(content), measure_memory)
+    assert _listing(folder) == before, f"{target.name}: reading changed files"
+    return outcome
+
+
+def _attack_once(target: Target, folder: Path, outcome: Outcome, where: str, size: int, measure_memory: bool) -> None:
+    if measure_memory:
+        tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            target.read(folder)
+        outcome.read += 1
+    except SplatError as error:
+        outcome.refused += 1
+        message = str(error)
+        assert message, f"{where}: an empty message"
+        assert "\n" not in message, f"{where}: several lines: {message!r}"
+    except Exception as error:
+        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    seconds = time.perf_counter() - start
+    assert seconds < MAX_SECONDS, f"{where}: took {seconds:.1f} s"
+    outcome.seconds = max(outcome.seconds, seconds)
+    if measure_memory:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        outcome.peak_bytes = max(outcome.peak_bytes, peak)
+        assert peak <= BASE_BYTES + BYTES_PER_BYTE * size, f"{where}: took {peak >> 20} MiB for {size} bytes"
+
+
+def _listing(folder: Path) -> list[str]:
+    """Everything beside and under the folder, so that a file written outside of it is seen too."""
+    return sorted(str(path) for path in folder.parent.rglob("*"))

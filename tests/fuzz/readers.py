@@ -1,0 +1,150 @@
+"""Every reader of files that come from elsewhere, with a small valid input of each kind.
+
+A target is a folder with an input, the file in it that gets damaged, and a function that reads it all the way to what
+the program would use.
+"""
+
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as Picture
+
+from splat_cli.config import read_settings
+from splat_cli.device import open_backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.scene import SceneOptions, load_images, read_scene
+from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.split import read_split
+from tests.scene.colmap_cameras import distorted_cameras
+from tests.scene.models import small_model, write_scene, write_with_observations
+from tests.scene.transforms_files import NERFSTUDIO_APPLIED, write_blender, write_point_cloud, write_transforms
+from tests.views import ring_of_views
+
+
+@dataclass(frozen=True)
+class Target:
+    name: str
+    prepare: Callable[[Path], Path]
+    """Fills a folder; returns the file to damage."""
+    read: Callable[[Path], object]
+    """Reads from the folder."""
+
+
+def _whole_scene(folder: Path) -> None:
+    scene = read_scene(folder)
+    load_images(scene.views, backend=open_backend("cpu", threads=1))
+
+
+def _colmap(stem: str, binary: bool) -> Target:
+    suffix = "bin" if binary else "txt"
+
+    def prepare(folder: Path) -> Path:
+        model = small_model(("a.png", "b.png"), distorted_cameras(40, 30)[2:4])
+        write_scene(folder, model, binary)
+        if binary:
+            write_with_observations(folder / "sparse" / "0", model)
+        return folder / "sparse" / "0" / f"{stem}.{suffix}"
+
+    return Target(f"{stem}.{suffix}", prepare, _whole_scene)
+
+
+def _zip(folder: Path) -> Path:
+    write_scene(folder, small_model(("a.png", "b.png")))
+    with zipfile.ZipFile(folder / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((folder / "sparse" / "0").iterdir()):
+            archive.write(path, path.name)
+            path.unlink()
+    return folder / "model.zip"
+
+
+def _transforms(folder: Path) -> Path:
+    document = {"k1": 0.01, "p1": 0.001, "applied_transform": NERFSTUDIO_APPLIED, "ply_file_path": "points.ply"}
+    write_transforms(folder, ring_of_views(3), **document)
+    write_point_cloud(folder / "points.ply", np.arange(9).reshape(3, 3))
+    return folder / "transforms.json"
+
+
+def _blender(folder: Path) -> Path:
+    return write_blender(folder) / "transforms_train.json"
+
+
+def _point_cloud(text: bool) -> Target:
+    def prepare(folder: Path) -> Path:
+        _transforms(folder)
+        write_point_cloud(folder / "points.ply", np.arange(30).reshape(10, 3), np.full((10, 3), 7), text)
+        return folder / "points.ply"
+
+    return Target(f"points.ply ({'text' if text else 'binary'})", prepare, _whole_scene)
+
+
+def _photograph(suffix: str, mode: str = "RGB") -> Target:
+    def prepare(folder: Path) -> Path:
+        write_scene(folder, small_model((f"a.{suffix}", "b.png")))
+        path = folder / "images" / f"a.{suffix}"
+        pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+        Picture.fromarray(pixels).convert(mode).save(path)
+        return path
+
+    return Target(f"photograph ({suffix}, {mode})", prepare, _whole_scene)
+
+
+def _mask(folder: Path) -> Path:
+    write_scene(folder, small_model(("a.png", "b.png")))
+    (folder / "masks").mkdir()
+    path = folder / "masks" / "a.png"
+    Picture.fromarray(np.eye(30, 40, dtype=np.uint8) * 255).save(path)
+    return path
+
+
+def _splats(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    shapes = {
+        "means": (6, 3),
+        "log_scales": (6, 3),
+        "quats": (6, 4),
+        "logit_opacities": (6,),
+        "sh0": (6, 3),
+        "shN": (6, 3, 3),
+    }
+    write_ply(
+        folder / "splats.ply", SplatArrays(**{k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()})
+    )
+    return folder / "splats.ply"
+
+
+def _cameras_json(folder: Path) -> Path:
+    write_cameras(folder / "cameras.json", ring_of_views(2))
+    return folder / "cameras.json"
+
+
+def _split(folder: Path) -> Path:
+    (folder / "split.json").write_text(json.dumps({"train": ["a.jpg"], "test": ["b.jpg", "é.jpg"]}))
+    return folder / "split.json"
+
+
+def _settings(folder: Path) -> Path:
+    (folder / "preset.toml").write_text(
+        'steps = 100\nlr_sh0 = 1e-3\nsave_at = [1, 2]\neval = true\nimages = "photos"\n'
+    )
+    return folder / "preset.toml"
+
+
+TARGETS = [
+    *(_colmap(stem, binary) for stem in ("cameras", "images", "points3D") for binary in (True, False)),
+    Target("model.zip", _zip, _whole_scene),
+    Target("transforms.json", _transforms, _whole_scene),
+    Target("transforms_train.json", _blender, _whole_scene),
+    _point_cloud(text=True),
+    _point_cloud(text=False),
+    *(_photograph(*kind) for kind in (("jpg",), ("jpg", "CMYK"), ("png", "RGBA"), ("png", "P"), ("tif",), ("webp",))),
+    Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views)),
+    Target("splats.ply", _splats, lambda folder: read_ply(folder / "splats.ply")),
+    Target("cameras.json", _cameras_json, lambda folder: read_cameras(folder / "cameras.json")),
+    Target("split.json", _split, lambda folder: read_split(folder / "split.json")),
+    Target("preset.toml", _settings, lambda folder: read_settings(folder / "preset.toml")),
+]
