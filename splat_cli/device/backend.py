@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,7 +75,10 @@ class Backend(Protocol):
         """
 
     def memory(self) -> tuple[int, int]:
-        """Free and total bytes of the device's memory."""
+        """Bytes of the device's memory that can still be had, and in all."""
+
+    def release_cached(self) -> None:
+        """Give back memory that is kept for later arrays, after an allocation has failed with MemoryError."""
 
     @property
     def peak_bytes(self) -> int:
@@ -93,14 +97,17 @@ def open_backend(
     the kernels with AddressSanitizer and UBSan, see sanitizer.py. `sources`: folder of the kernel files, by default
     cuda_src. Raises DeviceError with advice where the device, its driver or a compiler is missing.
     """
-    from splat_cli.device.cpu import CpuBackend
     from splat_cli.device.cuda import CudaBackend, why_no_cuda
 
     if name not in ("auto", "cuda", "cpu"):
         raise UsageError(f"unknown device {name!r}: expected auto, cuda or cpu")
     reason = why_no_cuda() if name != "cpu" else ""
-    if name == "cuda" and reason:
+    if name != "cpu" and not reason:
+        return CudaBackend(sources=sources)
+    if name == "cuda":
         raise DeviceError(f"no CUDA device: {reason}; or use --device cpu")
-    if name == "cpu" or reason:
-        return CpuBackend(threads=threads, sanitize=sanitize, sources=sources)
-    return CudaBackend(sources=sources)
+    if sys.platform != "linux":
+        raise DeviceError(f"the CPU backend needs Linux, this is {sys.platform}" + f"; and {reason}" * bool(reason))
+    from splat_cli.device.cpu import CpuBackend
+
+    return CpuBackend(threads=threads, sanitize=sanitize, sources=sources)

@@ -17,7 +17,7 @@ from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.sanitizer import check_preloaded
 from splat_cli.device.signature import Parameter
 from splat_cli.device.sources import KernelSource, read_source
-from splat_cli.errors import ShapeError
+from splat_cli.errors import ShapeError, UsageError
 from splat_cli.paths import resource_dir
 
 _FORMATS = {
@@ -40,6 +40,8 @@ class CpuBackend:
         flags: tuple[str, ...] = (),
     ) -> None:
         """See open_backend; `flags`: further compiler flags, such as -march=x86-64-v2."""
+        if threads is not None and threads < 1:
+            raise UsageError(f"threads must be at least 1, got {threads}")
         if sanitize:
             check_preloaded()
         shim = resource_dir("cuda_src")
@@ -101,8 +103,13 @@ class CpuBackend:
 
     def memory(self) -> tuple[int, int]:
         """See Backend.memory."""
-        page, total = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
-        return os.sysconf("SC_AVPHYS_PAGES") * page, total * page
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines}
+        # available, not free: what cached files occupy can be had
+        return kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
+
+    def release_cached(self) -> None:
+        """See Backend.release_cached: nothing is kept."""
 
     @property
     def peak_bytes(self) -> int:

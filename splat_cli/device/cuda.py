@@ -63,7 +63,7 @@ class CudaBackend:
         digest = headers_digest(source.text, self._include)
         options = ("-std=c++17", *(f"-I{folder}" for folder in self._include), f"-DSPLAT_HEADERS=0x{digest[:15]}")
         options += tuple(f"-D{key}={value}" for key, value in defines)
-        module = self.xp.RawModule(code=f'#line 1 "{source.path}"\n{source.text}', options=options)
+        module = self.xp.RawModule(code=f'#line 1 "{source.path.as_posix()}"\n{source.text}', options=options)
         try:
             module.compile()
         except self.xp.cuda.compiler.CompileException as error:
@@ -107,7 +107,12 @@ class CudaBackend:
     def memory(self) -> tuple[int, int]:
         """See Backend.memory."""
         free, total = self.xp.cuda.runtime.memGetInfo()
-        return free, total
+        return free + self.xp.get_default_memory_pool().free_bytes(), total
+
+    def release_cached(self) -> None:
+        """See Backend.release_cached: the free blocks of CuPy's memory pool."""
+        self.synchronize()
+        self.xp.get_default_memory_pool().free_all_blocks()
 
     @property
     def peak_bytes(self) -> int:

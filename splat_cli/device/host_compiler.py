@@ -69,7 +69,12 @@ class HostCompiler:
             key.update(text.encode() + b"\0")
         path = cache_dir() / f"{name}-{key.hexdigest()[:32]}.so"
         if not path.exists():
-            self._compile(path, name, unit, (*flags, *(f"-I{folder}" for folder in include)))
+            try:
+                self._compile(path, name, unit, (*flags, *(f"-I{folder}" for folder in include)))
+            except OSError as error:
+                raise DeviceError(
+                    f"cannot keep compiled kernels in {path.parent} ({error.strerror}): set XDG_CACHE_HOME"
+                ) from error
         return path
 
     def ask(self, option: str) -> str:

@@ -38,6 +38,8 @@ def test_describe(backend):
 
 
 def test_threads():
+    with pytest.raises(UsageError, match="threads must be at least 1, got 0"):
+        open_backend("cpu", threads=0)
     assert open_backend("cpu", threads=1).describe().startswith("CPU, 1 thread, ")
     assert open_backend("cpu", threads=3).describe().startswith("CPU, 3 threads, ")
 

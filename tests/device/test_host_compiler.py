@@ -50,6 +50,13 @@ def test_compile_errors_name_the_line(sources):
         value(sources)
 
 
+def test_cache_that_cannot_be_written(sources, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DeviceError, match=r"cannot keep compiled kernels in .*: set XDG_CACHE_HOME"):
+        value(sources)
+
+
 def test_no_compiler(sources, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
