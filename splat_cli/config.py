@@ -138,6 +138,9 @@ class TrainConfig:
         choices=("default", "adc", "mcmc", "chain"),
     )
     max_splats: int = setting(1_000_000, "No more splats than this.", group=_DENSITY, low=1)
+    max_memory: float | None = setting(
+        None, "Device memory to use, in GiB; fewer splats where they do not fit.", group=_DENSITY, low=0.001
+    )
     densify_start: int = setting(500, "First step at which splats may be added.", group=_DENSITY, low=0)
     densify_stop: int = setting(15_000, "Step from which none are added any more.", group=_DENSITY, low=0)
     densify_interval: int = setting(100, "Steps between two rounds of adding and removing.", group=_DENSITY, low=1)

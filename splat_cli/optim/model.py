@@ -41,12 +41,17 @@ class Model:
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Become what `planes` gave: host arrays [.., num] of the same rows. ShapeError where the rows differ."""
-        num, wider = planes["params"].shape[1], {}
+        num = planes["params"].shape[1]
         for name, array in self.planes().items():
             if planes[name].shape != (len(array), num):
                 raise ShapeError(f"{name} is {list(planes[name].shape)}, expected {[len(array), num]}")
+        self._place(planes, capacity)
+
+    def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
+        num, wider = planes["params"].shape[1], {}
+        for name, array in planes.items():
             host = np.zeros((len(array), capacity), np.float32)
-            host[:, :num] = planes[name]
+            host[:, :num] = array
             wider[name] = self.backend.upload(host)
         self.splats.params, self.splats.num = wider["params"], num
         self.moments.first, self.moments.second, self.stats = wider["moments1"], wider["moments2"], wider["stats"]
@@ -55,7 +60,22 @@ class Model:
         """Make room for `num` splats, with room to spare up to `limit`."""
         if num <= self.splats.capacity:
             return
-        capacity = _rounded(max(num, min(int(self.splats.capacity * GROWTH), limit)))
+        before, capacity = self.splats.capacity, _rounded(max(num, min(int(self.splats.capacity * GROWTH), limit)))
+        try:
+            self._widen(capacity)
+        except MemoryError:
+            self.rebuild(before)
+            raise
+
+    def rebuild(self, num: int) -> None:
+        """The same splats with room for `num`, through the host: takes no more device memory than the result."""
+        planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
+        nothing = self.backend.xp.zeros((0, 0), "float32")
+        self.splats.params = self.moments.first = self.moments.second = self.stats = nothing
+        self.backend.release_cached()
+        self._place(planes, _rounded(num))
+
+    def _widen(self, capacity: int) -> None:
         self.splats.params = self._wider(self.splats.params, capacity)
         self.moments.first = self._wider(self.moments.first, capacity)
         self.moments.second = self._wider(self.moments.second, capacity)

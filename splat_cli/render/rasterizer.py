@@ -40,6 +40,11 @@ class Rasterizer:
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
         )
 
+    def release(self) -> None:
+        """Give up all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
+        for name in ("projection", "tiles", "picture"):
+            self.__dict__.pop(name, None)
+
     def resize_splats(self, capacity: int) -> None:
         """Make room for `capacity` splats; what was rendered before is lost."""
         self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training)

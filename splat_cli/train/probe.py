@@ -28,6 +28,7 @@ class ViewProbe:
 
     def forget(self) -> None:
         self._replay: Callable[[], None] | None = None
+        self._scores: Any = None
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
         """Mean over random views of every splat's blending weight and of its share of the error, float32 [num], px."""

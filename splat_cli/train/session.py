@@ -9,7 +9,7 @@ from typing import Any
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
-from splat_cli.errors import DiskError
+from splat_cli.errors import DiskError, OutOfMemory
 from splat_cli.files import require_space, write_error
 from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.scene.images import Photographs
@@ -17,10 +17,11 @@ from splat_cli.scene.split import write_split
 from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
 from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import Checkpointer
-from splat_cli.train.data import read_data, with_fixed_paths
+from splat_cli.train.data import TrainingData, read_data, with_fixed_paths
 from splat_cli.train.evaluation import Score, mean_score
 from splat_cli.train.interrupt import Interrupted, deferred_interrupt
 from splat_cli.train.measure import add_metrics, measure
+from splat_cli.train.memory import plan_memory
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.trainer import Trainer
@@ -72,13 +73,28 @@ def train_scene(
     run.save_config(config, scene_path, backend.describe())  # with both, the folder is that of a run
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
-    photographs, points = data.training, data.points
-    trainer = Trainer(backend, photographs.views, photographs.images, *points, config, masks=photographs.masks)
+    trainer = _make_trainer(backend, data, config, display)
     session = _Session(run, config, backend, display, trainer, data.held_out)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
         session.continue_from(checkpoint)
     return session.train()
+
+
+def _make_trainer(backend: Backend, data: TrainingData, config: TrainConfig, display: Display) -> Trainer:
+    """A trainer with as many splats at most as the device's memory allows."""
+    photographs = data.training
+    num_masks = sum(mask is not None for mask in photographs.masks)
+    plan = plan_memory(backend, config, photographs.views, num_masks, len(data.points[0]))
+    plan.check()
+    display.say(plan.line())
+    if plan.max_splats < plan.wanted_splats:
+        display.say(f"Warning: only {plan.max_splats:,} splats fit; {plan.advice()}")
+        config = dataclasses.replace(config, max_splats=plan.max_splats)
+    try:
+        return Trainer(backend, photographs.views, photographs.images, *data.points, config, masks=photographs.masks)
+    except MemoryError:
+        raise OutOfMemory(f"{plan.line()} did not fit; {plan.advice()}") from None
 
 
 class _Session:
@@ -100,7 +116,7 @@ class _Session:
         self.score: Score | None = None
         self.seconds = 0.0
         self._started, self._last_log = time.perf_counter(), 0.0
-        self._log_is_full = False
+        self._log_is_full = self._told_notices = False
         self._bad_numbers: dict[str, int] = {}
 
     def continue_from(self, checkpoint: Checkpoint) -> None:
@@ -118,6 +134,7 @@ class _Session:
 
             def on_progress(progress: Progress) -> None:
                 show(progress)
+                self._tell_notices()
                 self._log(progress)
                 self.checkpoints.save_if_due(self.trainer, self._seconds_now())
                 check()
@@ -143,6 +160,15 @@ class _Session:
     def _seconds_now(self) -> float:
         return self.seconds + time.perf_counter() - self._started
 
+    def _tell_notices(self) -> None:
+        """The first one on the screen, all in the log."""
+        for notice in self.trainer.notices:
+            if not self._told_notices:
+                self.display.say(notice)
+            self._told_notices = True
+            self._add_to_log({"step": self.trainer.step, "notice": notice})
+        self.trainer.notices.clear()
+
     def _log(self, progress: Progress) -> None:
         now = time.perf_counter()
         if now - self._last_log < _LOG_INTERVAL and progress.step != self.config.steps:
@@ -153,8 +179,11 @@ class _Session:
         if bad and not self._bad_numbers:
             self.display.say(f"Warning: numbers that are not finite: {_words(bad)}; the log counts them")
         self._bad_numbers = bad
+        self._add_to_log(entry | bad)
+
+    def _add_to_log(self, entry: dict[str, Any]) -> None:
         try:
-            self.run.log(entry | bad)
+            self.run.log(entry)
         except OSError as error:
             if not self._log_is_full:
                 self.display.say(f"Warning: {write_error(self.run.log_path, error)}; training goes on")

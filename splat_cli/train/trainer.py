@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.view import View
 from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
+from splat_cli.train.recovery import make_do
 from splat_cli.train.schedule import upload_schedule, view_order
 from splat_cli.train.start import starting_splats
 
@@ -36,7 +37,8 @@ class Trainer:
     """Trains splats on photographs. `run_until` may be called again and again; `step` counts the steps done.
 
     views, images and masks, if any, belong together; images are uint8 [H, W, 3], masks uint8 [H, W], 0 where a pixel
-    does not count, or None. points float32 [P, 3] and colors uint8 [P, 3] are where the splats start.
+    does not count, or None. points float32 [P, 3] and colors uint8 [P, 3] are where the splats start. `notices` are
+    lines for the user about what went wrong and was put right; whoever shows them takes them away.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Trainer:
         self.probe = ViewProbe(self.rasterizer, self.model, self.state, self.random)
         self.step = 0
         self.removed = 0
+        self.notices: list[str] = []
+        self._last = self.state.read()
         self._replay: Callable[[], None] | None = None
 
     @property
@@ -88,14 +92,24 @@ class Trainer:
         chunk = 1
         while self.step < step:
             begin = time.perf_counter()
-            self._advance(min(step, self.step + chunk, self._next_refinement()))
-            if self.strategy.due(self.step) and self.step < self.config.steps:
-                self._refine()
+            try:
+                self._advance(min(step, self.step + chunk, self._next_refinement()))
+                if self.strategy.due(self.step) and self.step < self.config.steps:
+                    self._refine()
+            except MemoryError:
+                self.notices.append(make_do(self))
+                self._forget_recordings()
+                self._last = self.state.read()
             seconds = time.perf_counter() - begin
             chunk = max(1, min(100, int(chunk * LOOK_SECONDS / max(seconds, 1e-6)) + 1))
             if on_progress:
                 loss, psnr = float(self._last["loss"]), float(self._last["psnr"])
                 on_progress(Progress(self.step, loss, self.model.num, psnr))
+
+    def cap_splats(self, limit: int) -> None:
+        """No more splats than `limit` from now on."""
+        self.config = dataclasses.replace(self.config, max_splats=limit)
+        self.strategy = make_strategy(self.config, self.extent)
 
     def launch_step(self) -> None:
         """Queue one training step: what a replay repeats. Reads and writes device memory only."""
@@ -137,7 +151,7 @@ class Trainer:
             self._look()
 
     def _look(self) -> None:
-        self._last: Any = self.state.read()
+        self._last = self.state.read()
         self.step = int(self._last["step"])
         if self._last["halted"]:
             self.step -= 1

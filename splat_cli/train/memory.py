@@ -1,0 +1,92 @@
+"""How much device memory a run needs, how many splats fit, and what would help."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.errors import OutOfMemory
+from splat_cli.gaussians.splats import num_rows
+from splat_cli.render.camera import TILE
+from splat_cli.scene.view import View
+from splat_cli.train.trainer import PAIRS_PER_SPLAT
+
+MIN_SPLATS = 1000
+_GIB = 2**30
+_USABLE = 0.95  # of what is free: others allocate too, and pools round up
+_PROJECTED = 116  # bytes of render.project.Projection a splat
+_SCORES = 8  # and of train.probe
+_PAIR = 28 + 1 / 32  # bytes a pair of TileLists and of the states that Picture saves
+_PIXEL = 32 + 36  # bytes a pixel of Picture and of PhotometricLoss
+_TILE = 4 * 256 * 4 + 20  # bytes a tile of the same and of TileLists
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes that a run takes: of its photographs, of the pictures it renders, a splat; and the bytes it may take."""
+
+    photographs: int
+    pictures: int
+    per_splat: int
+    available: int
+    wanted_splats: int
+    config: TrainConfig
+
+    @property
+    def max_splats(self) -> int:
+        """The cap: as wanted, or what fits."""
+        room = self.available - self.photographs - self.pictures
+        return min(self.wanted_splats, max(room, 0) // self.per_splat)
+
+    def check(self) -> None:
+        """OutOfMemory, with what would help, where not even a few splats fit."""
+        if self.max_splats < min(MIN_SPLATS, self.wanted_splats):
+            raise OutOfMemory(f"{self.line()} do not fit; {self.advice()}")
+
+    def line(self) -> str:
+        """The plan in a line."""
+        splats = self.per_splat * self.wanted_splats
+        return (
+            f"Memory: {_gib(splats)} for {self.wanted_splats:,} splats, {_gib(self.photographs)} for photographs, "
+            f"{_gib(self.pictures)} for rendering, of {_gib(self.available)}"
+        )
+
+    def advice(self) -> str:
+        """Three settings that would help, with numbers."""
+        degree, smaller = self.config.sh_degree, 0.75 * (self.photographs + self.pictures)
+        colours = 1 - _splat_bytes(0) / _splat_bytes(degree)
+        return (
+            f"--downscale {2 * self.config.downscale} saves {_gib(smaller)}, --sh-degree 0 {colours:.0%} of a splat, "
+            f"and --max-splats {max(self.max_splats, 1)} is what fits now"
+        )
+
+
+def plan_memory(backend: Backend, config: TrainConfig, views: Sequence[View], num_masks: int, start: int) -> MemoryPlan:
+    """What training on `views` takes, from `start` splats on, and what the device has left."""
+    pixels = [view.width * view.height for view in views]
+    tiles = max(-(-view.width // TILE) * -(-view.height // TILE) for view in views)
+    available = int(_USABLE * backend.memory()[0])
+    if config.max_memory is not None:
+        available = min(available, int(config.max_memory * _GIB))
+    return MemoryPlan(
+        photographs=3 * sum(pixels) + num_masks * max(pixels),
+        pictures=_PIXEL * max(pixels) + _TILE * tiles,
+        per_splat=_splat_bytes(config.sh_degree),
+        available=available,
+        wanted_splats=min(config.max_splats, max(start, 1)) if _never_grows(config) else config.max_splats,
+        config=config,
+    )
+
+
+def _splat_bytes(sh_degree: int) -> int:
+    """Parameters and moments, one more row of them while they grow, statistics, and what rendering takes."""
+    return math.ceil(4 * 4 * num_rows(sh_degree) + 8 + _PROJECTED + _SCORES + _PAIR * PAIRS_PER_SPLAT)
+
+
+def _never_grows(config: TrainConfig) -> bool:
+    return config.densify_stop <= config.densify_start + 1 or config.steps <= config.densify_start
+
+
+def _gib(size: float) -> str:
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / 2**20:.1f} MiB"
