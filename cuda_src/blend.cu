@@ -1,6 +1,7 @@
 // Blend the splats of each tile front to back (3D Gaussian Splatting, Kerbl et al. 2023, sec. 6).
 // A block owns a 16x16 tile, a warp and a lane a part of it (see blend.cuh). For the backward pass a pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the tile's segments that contributed are listed as work.
+#define PIXELS 1                                    // more cost registers and idle lanes: measured in docs/performance.md
 #include "blend.cuh"
 
 __device__ __forceinline__ bool any_pixel(const vbool (&live)[PIXELS])
@@ -50,10 +51,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
         const int n = min((unsigned)BATCH, end - first);
         stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
         if (states && first > begin) {
-            float* s = states + state_slot(tile, begin, (first - begin) / SEGMENT) + warp * 32 * PIXELS;
+            float* s = states + state_slot(tile, begin, (first - begin) / SEGMENT);
             FOR_PIXELS(k) {
-                store_row(s + 32 * k, T[k], true); store_row(s + TILE_PIXELS + 32 * k, red[k], true);
-                store_row(s + 2 * TILE_PIXELS + 32 * k, green[k], true); store_row(s + 3 * TILE_PIXELS + 32 * k, blue[k], true);
+                float* plane = s + state_offset(warp, k);
+                store_row(plane, T[k], true); store_row(plane + TILE_PIXELS, red[k], true);
+                store_row(plane + 2 * TILE_PIXELS, green[k], true); store_row(plane + 3 * TILE_PIXELS, blue[k], true);
             }
         }
         __syncthreads();

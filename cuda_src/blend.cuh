@@ -10,7 +10,7 @@
 #include "lanes.cuh"
 
 #ifndef PIXELS
-#define PIXELS 2
+#error "a kernel that includes blend.cuh defines PIXELS first: 1, 2 or 4"
 #endif
 #define WARPS (TILE_PIXELS / 32 / PIXELS)
 #define WARP_WIDTH 8
@@ -75,6 +75,9 @@ __device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int
     const vbool in_batch = i < n;
     return ballot(in_batch & touches(load4_row(s.shape + first, in_batch), load4_row(s.rest + first, in_batch), left, top));
 }
+
+// Where the states of a warp's k-th pixels lie in a plane of 256: by 8x4 pixels, whatever PIXELS is.
+__device__ __forceinline__ int state_offset(int warp, int k) { return 32 * ((warp & 1) + 2 * ((warp >> 1) * PIXELS + k)); }
 
 // Where the state of a tile's segment k >= 1 lies. Unique, since a tile of n pairs has fewer than n / SEGMENT + 1 of them.
 __device__ __forceinline__ size_t state_slot(unsigned tile, unsigned tile_begin, int k)

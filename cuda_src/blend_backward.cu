@@ -5,7 +5,9 @@
 //
 // What is summed are moments of g = dL/dpower over pixels, with (dx, dy) = pixel - mean2d: every gradient of the ellipse is
 // linear in them (project_backward applies it), and they cost half of what the gradients would.
+#define PIXELS 2                                    // half the sums over a warp: measured in docs/performance.md
 #include "blend.cuh"
+#include "fixed.cuh"
 
 #ifdef ABSGRAD
 #define NUM_SUMS 11                                 // and the sums of |d mean2d| (AbsGS, Ye et al. 2024)
@@ -28,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const float* __restrict__ states,               // [slots, 4, 256] T, rgb where a segment begins
     const float* __restrict__ d_image,              // [3, height, width]
     float* __restrict__ d_splats)                   // [capacity, 12] sums of g (1, dx, dy, dx^2, dx dy, dy^2), d rgb,
-                                                    //   |d mean2d| x, y, unused
+                                                    //   |d mean2d| x, y, unused; with FIXED_SUMS: see settle_sums
 {
     __shared__ Staged batch;
     if (state->halted || blockIdx.x >= state->num_segments) return;
@@ -44,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const vfloat px = to_float(pixels.x) + 0.5f, py = to_float(pixels.y) + 0.5f;
     const float left = column * TILE + (warp & 1) * WARP_WIDTH + 0.5f, top = row * TILE + (warp >> 1) * WARP_HEIGHT + 0.5f;
     const int plane = camera.width * camera.height;
-    const float* s = states + state_slot(tile, begin, segment) + warp * 32 * PIXELS;
+    const float* s = states + state_slot(tile, begin, segment);
     vint last[PIXELS], most = 0;                    // in this segment's numbering
     vfloat T[PIXELS], d_red[PIXELS], d_green[PIXELS], d_blue[PIXELS];
     vfloat behind[PIXELS];                          // d_image . (colour of everything from here on, background included)
@@ -57,10 +59,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
         behind[k] = load(image, p, in) * d_red[k] + load(image + plane, p, in) * d_green[k] + load(image + 2 * plane, p, in) * d_blue[k];
         T[k] = 1.0f;
         if (segment == 0) continue;
-        T[k] = load_row(s + 32 * k, true);
-        behind[k] = behind[k] - load_row(s + TILE_PIXELS + 32 * k, true) * d_red[k]
-                  - load_row(s + 2 * TILE_PIXELS + 32 * k, true) * d_green[k]
-                  - load_row(s + 3 * TILE_PIXELS + 32 * k, true) * d_blue[k];
+        const float* saved = s + state_offset(warp, k);
+        T[k] = load_row(saved, true);
+        behind[k] = behind[k] - load_row(saved + TILE_PIXELS, true) * d_red[k] - load_row(saved + 2 * TILE_PIXELS, true) * d_green[k]
+                  - load_row(saved + 3 * TILE_PIXELS, true) * d_blue[k];
     }
     const int warp_last = min(warp_max(most), n);
     __syncthreads();
@@ -100,7 +102,18 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
                 sums[10] += vabs(shape.w * gx + 2.0f * rest.x * gy) * (1.0f / LOG2E);
 #endif
             }
-            warp_add(d_splats + (size_t)splat_from_pair[first + j] * 12, sums);
+            const size_t splat = splat_from_pair[first + j];
+#ifdef FIXED_SUMS
+            const float4 conic = conic_opacity[splat];
+#pragma unroll
+            for (int i = 0; i < NUM_SUMS; ++i) {
+                const float units = warp_sum(sums[i]) / fixed_unit(i, conic, camera.num_pixels);
+                unsigned long long* row = (unsigned long long*)d_splats + splat * FIXED_ROW;
+                if (leader() && !add_fixed(row + i, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
+            }
+#else
+            warp_add(d_splats + splat * 12, sums);
+#endif
         }
     }
 }

@@ -1,7 +1,11 @@
 // How much each splat contributes to a view, and to the view's error: what density control decides by.
-// Same traversal as blend: a block owns a tile. The error of a pixel is the mean absolute difference of its
-// channels; a splat is given its share by blending weight, so that scores of all splats sum to the picture's error.
+// Same traversal as blend: a block owns a tile. The error of a pixel is its part of the loss (see l1_ssim.cu); a splat is given
+// its share by blending weight, so that the scores of all splats sum to the picture's error.
+#define PIXELS 2
 #include "blend.cuh"
+#include "fixed.cuh"
+
+#define SCORE_ONE 16777216.0f               // fixed point of sums in pixels; train/probe.py divides by it
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
@@ -12,9 +16,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const float2* __restrict__ means2d,             // [capacity] px
     const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
     const float4* __restrict__ colors,              // [capacity] rgb
-    const float* __restrict__ image,                // [3, height, width] as blended
+    const float* __restrict__ errors,               // [3, height, width] from l1_ssim
     const int* __restrict__ last_pair,              // [height, width]
-    float* __restrict__ scores)                     // [capacity, 2] += sum of weights (px), sum of weight * error (px)
+    float* __restrict__ scores)                     // [capacity, 2] += sum of weights (px), sum of weight * error (px);
+                                                    //   with FIXED_SUMS [capacity, 4], the bits of two 64-bit integers
 {
     __shared__ Staged batch;
     const Camera& camera = cameras[state->view];
@@ -27,15 +32,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const vfloat px = to_float(pixels.x) + 0.5f, py = to_float(pixels.y) + 0.5f;
     const float left = column * TILE + (warp & 1) * WARP_WIDTH + 0.5f, top = row * TILE + (warp >> 1) * WARP_HEIGHT + 0.5f;
     const int plane = camera.width * camera.height;
-    const unsigned char* photo = (const unsigned char*)camera.photo;
     vfloat T[PIXELS], error[PIXELS];
     vint last[PIXELS], most = (int)begin;
     FOR_PIXELS(k) {
         const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
         const vbool in = pixels.inside[k];
-        error[k] = 0.0f;
-        for (int c = 0; c < 3; ++c)
-            error[k] += vabs(load(image + c * plane, p, in) - to_float(load(photo, 3 * p + c, in)) * (1.0f / 255.0f)) * (1.0f / 3.0f);
+        error[k] = (load(errors, p, in) + load(errors + plane, p, in) + load(errors + 2 * plane, p, in)) * (1.0f / 3.0f);
         last[k] = load(last_pair, p, in);
         most = vmax(most, last[k]);
         T[k] = 1.0f;
@@ -63,7 +65,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
                     T[k] *= 1.0f - alpha;
                     sums[0] += weight; sums[1] += weight * error[k];
                 }
-                if (any(sums[0] > 0.0f)) warp_add(scores + (size_t)splat_from_pair[first + j] * 2, sums);
+                if (!any(sums[0] > 0.0f)) continue;
+                const size_t splat = splat_from_pair[first + j];
+#ifdef FIXED_SUMS
+                for (int i = 0; i < 2; ++i) {
+                    const float sum = warp_sum(sums[i]);
+                    if (leader()) add_fixed((unsigned long long*)scores + splat * 2 + i, sum * SCORE_ONE);
+                }
+#else
+                warp_add(scores + splat * 2, sums);
+#endif
             }
         }
     }

@@ -56,8 +56,10 @@ __device__ __forceinline__ vfloat convolve_column(const float* top)
 extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     const Camera* __restrict__ cameras,     // [num_views]
     Step* __restrict__ state,               // [1] loss_l1, loss_l2 and loss_ssim: sums over pixels and channels
+    float ssim_weight,
     const float* __restrict__ image,        // [3, height, width]
-    float* __restrict__ d_maps)             // [3 derivatives, 3, height, width] of SSIM by mean, second moment, cross moment
+    float* __restrict__ d_maps,             // [3 derivatives, 3, height, width] of SSIM by mean, second moment, cross moment
+    float* __restrict__ errors)             // [3, height, width] each value's part of the loss; may be null
 {
     __shared__ float xs[ROWS * COLUMNS], ys[ROWS * COLUMNS];
     __shared__ float sums[5][ROWS * WIDTH];  // row-convolved x, y, x^2, y^2, xy
@@ -107,14 +109,18 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
         l1 += select(in, vabs(difference), vfloat(0.0f));
         l2 += select(in, difference * difference, vfloat(0.0f));
         ssim_sum += select(in, ssim, vfloat(0.0f));
-        if (!d_maps) continue;
+        const vbool drawn = (x < camera.width) & vbool(y < camera.height);
+        if (errors) {
+            const vfloat error = (1.0f - ssim_weight) * vabs(difference) + ssim_weight * (1.0f - ssim);
+            store(errors + blockIdx.z * plane, p, select(in, error, vfloat(0.0f)), drawn);
+        }
         // derivatives by mx (through the variances too), by xx and by xy
         const vfloat by_xx = -(ssim * vrcp(d)), by_xy = 2.0f * a * inv_cd;
         const vfloat by_mx = 2.0f * my * (b - a) * inv_cd - 2.0f * mx * ssim * (vrcp(c) - vrcp(d));
         float* out = d_maps + blockIdx.z * plane;
-        store(out, p, select(in, by_mx, vfloat(0.0f)), (x < camera.width) & vbool(y < camera.height));
-        store(out + 3 * plane, p, select(in, by_xx, vfloat(0.0f)), (x < camera.width) & vbool(y < camera.height));
-        store(out + 6 * plane, p, select(in, by_xy, vfloat(0.0f)), (x < camera.width) & vbool(y < camera.height));
+        store(out, p, select(in, by_mx, vfloat(0.0f)), drawn);
+        store(out + 3 * plane, p, select(in, by_xx, vfloat(0.0f)), drawn);
+        store(out + 6 * plane, p, select(in, by_xy, vfloat(0.0f)), drawn);
     }
     vfloat all[3] = {l1, l2, ssim_sum};
     warp_add(losses, all);

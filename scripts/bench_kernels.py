@@ -76,7 +76,8 @@ def scaled(view: View, factor: float) -> View:
 
 def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> Bench:
     rng = np.random.default_rng(0)
-    frozen = TrainConfig(lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0, sh_degree_interval=1)
+    frozen = TrainConfig(lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0, sh_degree_interval=1,
+                         steps=len(views))  # fmt: skip
     splats = Splats.from_arrays(backend, arrays)
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)

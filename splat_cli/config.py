@@ -112,8 +112,13 @@ class TrainConfig:
         1.6e-6, "The same at the last step; between them it decays exponentially.", group=_OPTIMIZER, low=0
     )
     lr_sh0: float = setting(2.5e-3, "Learning rate of the base colour.", group=_OPTIMIZER, low=0)
-    lr_shN: float = setting(1.25e-4, "Learning rate of the view-dependent colour.", group=_OPTIMIZER, low=0)
-    lr_opacities: float = setting(0.025, "Learning rate of opacity (its logit).", group=_OPTIMIZER, low=0)
+    lr_shN: float = setting(
+        1.5e-4,
+        "Learning rate of the view-dependent colour for 100 photographs; grows with the root of their number.",
+        group=_OPTIMIZER,
+        low=0,
+    )
+    lr_opacities: float = setting(0.05, "Learning rate of opacity (its logit).", group=_OPTIMIZER, low=0)
     lr_scales: float = setting(5e-3, "Learning rate of size (its logarithm).", group=_OPTIMIZER, low=0)
     lr_quats: float = setting(1e-3, "Learning rate of rotation.", group=_OPTIMIZER, low=0)
 
@@ -140,6 +145,12 @@ class TrainConfig:
     max_splats: int = setting(1_000_000, "No more splats than this.", group=_DENSITY, low=1)
     max_memory: float | None = setting(
         None, "Device memory to use, in GiB; fewer splats where they do not fit.", group=_DENSITY, low=0.001
+    )
+    splat_budget: float = setting(
+        38.0,
+        "Splats to aim for, times the root of the number of training pixels; 0: as many as --max-splats.",
+        group=_DENSITY,
+        low=0,
     )
     densify_start: int = setting(500, "First step at which splats may be added.", group=_DENSITY, low=0)
     densify_stop: int = setting(15_000, "Step from which none are added any more.", group=_DENSITY, low=0)

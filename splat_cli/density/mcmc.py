@@ -12,8 +12,6 @@ from splat_cli.density.strategy import Probe
 from splat_cli.gaussians.splats import LOG_SCALES
 from splat_cli.optim.model import Model
 
-GROWTH = 1.05  # of the number of splats, each round
-
 
 class MarkovChain:
     """Dead splats move to live ones, drawn by opacity; growth adds copies in the same way."""
@@ -36,7 +34,7 @@ class MarkovChain:
         dead = xp.nonzero(~alive)[0]
         if 0 < len(dead) < model.num:
             model.replace(dead, self._shared(model, draw(xp, weights, len(dead), random)))
-        target = min(self.config.max_splats, int(GROWTH * model.num))
+        target = min(self.config.max_splats, int((1 + self.config.growth_rate) * model.num))
         if target > model.num:
             self._add(model, draw(xp, weights, target - model.num, random))
 

@@ -20,11 +20,15 @@ class PhotometricLoss:
         self.d_maps = backend.xp.empty(9 * cameras.max_pixels, "float32")
         self.grid = (-(-cameras.max_width // WIDTH), -(-cameras.max_height // HEIGHT), 3)
 
-    def forward(self, state: StepState, image: Any) -> None:
-        """Add the picture's L1 and SSIM to the state's sums. image: float32 planes [3, H, W]."""
+    def forward(self, state: StepState, image: Any, errors: Any | None = None) -> None:
+        """Add the picture's L1, L2 and SSIM to the state's sums. image: float32 planes [3, H, W].
+
+        errors: float32 [3 * max_pixels] for each value's part of the loss, or None.
+        """
         self.backend.kernel("l1_ssim", "l1_ssim")(
-            self.grid, (32, WARPS), self.cameras.array, state.array, image, self.d_maps
-        )
+            self.grid, (32, WARPS),
+            self.cameras.array, state.array, float(self.ssim_weight), image, self.d_maps, errors,
+        )  # fmt: skip
 
     def backward(self, state: StepState, image: Any, d_image: Any) -> None:
         """Write the loss's gradient d_image [3, H, W] and the running mean of the loss. Needs `forward` before."""

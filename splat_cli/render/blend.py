@@ -7,12 +7,12 @@ from typing import Any
 
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.project import Projection
+from splat_cli.render.project import THREADS, Projection
 from splat_cli.render.step import StepState
 from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
-WARPS = 4  # of a block that owns a 16x16 tile, as in cuda_src/blend.cuh
+FORWARD_WARPS, BACKWARD_WARPS = 8, 4  # of a block that owns a tile or a segment: 8 / PIXELS of the kernel
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Picture:
 def blend(cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, out: Picture) -> None:
     """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6)."""
     tiles.backend.kernel("blend", "blend")(
-        (tiles.max_tiles,), (32, WARPS),
+        (tiles.max_tiles,), (32, FORWARD_WARPS),
         cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, out.image, out.final_T, out.last_pair, out.states, out.segments,
     )  # fmt: skip
@@ -57,15 +57,24 @@ def blend(cameras: CameraTable, state: StepState, projection: Projection, tiles:
 def blend_backward(
     cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool
 ) -> None:
-    """Add the gradients of the blend to projection.d_splats, given picture.d_image."""
+    """Add the gradients of the blend to projection.d_splats, given picture.d_image.
+
+    With projection.fixed_sums the result has the same bits each time.
+    """
     assert picture.segments is not None
-    defines = {"ABSGRAD": 1} if absgrad else {}
+    fixed = projection.fixed_sums
+    defines = ({"ABSGRAD": 1} if absgrad else {}) | ({} if fixed is None else {"FIXED_SUMS": 1})
     tiles.backend.kernel("blend_backward", "blend_backward", **defines)(
-        (len(picture.segments),), (32, WARPS),
+        (len(picture.segments),), (32, BACKWARD_WARPS),
         cameras.array, state.array, picture.segments, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, picture.image, picture.final_T, picture.last_pair, picture.states,
-        picture.d_image, projection.d_splats,
+        picture.d_image, projection.d_splats if fixed is None else fixed,
     )  # fmt: skip
+    if fixed is not None:
+        tiles.backend.kernel("settle_sums", "settle_sums")(
+            (-(-len(fixed) // THREADS),), (THREADS,),
+            cameras.array, state.array, projection.depths, projection.conic_opacity, fixed, projection.d_splats,
+        )  # fmt: skip
 
 
 def blend_backward_plain(

@@ -22,6 +22,7 @@ class Projection:
     tile_counts uint32 [max_tiles]: 0 but between `project` and `TileLists.build`.
     d_splats float32 [capacity, 12] (see cuda_src/blend_backward.cu) and d_rays float32 [6, capacity] (see
     cuda_src/project_backward.cu), only for training.
+    fixed_sums float32 [capacity, 24] (see cuda_src/settle_sums.cu), only for sums that must not depend on their order.
     """
 
     depths: Any
@@ -31,6 +32,7 @@ class Projection:
     tile_counts: Any
     d_splats: Any | None
     d_rays: Any | None
+    fixed_sums: Any | None = None
 
     @classmethod
     def allocate(cls, backend: Backend, capacity: int, max_tiles: int, training: bool) -> Projection:

@@ -26,8 +26,10 @@ class Rasterizer:
         pair_capacity: int = MIN_PAIRS,
         training: bool = False,
         antialias: bool = False,
+        deterministic: bool = False,
     ) -> None:
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
+        self.deterministic = deterministic
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
 
@@ -48,6 +50,8 @@ class Rasterizer:
     def resize_splats(self, capacity: int) -> None:
         """Make room for `capacity` splats; what was rendered before is lost."""
         self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training)
+        if self.deterministic:
+            self.projection.fixed_sums = self.backend.xp.zeros((capacity, 24), "float32")
 
     def forward(self, splats: Splats, state: StepState) -> None:
         """Render the state's view into `picture`. Sets the state's `halted` where the pairs did not fit."""

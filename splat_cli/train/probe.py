@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
-from splat_cli.render.blend import WARPS
+from splat_cli.render.blend import BACKWARD_WARPS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 
+SCORE_ONE = 2.0**24  # of fixed-point scores, as in cuda_src/blend_scores.cu
 HEADROOM = 1.5  # of the pair buffers when they had to grow
 
 
@@ -22,8 +24,15 @@ class ViewProbe:
     called when the splats have moved to other arrays.
     """
 
-    def __init__(self, rasterizer: Rasterizer, model: Model, state: StepState, random: np.random.Generator) -> None:
-        self.rasterizer, self.model, self.state, self.random = rasterizer, model, state, random
+    def __init__(
+        self,
+        rasterizer: Rasterizer,
+        loss: PhotometricLoss,
+        model: Model,
+        state: StepState,
+        random: np.random.Generator,
+    ) -> None:
+        self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
         self.forget()
 
     def forget(self) -> None:
@@ -39,7 +48,10 @@ class ViewProbe:
             self.rasterizer.resize_pairs(int(needed * HEADROOM))
             self.state.write(halted=0)
             self.forget()
-        mean = self._scores[: self.model.num] / np.float32(len(views))
+        scores = self._scores[: self.model.num]
+        if self.rasterizer.deterministic:
+            scores = (scores.view("int64") / SCORE_ONE).astype("float32")
+        mean = scores / np.float32(len(views))
         return mean[:, 0], mean[:, 1]
 
     def _look(self, views: np.ndarray) -> bool:
@@ -47,7 +59,8 @@ class ViewProbe:
         backend = self.rasterizer.backend
         looks = list(views)
         if self._replay is None:
-            self._scores = backend.xp.zeros((self.model.splats.capacity, 2), "float32")
+            words = 4 if self.rasterizer.deterministic else 2
+            self._scores = backend.xp.zeros((self.model.splats.capacity, words), "float32")
             self._views, self._cursor = backend.upload(views), backend.upload(np.zeros(1, np.int32))
             self._launch()  # loads kernels, which a recording may not
             self._replay = backend.capture(self._launch)
@@ -64,9 +77,12 @@ class ViewProbe:
         kernel = raster.backend.kernel
         kernel("begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
         raster.forward(self.model.splats, self.state)
-        kernel("blend_scores", "blend_scores")(
-            (raster.tiles.max_tiles,), (32, WARPS), raster.cameras.array, self.state.array,
+        errors = raster.picture.d_image  # free until the next training step
+        self.loss.forward(self.state, raster.picture.image, errors)
+        defines = {"FIXED_SUMS": 1} if raster.deterministic else {}
+        kernel("blend_scores", "blend_scores", **defines)(
+            (raster.tiles.max_tiles,), (32, BACKWARD_WARPS), raster.cameras.array, self.state.array,
             raster.tiles.tile_order, raster.tiles.tile_begins, raster.tiles.splat_from_pair,
             raster.projection.means2d, raster.projection.conic_opacity, raster.projection.colors,
-            raster.picture.image, raster.picture.last_pair, self._scores,
+            errors, raster.picture.last_pair, self._scores,
         )  # fmt: skip

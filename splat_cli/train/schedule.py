@@ -22,18 +22,31 @@ SCHEDULE_DTYPE = np.dtype([
 BACKGROUNDS = {"black": (0.0, 0.0, 0.0), "white": (1.0, 1.0, 1.0), "random": (0.0, 0.0, 0.0)}
 
 
-def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_orders: int) -> Any:
+REFERENCE_VIEWS = 100  # for which lr_shN is given
+FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of views
+
+
+def sh_rate_factor(num_views: int) -> float:
+    """What lr_shN is multiplied by: the root of the number of views, within bounds.
+
+    A few views, seen again and again, fit view-dependent colours to their noise; many views need them.
+    """
+    low, high = FACTOR_RANGE
+    return min(max((num_views / REFERENCE_VIEWS) ** 0.5, low), high)
+
+
+def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_views: int) -> Any:
     """The device copy of `struct Schedule`. extent: scene units that the position rates are multiples of."""
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_means"], row["lr_means_final"] = config.lr_means * extent, config.lr_means_final * extent
     row["lr_log_scales"], row["lr_quats"], row["lr_opacities"] = config.lr_scales, config.lr_quats, config.lr_opacities
-    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_shN
+    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_shN * sh_rate_factor(num_views)
     row["lr_decay"], row["lr_decay_start"] = config.lr_decay, config.lr_decay_start
     row["beta1"], row["beta2"] = 0.9, 0.999
     row["max_steps"], row["sh_degree"] = config.steps, config.sh_degree
     row["sh_degree_interval"] = 1 if config.init_from else config.sh_degree_interval
     row["random_background"], row["background"] = config.background == "random", BACKGROUNDS[config.background]
-    row["seed"], row["num_orders"] = config.seed, num_orders
+    row["seed"], row["num_orders"] = config.seed, config.steps
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
 
 

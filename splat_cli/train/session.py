@@ -24,6 +24,7 @@ from splat_cli.train.measure import add_metrics, measure
 from splat_cli.train.memory import plan_memory
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.run_folder import RunFolder
+from splat_cli.train.start import with_budget
 from splat_cli.train.trainer import Trainer
 
 _LOG_INTERVAL = 1.0
@@ -84,6 +85,7 @@ def train_scene(
 def _make_trainer(backend: Backend, data: TrainingData, config: TrainConfig, display: Display) -> Trainer:
     """A trainer with as many splats at most as the device's memory allows."""
     photographs = data.training
+    config = with_budget(config, photographs.views)
     num_masks = sum(mask is not None for mask in photographs.masks)
     plan = plan_memory(backend, config, photographs.views, num_masks, len(data.points[0]))
     plan.check()

@@ -1,5 +1,7 @@
 """The splats that a run starts from: the scene's points, or a PLY."""
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,18 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.edit import limit_sh_degree
 from splat_cli.gaussians.init import splats_from_points
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.scene.view import View
+
+MIN_BUDGET = 20_000  # splats, however few the pixels
+
+
+def with_budget(config: TrainConfig, views: Sequence[View]) -> TrainConfig:
+    """The settings with max_splats lowered to what the number of training pixels justifies (see splat_budget)."""
+    if config.splat_budget == 0:
+        return config
+    num_pixels = sum(view.width * view.height for view in views)
+    budget = max(int(config.splat_budget * num_pixels**0.5), MIN_BUDGET)
+    return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
 
 
 def starting_splats(

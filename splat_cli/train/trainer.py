@@ -25,7 +25,7 @@ from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
 from splat_cli.train.schedule import upload_schedule, view_order
-from splat_cli.train.start import starting_splats
+from splat_cli.train.start import starting_splats, with_budget
 
 HEADROOM = 1.5  # of the pair buffers when they had to grow
 LOOK_SECONDS = 0.2  # between two looks at the device's state
@@ -51,6 +51,7 @@ class Trainer:
         config: TrainConfig,
         masks: Sequence[np.ndarray | None] = (),
     ) -> None:
+        config = with_budget(config, views)
         self.backend, self.config = backend, config
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
@@ -61,13 +62,13 @@ class Trainer:
                                    [None if mask is None else backend.upload(mask) for mask in masks])  # fmt: skip
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
-            training=True, antialias=config.antialias,
+            training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
         )  # fmt: skip
         self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
         self.state = StepState(backend, num_splats=self.model.num)
-        self.schedule = upload_schedule(backend, config, self.extent, config.steps)
+        self.schedule = upload_schedule(backend, config, self.extent, len(views))
         self.order = backend.upload(view_order(len(views), config.steps, config.seed))
-        self.probe = ViewProbe(self.rasterizer, self.model, self.state, self.random)
+        self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random)
         self.step = 0
         self.removed = 0
         self.notices: list[str] = []
