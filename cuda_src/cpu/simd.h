@@ -29,9 +29,6 @@ typedef Ints Mask;                            // -1 where true, 0 where false
 
 SPLAT_CPU_INLINE Floats broadcast(float x) { return x - Floats{}; }
 SPLAT_CPU_INLINE Ints broadcast(int x) { return x - Ints{}; }
-SPLAT_CPU_INLINE Mask mask_of(bool x) { return broadcast(-(int)x); }
-SPLAT_CPU_INLINE Mask to_mask(Ints comparison) { return comparison; }
-SPLAT_CPU_INLINE Mask invert(Mask m) { return ~m; }
 
 SPLAT_CPU_INLINE Ints counting(int first)
 {
@@ -39,8 +36,6 @@ SPLAT_CPU_INLINE Ints counting(int first)
     for (int i = 0; i < WIDTH; ++i) v[i] = first + i;
     return v;
 }
-
-template <class V> SPLAT_CPU_INLINE V select(Mask m, V a, V b) { return m ? a : b; }
 
 // a < b ? a : b, and with >: of a number and NaN, b.
 SPLAT_CPU_INLINE Floats minimum(Floats a, Floats b)
@@ -129,8 +124,7 @@ template <int SPAN, int FROM> struct Halves {
 };
 
 // Adds up N <= WIDTH vectors at once: each step folds two vectors into one, whose runs of lanes are half as long and stand for
-// twice as many sums, so that N sums cost little more than N folds. The sum of vector
-// i ends in lane SumOrder::source(i).
+// twice as many sums, so that N sums cost little more than N folds. Sum i ends in lane SumOrder::source(i).
 template <int SPAN = WIDTH, int N> SPLAT_CPU_INLINE Floats sums_of(const Floats (&v)[N])
 {
     if constexpr (SPAN == 1) return v[0];
@@ -159,8 +153,8 @@ SPLAT_CPU_INLINE float sum_of(Floats v)
     return sums_of(one)[0];
 }
 
-// As exp2_fast.
-SPLAT_CPU_INLINE Floats exp2(Floats x)
+// As for a float.
+SPLAT_CPU_INLINE Floats exp2_fast(Floats x)
 {
     x = minimum(broadcast(128.0f), maximum(broadcast(-127.0f), x));       // NaN stays NaN
     const Floats shifted = x + ROUNDER;
