@@ -1,0 +1,65 @@
+"""Sums in fixed point: the same bits with any number of threads, and as close to floats as floats are."""
+
+import numpy as np
+import pytest
+
+from splat_cli.config import load_config
+from splat_cli.device import open_backend
+from splat_cli.train.trainer import Trainer
+from tests.views import ring_of_views
+
+SETTINGS = {"steps": 40, "densify_start": 5, "densify_interval": 10, "noise_scale": 1000.0, "absgrad": True}
+
+
+def _trainer(threads, deterministic=True, **changes):
+    views = ring_of_views(4)
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
+    points = rng.normal(0, 0.5, (3000, 3)).astype(np.float32)
+    colors = rng.integers(0, 255, (3000, 3), dtype=np.uint8)
+    backend = open_backend("cpu", threads=threads)
+    trainer = Trainer(backend, views, images, points, colors, load_config(None, {**SETTINGS, **changes}))
+    trainer.rasterizer.deterministic = deterministic
+    trainer.rasterizer.resize_splats(trainer.splats.capacity)
+    return trainer
+
+
+@pytest.mark.parametrize("strategy", ["default", "adc"])
+def test_threads_do_not_change_the_bits(strategy):
+    one, several = _trainer(1, strategy=strategy), _trainer(4, strategy=strategy)
+    one.run_until(40)
+    several.run_until(40)
+    assert one.model.num == several.model.num
+    np.testing.assert_array_equal(one.splats.params, several.splats.params)
+
+
+def test_sums_are_those_of_floats():
+    fixed, floats = _trainer(1), _trainer(1, deterministic=False)
+    for trainer in (fixed, floats):
+        trainer.run_until(1)
+    seen = floats.rasterizer.projection.depths[:3000] > 0
+    expected = floats.rasterizer.projection.d_splats[:3000][seen][:, :9]
+    found = fixed.rasterizer.projection.d_splats[:3000][seen][:, :9]
+    largest = np.abs(expected).max(axis=0)
+    assert (np.abs(found - expected) <= 1e-5 * np.abs(expected) + 1e-7 * largest).mean() > 0.999
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6 * largest.max())
+    np.testing.assert_array_equal(fixed.rasterizer.projection.fixed_sums, 0)
+    for one, other in zip(fixed.probe.scores(4), floats.probe.scores(4), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
+
+
+def test_sum_that_does_not_fit_skips_the_splat():
+    trainer = _trainer(2)
+    trainer.run_until(2)
+    backward = trainer.loss.backward
+    before = trainer.splats.params.copy()
+
+    def poisoned(state, image, d_image):
+        backward(state, image, d_image)
+        d_image[:100] = np.nan
+
+    trainer.loss.backward = poisoned
+    trainer.run_until(3)
+    assert trainer.bad_numbers["skipped_updates"] > 0
+    assert np.isfinite(trainer.splats.params).all()
+    assert (trainer.splats.params != before).any()
