@@ -104,7 +104,7 @@ class Setting:
     def _inside(self, number: float) -> bool:
         above = self.low is None or number >= self.low
         below = self.high is None or number <= self.high
-        return above and below and math.isfinite(number)
+        return above and below and (isinstance(number, int) or math.isfinite(number))
 
     def _wrong(self, value: Any) -> UsageError:
         return UsageError(f"{self.name} = {value!r}: expected {self.expected}")

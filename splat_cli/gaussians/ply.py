@@ -48,7 +48,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     path = Path(path)
     check_header(path, "a splat PLY")
     try:
-        with np.errstate(over="ignore"):  # numbers beyond float32 in a text file become infinite, and are dropped
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, and dropped
             vertices = plyfile.PlyData.read(str(path))["vertex"].data
     except KeyError as error:
         raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
@@ -61,7 +61,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     _check_properties(path, names, num_rest)
 
     def columns(wanted: Iterable[str]) -> np.ndarray:
-        with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinite, and is dropped below
+        with np.errstate(over="ignore", invalid="ignore"):  # as above
             stacked = [vertices[name].astype(np.float32) for name in wanted]
         return np.stack(stacked, axis=1) if stacked else np.zeros((len(vertices), 0), np.float32)
 

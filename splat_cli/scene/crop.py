@@ -30,7 +30,7 @@ class Sphere:
 
     def holds(self, points: np.ndarray) -> np.ndarray:
         """bool [P] for points [P, 3]."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return np.linalg.norm(points - np.array(self.center), axis=1) <= self.radius
 
 

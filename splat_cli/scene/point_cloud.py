@@ -16,7 +16,7 @@ def read_point_cloud(path: Path) -> Points:
     """Vertices of a PLY of any encoding. FormatError where the file is damaged or holds no positions."""
     check_header(path, "a point cloud")
     try:
-        with np.errstate(over="ignore"):  # numbers beyond float32 in a text file become infinite, and are dropped
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
             vertices = plyfile.PlyData.read(str(path))["vertex"].data
         positions = np.stack([vertices[name].astype(np.float64) for name in "xyz"], axis=1)
         colors = _colors(vertices)

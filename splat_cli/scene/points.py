@@ -16,7 +16,7 @@ _AROUND_EXTENT = 3.0  # the same, times the scene's extent, where cameras look o
 
 def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
     """Positions float32 [P, 3], colours uint8 [P, 3], numbers dropped by reason. SceneError if options leave none."""
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is dropped
+    with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold becomes infinite, and is dropped
         positions = points.positions.astype(np.float32)
     keep = np.isfinite(positions).all(axis=1)
     dropped = {"not finite": int((~keep).sum())}

@@ -1,0 +1,57 @@
+"""`splat sfm`."""
+
+from pathlib import Path
+
+import click
+
+from splat_cli.cli.options import PATH
+from splat_cli.cli.report import Report
+
+
+@click.command(
+    epilog="\b\nExample:\n  splat sfm photos -o scenes/garden\n  splat sfm walk.mp4 -o scenes/street --frames 200"
+)
+@click.argument("photos", type=PATH)
+@click.option("-o", "--out", type=PATH, required=True, metavar="SCENE", help="Folder of the scene, new or empty.")
+@click.option(
+    "--matching",
+    type=click.Choice(["auto", "exhaustive", "sequential"]),
+    default="auto",
+    show_default=True,
+    help="Pairs to compare: all, or neighbours by name; auto takes all for up to 200 photographs.",
+)
+@click.option(
+    "--camera-model",
+    type=click.Choice(["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE"]),
+    default="SIMPLE_RADIAL",
+    show_default=True,
+    help="The kind of lens.",
+)
+@click.option("--one-camera/--any-cameras", default=None, help="All photographs by one camera.  [default: for a video]")
+@click.option("--frames", type=click.IntRange(3, 100_000), default=200, show_default=True, help="Frames of a video.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of random choices.")
+def command(
+    photos: Path, out: Path, matching: str, camera_model: str, one_camera: bool | None, frames: int, seed: int
+) -> Report:
+    """Make a scene of PHOTOS: find where each photograph was taken from.
+
+    PHOTOS is a folder of photographs or a video. SCENE gets images, sparse/0 and database.db; `splat train SCENE` goes
+    on from there. Needs the extra `sfm` (pip install 'splat-cli[sfm]'), no GPU.
+    """
+    from splat_cli.scene.sfm import is_video, make_scene
+    from splat_cli.train.progress import Display
+
+    display = Display()
+    shared = is_video(photos) if one_camera is None else one_camera
+    found = make_scene(photos, out, frames, matching, camera_model, shared, seed, display.counting, display.say)
+    facts = {
+        "scene": out, "photographs": found.num_photographs, "registered": found.num_registered,
+        "points": found.num_points, "error": found.error, "track_length": found.track_length,
+    }  # fmt: skip
+    lines = [
+        f"{found.num_registered} of {found.num_photographs} photographs registered, {found.num_points:,} points, "
+        f"mean error {found.error:.2f} pixels, seen in {found.track_length:.1f} photographs each",
+        *found.advice(),
+        f"Scene: {out}",
+    ]
+    return Report(lines, facts)

@@ -1,0 +1,66 @@
+"""Photographs from a video: of every window of frames the sharpest one, decoded by imageio-ffmpeg."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from splat_cli.errors import UsageError
+
+_QUALITY = 95
+
+
+def extract_frames(video: Path, images: Path, num_frames: int, progress: Callable[[int], object]) -> list[str]:
+    """Writes about `num_frames` frames into `images`; returns their names. Calls progress(1) after each.
+
+    UsageError where the video cannot be decoded, or imageio-ffmpeg is missing.
+    """
+    try:
+        import imageio_ffmpeg
+    except ImportError:
+        raise UsageError("reading a video needs imageio-ffmpeg: pip install 'splat-cli[sfm]'") from None
+    images.mkdir(parents=True, exist_ok=True)
+    names: list[str] = []
+    try:
+        total = max(1, imageio_ffmpeg.count_frames_and_secs(str(video))[0])
+        with closing(imageio_ffmpeg.read_frames(str(video))) as frames:
+            for pixels in _sharpest(frames, total, min(num_frames, total)):
+                names.append(_save(images, len(names) + 1, pixels))
+                progress(1)
+    except (OSError, RuntimeError, StopIteration, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"{video} cannot be decoded as a video ({reason}): convert it to MP4, or give photographs"
+        ) from error
+    return names
+
+
+def _sharpest(frames: Generator[Any, None, None], num_frames: int, num_windows: int) -> Iterator[np.ndarray]:
+    """Of each window of frames the sharpest, uint8 [H, W, 3]; `frames` yields a dictionary first, then their bytes."""
+    width, height = next(frames)["size"]
+    best: tuple[float, np.ndarray] | None = None
+    done = 0
+    for number, data in enumerate(frames, 1):
+        pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3)
+        sharpness = _sharpness(pixels)
+        if best is None or sharpness > best[0]:
+            best = (sharpness, pixels)
+        if number * num_windows // num_frames > done:
+            yield best[1]
+            best, done = None, done + 1
+
+
+def _sharpness(pixels: np.ndarray) -> float:
+    """Variance of the Laplacian of green, uint8 [H, W, 3], at every second row."""
+    green = pixels[::2, :, 1].astype(np.int16)
+    laplacian = 4 * green[1:-1, 1:-1] - green[:-2, 1:-1] - green[2:, 1:-1] - green[1:-1, :-2] - green[1:-1, 2:]
+    return float(laplacian.var()) if laplacian.size else 0.0
+
+
+def _save(images: Path, number: int, pixels: np.ndarray) -> str:
+    name = f"frame_{number:05d}.jpg"
+    Image.fromarray(pixels).save(images / name, quality=_QUALITY, subsampling=0)
+    return name

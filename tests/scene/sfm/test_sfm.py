@@ -1,0 +1,162 @@
+"""Structure from motion on renders of the sample scene, whose cameras are known."""
+
+import gc
+import shutil
+import subprocess
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.errors import UsageError
+from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.scene.sfm.mapping import Mapping, map_photographs
+from splat_cli.scene.sfm.photographs import collect_photographs
+from splat_cli.scene.sfm.video import extract_frames
+from splat_cli.train.progress import Display
+from tests.cli.conftest import splat  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sfm") / "sample"
+    make_sample_scene(folder, num_views=48, width=240, height=180)
+    return folder
+
+
+@pytest.mark.slow
+def test_scene_from_photographs_trains(sample, splat, tmp_path):  # noqa: F811
+    pytest.importorskip("pycolmap")
+    scene = tmp_path / "scene"
+    (tmp_path / "photos").mkdir()
+    for path in sorted((sample / "images").iterdir())[:12]:
+        shutil.copy(path, tmp_path / "photos")
+    result = splat("sfm", tmp_path / "photos", "-o", scene, "--one-camera", "--camera-model", "SIMPLE_PINHOLE")
+    assert result.code == 0, result.err
+    assert "photographs registered" in result.out
+    found, truth = read_scene(scene), {view.name: view for view in read_scene(sample).views}
+    assert len(found.views) == 12
+    assert len(found.points) > 300
+    expected = np.array([truth[view.name].center for view in found.views])
+    assert distance_after_alignment(np.array([view.center for view in found.views]), expected) < 0.1
+    options = ("--device", "cpu", "--steps", "3")
+    assert splat("train", scene, "-o", tmp_path / "run", *options).code == 0
+
+
+def distance_after_alignment(points, expected):
+    """Largest distance after the best similarity, as a share of the expected points' extent."""
+    a, b = points - points.mean(axis=0), expected - expected.mean(axis=0)
+    u, s, vt = np.linalg.svd(b.T @ a)
+    signs = np.array([1, 1, np.sign(np.linalg.det(u @ vt))])
+    moved = (s * signs).sum() / (a**2).sum() * a @ (u * signs @ vt).T
+    return np.linalg.norm(moved - b, axis=1).max() / np.ptp(b, axis=0).max()
+
+
+def test_photographs_that_do_not_fit_together(splat, tmp_path):  # noqa: F811
+    pytest.importorskip("pycolmap")
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        noise = np.random.default_rng(number).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / "photos" / f"{number}.png")
+    result = splat("sfm", tmp_path / "photos", "-o", tmp_path / "scene")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "fit together" in result.err
+    assert not (tmp_path / "scene").exists()
+
+
+def test_photographs_are_collected_and_others_named(tmp_path):
+    for name in ("b.jpg", "deep/a.PNG", "c.webp"):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 6)).save(path)
+    (tmp_path / "photos" / "broken.jpg").write_bytes(b"no")
+    (tmp_path / "photos" / "notes.txt").write_text("x")
+    names, skipped = collect_photographs(tmp_path / "photos", tmp_path / "images")
+    assert names == ["b.jpg", "c.webp", "deep/a.PNG"]
+    assert skipped == ["broken.jpg: the file is empty or not an image"]
+    assert (tmp_path / "images" / "deep" / "a.PNG").is_file()
+
+
+@pytest.mark.parametrize("source", ["nowhere", "empty"])
+def test_no_photographs(splat, tmp_path, source):  # noqa: F811
+    (tmp_path / "empty").mkdir()
+    result = splat("sfm", tmp_path / source, "-o", tmp_path / "scene")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert source in result.err
+    assert not (tmp_path / "scene").exists()
+
+
+def test_scene_folder_with_something_in_it(splat, tmp_path):  # noqa: F811
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    result = splat("sfm", tmp_path, "-o", tmp_path / "full")
+    assert result.code == 2
+    assert (tmp_path / "full" / "mine").exists()
+
+
+def test_sharpest_frame_of_each_window(tmp_path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    rng = np.random.default_rng(0)
+    frames = []
+    for number in range(20):  # every fifth is sharp, and as bright as its number says
+        frame = np.full((48, 64, 3), 10 * number, np.uint8)
+        if number % 5 == 2:
+            frame = np.clip(frame + rng.integers(0, 2, (48, 64, 1)) * 60, 0, 255).astype(np.uint8)
+        frames.append(frame.tobytes())
+    arguments = [
+        "-loglevel",
+        "error",
+        "-f",
+        "rawvideo",
+        "-pix_fmt",
+        "rgb24",
+        "-s",
+        "64x48",
+        "-r",
+        "10",
+        "-i",
+        "-",
+        "-q",
+        "2",
+    ]
+    subprocess.run([ffmpeg.get_ffmpeg_exe(), *arguments, tmp_path / "a.mp4"], input=b"".join(frames), check=True)
+    calls = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # imageio-ffmpeg leaves a pipe to the garbage collector
+        names = extract_frames(tmp_path / "a.mp4", tmp_path / "images", 4, calls.append)
+        gc.collect()
+    assert names == [f"frame_{number:05d}.jpg" for number in (1, 2, 3, 4)]
+    assert len(calls) == 4
+    for index, name in enumerate(names):
+        pixels = np.asarray(Image.open(tmp_path / "images" / name)).astype(float)
+        assert pixels.std() > 15
+        assert abs(pixels.mean() - (10 * (5 * index + 2) + 30)) < 12
+
+
+def test_video_that_is_none(tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    (tmp_path / "a.mp4").write_bytes(b"no video")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        with pytest.raises(UsageError, match=r"a\.mp4 cannot be decoded"):
+            extract_frames(tmp_path / "a.mp4", tmp_path / "images", 4, print)
+        gc.collect()
+
+
+def test_missing_packages_are_named(tmp_path, monkeypatch):
+    import sys
+
+    for module in ("pycolmap", "imageio_ffmpeg"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=r"pip install 'splat-cli\[sfm\]'"):
+        map_photographs(tmp_path, [], "auto", "PINHOLE", False, 0, Display().counting)
+    with pytest.raises(UsageError, match=r"pip install 'splat-cli\[sfm\]'"):
+        extract_frames(tmp_path / "a.mp4", tmp_path, 3, print)
+
+
+def test_advice_only_where_few_were_registered():
+    assert Mapping(10, 9, 100, 0.5, 4.0, 1).advice() == []
+    advice = Mapping(10, 5, 100, 0.5, 4.0, 2).advice()
+    assert "Only 5 of 10" in advice[0]
+    assert "2 groups" in advice[1]
