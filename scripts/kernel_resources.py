@@ -11,28 +11,27 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, why_no_nvrtc
+from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
 from splat_cli.paths import resource_dir
 
 
 def main() -> None:
-    """Compile and print; ends with status 1 if a kernel spills."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Compile every variant of the kernels and print a table; ends with status 1 if a kernel spills."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help="kernel files without .cu; all by default")
     parser.add_argument("--arch", type=int, action="append", help="such as 90; all supported ones by default")
-    parser.add_argument("--define", action="append", default=[], metavar="KEY=INT")
     options = parser.parse_args()
     if reason := why_no_nvrtc():
         sys.exit(reason)
-    defines = {key: int(value) for key, _, value in (text.partition("=") for text in options.define)}
-    paths = [resource_dir("cuda_src") / f"{name}.cu" for name in options.files]
-    print(f"{'kernel':34} {'sm':>4} {'registers':>9} {'shared':>7} {'stack':>6} {'spills':>6}")
+    folder = resource_dir("cuda_src")
+    paths = [folder / f"{name}.cu" for name in options.files] or sorted(folder.glob("*.cu"))
+    print(f"{'kernel':56} {'sm':>4} {'registers':>9} {'shared':>7} {'stack':>6} {'spills':>6}")
     spills = 0
-    for path in paths or sorted(resource_dir("cuda_src").glob("*.cu")):
+    for path in paths:
         for arch in options.arch or ARCHITECTURES:
-            for r in kernel_resources(path, arch, **defines):
-                name = f"{r.file}:{r.kernel}"
-                print(f"{name:34} {r.arch:4} {r.registers:9} {r.shared:7} {r.stack:6} {r.spills:6}")
+            for r in (r for defines in variants(path) for r in kernel_resources(path, arch, **defines)):
+                name = f"{r.file}:{r.kernel} {r.defines}"
+                print(f"{name:56} {r.arch:4} {r.registers:9} {r.shared:7} {r.stack:6} {r.spills:6}")
                 spills += r.spills
     sys.exit(1 if spills else 0)
 

@@ -1,6 +1,7 @@
 """Compile kernels to machine code of any GPU on any machine, and read off what they need."""
 
 import functools
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ class Resources:
     """What one kernel needs on one architecture: registers a thread; shared memory, stack and spills in bytes."""
 
     file: str
+    defines: str
     kernel: str
     arch: int
     registers: int
@@ -41,6 +43,13 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
+def variants(path: Path) -> list[dict[str, int]]:
+    """Every set of defines that a kernel file asks for with #ifdef, none first."""
+    names = dict.fromkeys(re.findall(r"^#ifdef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    subsets = itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(len(names) + 1))
+    return [dict.fromkeys(subset, 1) for subset in subsets]
+
+
 def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
     """Compile kernel file `path` for sm_`arch` (75, 80, ...) as the CUDA backend does, and report on its kernels.
 
@@ -56,12 +65,12 @@ def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
     except nvrtc.NVRTCError as error:
         raise DeviceError(f"NVRTC cannot compile {path.name} for sm_{arch}:\n{nvrtc.getProgramLog(program)}") from error
     else:
-        return _parse_log(path.stem, arch, nvrtc.getProgramLog(program))
+        return _parse_log(path.stem, " ".join(defines), arch, nvrtc.getProgramLog(program))
     finally:
         nvrtc.destroyProgram(program)
 
 
-def _parse_log(file: str, arch: int, log: str) -> list[Resources]:
+def _parse_log(file: str, defines: str, arch: int, log: str) -> list[Resources]:
     rows = []
     for section in re.split(r"(?=Compiling entry function)", log)[1:]:
         kernel = re.findall(r"Compiling entry function '(\w+)'", section)[0]
@@ -70,5 +79,5 @@ def _parse_log(file: str, arch: int, log: str) -> list[Resources]:
         )
         registers = int(re.findall(r"Used (\d+) registers", section)[0])
         shared = sum(map(int, re.findall(r"(\d+) bytes smem", section)))
-        rows.append(Resources(file, kernel, arch, registers, shared, stack, stores + loads))
+        rows.append(Resources(file, defines, kernel, arch, registers, shared, stack, stores + loads))
     return rows
