@@ -81,6 +81,7 @@ def share_out(xp: Any, opacities: Any, log_scales: Any, copies: Any) -> tuple[An
 
 def draw(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
     """`count` indices with replacement, with probability proportional to `weights` [K]."""
-    cumulative = xp.cumsum(weights.astype("float64"))
-    at = xp.asarray(random.random(count)) * cumulative[-1]
+    shares = weights.astype("float64") / xp.maximum(weights.max(), 1e-30)
+    cumulative = xp.cumsum((shares * 2.0**36).astype("int64"))  # integers: a parallel sum of floats rounds as it likes
+    at = (xp.asarray(random.random(count)) * cumulative[-1]).astype("int64")
     return xp.minimum(xp.searchsorted(cumulative, at, side="right"), len(weights) - 1)
