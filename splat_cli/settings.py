@@ -107,7 +107,8 @@ class Setting:
         return above and below and (isinstance(number, int) or math.isfinite(number))
 
     def _wrong(self, value: Any) -> UsageError:
-        return UsageError(f"{self.name} = {value!r}: expected {self.expected}")
+        is_huge = isinstance(value, int) and value.bit_length() > 1000  # Python does not print numbers of any length
+        return UsageError(f"{self.name} = {'a huge number' if is_huge else repr(value)}: expected {self.expected}")
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:
