@@ -10,7 +10,7 @@ from typing import Any
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import DiskError, OutOfMemory
-from splat_cli.files import require_space, write_error
+from splat_cli.files import require_space
 from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.split import write_split
@@ -20,14 +20,13 @@ from splat_cli.train.checkpointer import Checkpointer
 from splat_cli.train.data import TrainingData, read_data, with_fixed_paths
 from splat_cli.train.evaluation import Score, mean_score
 from splat_cli.train.interrupt import Interrupted, deferred_interrupt
+from splat_cli.train.logbook import Logbook
 from splat_cli.train.measure import add_metrics, measure
 from splat_cli.train.memory import plan_memory
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.start import with_budget
 from splat_cli.train.trainer import Trainer
-
-_LOG_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
@@ -117,9 +116,8 @@ class _Session:
         self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.say)
         self.score: Score | None = None
         self.seconds = 0.0
-        self._started, self._last_log = time.perf_counter(), 0.0
-        self._log_is_full = self._told_notices = False
-        self._bad_numbers: dict[str, int] = {}
+        self.log = Logbook(run, display)
+        self._started = time.perf_counter()
 
     def continue_from(self, checkpoint: Checkpoint) -> None:
         """Goes on from there in place of the start."""
@@ -136,8 +134,7 @@ class _Session:
 
             def on_progress(progress: Progress) -> None:
                 show(progress)
-                self._tell_notices()
-                self._log(progress)
+                self.log.note(self.trainer, progress, self._seconds_now(), last)
                 self.checkpoints.save_if_due(self.trainer, self._seconds_now())
                 check()
 
@@ -161,35 +158,6 @@ class _Session:
 
     def _seconds_now(self) -> float:
         return self.seconds + time.perf_counter() - self._started
-
-    def _tell_notices(self) -> None:
-        """The first one on the screen, all in the log."""
-        for notice in self.trainer.notices:
-            if not self._told_notices:
-                self.display.say(notice)
-            self._told_notices = True
-            self._add_to_log({"step": self.trainer.step, "notice": notice})
-        self.trainer.notices.clear()
-
-    def _log(self, progress: Progress) -> None:
-        now = time.perf_counter()
-        if now - self._last_log < _LOG_INTERVAL and progress.step != self.config.steps:
-            return
-        self._last_log = now
-        entry = {**dataclasses.asdict(progress), "seconds": round(self._seconds_now(), 3)}
-        bad = {name: count for name, count in self.trainer.bad_numbers.items() if count}
-        if bad and not self._bad_numbers:
-            self.display.say(f"Warning: numbers that are not finite: {_words(bad)}; the log counts them")
-        self._bad_numbers = bad
-        self._add_to_log(entry | bad)
-
-    def _add_to_log(self, entry: dict[str, Any]) -> None:
-        try:
-            self.run.log(entry)
-        except OSError as error:
-            if not self._log_is_full:
-                self.display.say(f"Warning: {write_error(self.run.log_path, error)}; training goes on")
-            self._log_is_full = True
 
     def _save(self, stop: int) -> None:
         """Writes the splats and measures on what is held out. A full disk ends the run only at its last step."""
@@ -221,12 +189,11 @@ class _Session:
         step = self.trainer.step
         self.checkpoints.save(self.trainer, self._seconds_now())
         path = self.run.ply_path(step)
-        write_ply(path, finite_splats(self.trainer.splats.to_arrays()))
+        try:
+            write_ply(path, finite_splats(self.trainer.splats.to_arrays()))
+            saved = f"the splats so far are in {path}"
+        except DiskError as error:
+            saved = str(error)
         self.checkpoints.finish()
         go_on = f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""
-        return f"Interrupted after step {step}; the splats so far are in {path}{go_on}"
-
-
-def _words(counts: dict[str, int]) -> str:
-    """ "3 skipped updates, 1 skipped steps"."""
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        return f"Interrupted after step {step}; {saved}{go_on}"
