@@ -11,6 +11,7 @@ from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.view import View
 
 _SHARE_OF_DISTANCE = 0.5  # of the cameras' distance from what they look at, to the sides of the random cube
+_BACKGROUND = 8.0  # the farthest points, in sides of the cube
 _AROUND_EXTENT = 3.0  # the same, times the scene's extent, where cameras look outwards
 
 
@@ -42,9 +43,10 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
 
 
 def random_points(views: Sequence[View], count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """`count` grey points, float32 [P, 3] and uint8 [P, 3], evenly in a cube around what the cameras look at.
+    """`count` grey points, float32 [P, 3] and uint8 [P, 3], around what the cameras look at.
 
-    The cube lies around the point nearest to all optical axes; where cameras do not look at one, around the cameras.
+    Half of them lie evenly in a cube around the point nearest to all optical axes (where cameras do not look at one,
+    around the cameras), half around it, up to 8 times as far away and ever thinner: there is a background too.
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
@@ -56,7 +58,10 @@ def random_points(views: Sequence[View], count: int, random: np.random.Generator
         depths = ((focus - centers) * forward).sum(axis=1)
         if np.median(depths) > 0:
             middle, side = focus, _SHARE_OF_DISTANCE * float(np.median(depths))
-    positions = middle + side * random.uniform(-1, 1, (count, 3))
+    offsets = random.uniform(-1, 1, (count, 3))
+    far = offsets[::2]  # a view: moved outwards along their directions
+    far *= _BACKGROUND ** random.random((len(far), 1)) / np.linalg.norm(far, axis=1, keepdims=True)
+    positions = middle + side * offsets
     return positions.astype(np.float32), np.full((count, 3), 128, np.uint8)
 
 
