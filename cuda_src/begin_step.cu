@@ -2,7 +2,7 @@
 // One thread owns the whole step. Everything it needs is in device memory, so that a recorded step can be replayed as it is.
 #include "common.cuh"
 
-// What stays the same between two changes of the program's mind. render/step.py mirrors this layout.
+// What stays the same between two changes of the program's mind. train/schedule.py mirrors this layout.
 struct Schedule {
     float lr_means, lr_means_final; // world units; log-linear between them over max_steps
     float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;

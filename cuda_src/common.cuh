@@ -9,7 +9,6 @@
 #define ALPHA_MIN (1.0f / 255.0f)   // contributions under this are skipped
 #define ALPHA_MAX 0.99f
 #define TRANSMITTANCE_MIN 1e-4f     // a pixel stops before it would fall under this
-#define CULLED 0xffffffffu          // depth key of a splat that this view does not see
 #define LOG2E 1.4426950408889634f
 
 // Rows of the parameter planes [rows, capacity].

@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,7 @@ def resampled(arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatA
         arrays = SplatArrays(both[:, :3], both[:, 3:6], both[:, 6:10], both[:, 10], both[:, 11:14],
                              both[:, 14:].reshape(len(both), -1, 3))  # fmt: skip
     keep = np.sort(rng.permutation(len(arrays.means))[:num])
-    fields = ("means", "log_scales", "quats", "logit_opacities", "sh0", "shN")
-    return SplatArrays(*(np.ascontiguousarray(getattr(arrays, name)[keep]) for name in fields))
+    return arrays.select(keep)
 
 
 def scaled(view: View, factor: float) -> View:
@@ -99,18 +99,26 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
             break
         raster.resize_pairs(int(worst * 1.05))
     p, pic = raster.projection, raster.picture
-    backward = blend_backward_plain if plain else lambda *a: blend_backward(*a, False)
-    passes = [
+    inputs = (cameras, state, p, raster.tiles, pic)
+    backward: Callable[[], None] = partial(blend_backward, *inputs, absgrad=False)
+    if plain:
+        backward = partial(blend_backward_plain, *inputs)
+    passes: list[tuple[str, Callable[[], None]]] = [
         ("begin_step", lambda: backend.kernel("begin_step", "begin_step")((1,), (1,), state.array, schedule, order)),
         ("project", lambda: project(splats, cameras, state, False, p)),
         ("tiles", lambda: raster.tiles.build(cameras, state, p)),
         ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
         ("l1_ssim", lambda: loss.forward(state, pic.image)),
         ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
-        ("blend_backward" + ("_plain" if plain else ""), lambda: backward(cameras, state, p, raster.tiles, pic)),
+        ("blend_backward" + ("_plain" if plain else ""), backward),
         ("project_backward+adam", lambda: project_backward(splats, cameras, state, False, p, update)),
     ]
     return Bench(backend, splats, raster, state, passes)
+
+
+def run_all(functions: list[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
 
 
 def time_replay(backend: Backend, function: Callable[[], None], group: int) -> list[float]:
@@ -134,7 +142,7 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
         prefix = [f for _, f in bench.passes[: k + 1]]
         if name == "project":  # its counts are used up by the next pass, which is not in this prefix
             prefix.append(lambda: bench.raster.projection.tile_counts.fill(0))
-        times = time_replay(bench.backend, lambda prefix=prefix: [f() for f in prefix], num_views)
+        times = time_replay(bench.backend, partial(run_all, prefix), num_views)
         median = statistics.median(times)
         spread = float(np.subtract(*np.percentile(times, [75, 25])))
         rows.append({"pass": name, "ms": median - before, "spread": spread})
@@ -156,6 +164,17 @@ def copy_bandwidth(backend: Backend) -> float:
     return 2 * size / statistics.median(times[2:]) / 1e6
 
 
+def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> dict[str, Any]:
+    """One row of the results: the passes' times, and what there was to do."""
+    bench = make_bench(backend, arrays, views, plain)
+    rows, facts = run(bench, len(views)), bench.state.read()
+    width, height, pairs = views[0].width, views[0].height, int(facts["num_pairs"])
+    line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
+    print(f"{len(arrays)} splats {width}x{height} {pairs} pairs: {line}", flush=True)
+    result = {"splats": len(arrays), "width": width, "height": height, "plain": plain, "pairs": pairs}
+    return {**result, "visible": int(facts["num_visible"]), "rows": rows}
+
+
 @click.command()
 @click.argument("source", type=Path)
 @click.option("--scene", type=Path, required=True, help="Scene whose cameras are used.")
@@ -163,8 +182,8 @@ def copy_bandwidth(backend: Backend) -> float:
 @click.option("--scale", "scales", default="1,2", help="Multiples of the photographs' size.")
 @click.option("--views", "num_views", default=8)
 @click.option("--device", default="auto")
-@click.option("--json", "json_path", type=Path)
-def main(source: Path, scene: Path, counts: str, scales: str, num_views: int, device: str, json_path: Path | None) -> None:
+@click.option("--json", "file", type=Path)
+def main(source: Path, scene: Path, counts: str, scales: str, num_views: int, device: str, file: Path | None) -> None:
     backend = open_backend(device)
     arrays = read_ply(find_splats(source)[0])
     every = read_scene(scene).views
@@ -172,20 +191,12 @@ def main(source: Path, scene: Path, counts: str, scales: str, num_views: int, de
     print(f"{backend.describe()}; Python {platform.python_version()}; copy {copy_bandwidth(backend):.0f} GB/s")
     results = []
     for scale in map(float, scales.split(",")):
+        sized = [scaled(view, scale) for view in views]
         for count in map(int, counts.split(",")):
             some = resampled(arrays, count, np.random.default_rng(0))
-            sized = [scaled(view, scale) for view in views]
-            for plain in (False, True):
-                bench = make_bench(backend, some, sized, plain)
-                rows = run(bench, len(sized))
-                facts = bench.state.read()
-                results.append({"splats": count, "width": sized[0].width, "height": sized[0].height, "plain": plain,
-                                "pairs": int(facts["num_pairs"]), "visible": int(facts["num_visible"]), "rows": rows})
-                line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
-                print(f"{count} splats {sized[0].width}x{sized[0].height} {int(facts['num_pairs'])} pairs: {line}", flush=True)
-                del bench
-    if json_path:
-        json_path.write_text(json.dumps({"device": backend.describe(), "results": results}, indent=1))
+            results += [measure(backend, some, sized, plain) for plain in (False, True)]
+    if file:
+        file.write_text(json.dumps({"device": backend.describe(), "results": results}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// The runtime library of the CPU backend: one pool of OS threads for all kernel libraries, and the radix sort.
+// The runtime library of the CPU backend: one pool of OS threads for all kernel libraries.
 #include "runtime.h"
 
 #include <pthread.h>
@@ -12,9 +12,6 @@
 #include <functional>
 #include <mutex>
 #include <thread>
-#include <vector>
-
-#include "radix_sort.h"
 
 namespace {
 
@@ -117,17 +114,6 @@ extern "C" __attribute__((visibility("default"))) void splat_run_blocks(
         for (long begin; (begin = next.fetch_add(chunk, std::memory_order_relaxed)) < num_blocks;)
             range(job, memory, begin, begin + chunk < num_blocks ? begin + chunk : num_blocks);
     }, num_threads);
-}
-
-extern "C" __attribute__((visibility("default"))) void splat_sort_pairs(
-    const uint32_t* keys, const uint32_t* values, uint32_t* keys_out, uint32_t* values_out, size_t count, int num_bits, int num_threads)
-{
-    if (count < 65536) num_threads = 1;
-    RadixSort sort(keys, values, keys_out, values_out, count, num_bits, num_threads);
-    for (int phase = 0; phase < sort.num_phases(); ++phase) {
-        std::atomic<int> next{0};
-        pool().run([&] { for (int part; (part = next.fetch_add(1)) < num_threads;) sort.run(phase, part); }, num_threads);
-    }
 }
 
 extern "C" __attribute__((visibility("default"))) const char* splat_simd()

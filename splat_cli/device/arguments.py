@@ -48,16 +48,6 @@ def _check_array(
             raise ShapeError(f"{kernel}: {name} must be {expected} with {dimension} = {other} as in {owner}, got {got}")
 
 
-def check_sort(keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> int:
-    """The capacity of the arrays of Backend.sort_pairs; ShapeError if one of them does not fit."""
-    pairs = {"keys": keys, "values": values, "keys_out": keys_out, "values_out": values_out}
-    arrays = {name: (array, np.uint32, "capacity") for name, array in pairs.items()}
-    sizes = check_arrays("sort_pairs", **arrays, count=(count, np.uint32, "1"))
-    if not 0 <= num_bits <= 32:
-        raise ShapeError(f"sort_pairs: num_bits must be 0 to 32, got {num_bits}")
-    return sizes["capacity"]
-
-
 def check_launch(kernel: str, grid: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
     """Grid and block, each of 1 to 3 positive ints, as six ints; ShapeError beyond what a GPU can launch."""
     shape = (*_three(kernel, grid, "grid"), *_three(kernel, block, "block"))

@@ -45,13 +45,6 @@ class Backend(Protocol):
     def kernel(self, file: str, name: str, **defines: int) -> Kernel:
         """Kernel `name` of cuda_src/`file`.cu, compiled with -DKEY=value for each define on first use."""
 
-    def sort_pairs(self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> None:
-        """Stable sort of the first `count[0]` pairs, ascending by the low `num_bits` bits of the keys.
-
-        uint32 [capacity] arrays that do not overlap; `count` is uint32 [1] on the device, at most `capacity`. Entries
-        of the outputs past the count are undefined.
-        """
-
     def upload(self, array: Any) -> Any:
         """A copy of a NumPy array on the device."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device.arguments import check_count, check_launch, check_pointer, check_sort, scalar_value, struct_value
+from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.sanitizer import check_preloaded
 from splat_cli.device.signature import Parameter
@@ -69,14 +69,6 @@ class CpuBackend:
         exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in source.kernels)
         unit = f'#include "cpu/shim.h"\n#line 1 "{source.path}"\n{source.text}\n#include "cpu/launch.h"\n{exports}'
         return source, ctypes.CDLL(str(self._compiler.library(file, unit, self._include, dict(defines))))
-
-    def sort_pairs(self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> None:
-        """See Backend.sort_pairs."""
-        capacity = check_sort(keys, values, keys_out, values_out, count, num_bits)
-        if int(count[0]) > capacity:
-            raise ShapeError(f"sort_pairs: count is {count[0]}, the arrays hold {capacity}")
-        pointers = (ctypes.c_void_p(a.ctypes.data) for a in (keys, values, keys_out, values_out))
-        self._runtime.splat_sort_pairs(*pointers, ctypes.c_size_t(int(count[0])), num_bits, self._threads)
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         """See Backend.upload."""

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device.arguments import check_count, check_launch, check_pointer, check_sort, scalar_value, struct_value
+from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
 from splat_cli.device.signature import Parameter
-from splat_cli.device.sort import RadixSort
 from splat_cli.device.sources import KernelSource, headers_digest, read_source
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
@@ -69,11 +68,6 @@ class CudaBackend:
         except self.xp.cuda.compiler.CompileException as error:
             raise DeviceError(f"NVRTC cannot compile {source.path.name}:\n{error}") from error
         return source, module
-
-    def sort_pairs(self, keys: Any, values: Any, keys_out: Any, values_out: Any, count: Any, num_bits: int) -> None:
-        """See Backend.sort_pairs."""
-        capacity = check_sort(keys, values, keys_out, values_out, count, num_bits)
-        RadixSort(self, capacity)(keys, values, keys_out, values_out, count, num_bits)
 
     def upload(self, array: np.ndarray) -> Any:
         """See Backend.upload."""

@@ -34,12 +34,9 @@ class StepState:
 
     def write(self, **fields: Any) -> None:
         """Change the named fields and leave the others as they are on the device."""
+        layout = STEP_DTYPE.fields
+        assert layout is not None
         for name, value in fields.items():
-            dtype, offset = STEP_DTYPE.fields[name][:2]
+            dtype, offset = layout[name][:2]
             words = np.ascontiguousarray(np.asarray(value, dtype.base).reshape(-1)).view(np.uint32)
             self.array[offset // 4 : offset // 4 + len(words)] = self.backend.upload(words)
-
-    def counter(self, name: str) -> Any:
-        """View of one counter, uint32 [1], for passes that take their item count from the device."""
-        at = STEP_DTYPE.fields[name][1] // 4
-        return self.array[at : at + 1]
