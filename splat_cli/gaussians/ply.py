@@ -16,6 +16,8 @@ NORMALS = ("nx", "ny", "nz")
 SH0 = tuple(f"f_dc_{i}" for i in range(3))
 SCALES = tuple(f"scale_{i}" for i in range(3))
 QUATS = tuple(f"rot_{i}" for i in range(4))
+_OPAQUE_LOGIT = 16.0
+"""The logit of 1 - 1e-7, the last opacity before 1 in float32."""
 
 
 def write_ply(path: str | Path, splats: SplatArrays) -> None:
@@ -70,7 +72,7 @@ def read_ply(path: str | Path) -> SplatArrays:
         means=columns(MEANS),
         log_scales=columns(SCALES),
         quats=columns(QUATS),
-        logit_opacities=columns(["opacity"])[:, 0],
+        logit_opacities=_finite_where_opaque(columns(["opacity"])[:, 0]),
         sh0=columns(SH0),
         shN=np.ascontiguousarray(rest),
     )
@@ -80,7 +82,7 @@ def read_ply(path: str | Path) -> SplatArrays:
 def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None:
     """FormatError where something a splat needs is missing."""
     if "packed_position" in names:
-        raise FormatError(f"{path} is a compressed PLY; convert it to a standard one first (splat-transform does)")
+        raise FormatError(f"{path} is a compressed PLY; convert it to a standard one first (splat export does)")
     needed = (*MEANS, *SH0, *_sh_rest(num_rest), "opacity", *SCALES, *QUATS)
     missing = [name for name in needed if name not in names]
     if missing:
@@ -90,6 +92,11 @@ def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None
         )
     if num_rest % 3 or num_rest // 3 not in SH_DEGREE_FROM_COEFFICIENTS:
         raise FormatError(f"{path} has {num_rest} f_rest properties; 0, 9, 24 or 45 are expected: export it again")
+
+
+def _finite_where_opaque(logits: np.ndarray) -> np.ndarray:
+    """Logits [N] with a large number for infinity, as programs write it where an opacity byte was 255."""
+    return np.where(np.isposinf(logits), np.float32(_OPAQUE_LOGIT), logits)
 
 
 def finite_splats(splats: SplatArrays) -> SplatArrays:

@@ -1,0 +1,13 @@
+"""The bytes of a file, or why there are none."""
+
+from pathlib import Path
+
+from splat_cli.errors import FormatError
+
+
+def read_bytes(path: Path) -> bytes:
+    """The whole file; FormatError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error

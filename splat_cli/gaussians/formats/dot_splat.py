@@ -1,0 +1,57 @@
+""".splat, the layout of the antimatter15 viewer: 32 bytes a splat, no header, no spherical harmonics.
+
+Position and standard deviations as floats, colour and opacity as bytes, and the quaternion as four bytes that are
+128 at 0 and count 128ths.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.content import read_bytes
+from splat_cli.gaussians.formats.quantize import logits_from_bytes, opacity_bytes, to_bytes, unit_quats
+from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.ply import finite_splats
+
+_RECORD = np.dtype(
+    [("mean", "<f4", 3), ("scale", "<f4", 3), ("color", "u1", 3), ("opacity", "u1"), ("quat", "u1", 4)],
+)
+_MAX_LOG_SCALE = 80.0
+"""Beyond it the exponential leaves float32."""
+
+
+def write_dot_splat(path: Path, splats: SplatArrays) -> None:
+    """Writes the splats; spherical harmonics beyond the constant one are lost, colours are cut to 0..1."""
+    rows = np.empty(len(splats), _RECORD)
+    rows["mean"] = splats.means
+    rows["scale"] = np.exp(np.clip(splats.log_scales, -_MAX_LOG_SCALE, _MAX_LOG_SCALE))
+    rows["color"] = to_bytes(255 * (0.5 + SH_C0 * splats.sh0.astype(np.float64)))
+    rows["opacity"] = opacity_bytes(splats)
+    rows["quat"] = to_bytes(128 + 128 * unit_quats(splats.quats))
+    with replacing(path) as beside:
+        beside.write_bytes(rows.tobytes())
+
+
+def read_dot_splat(path: Path) -> SplatArrays:
+    """Reads the splats, of SH degree 0. FormatError where the file is no whole number of them."""
+    content = read_bytes(path)
+    if len(content) % _RECORD.itemsize:
+        raise FormatError(
+            f"{path} holds {len(content)} bytes, and a .splat file {_RECORD.itemsize} for each splat: "
+            "it is truncated or no such file; export it again"
+        )
+    rows = np.frombuffer(content, _RECORD)
+    with np.errstate(divide="ignore", invalid="ignore"):  # scales that have no logarithm are dropped
+        log_scales = np.log(rows["scale"])
+    splats = SplatArrays(
+        means=rows["mean"].astype(np.float32),
+        log_scales=log_scales.astype(np.float32),
+        quats=((rows["quat"].astype(np.float32) - 128) / 128),
+        logit_opacities=logits_from_bytes(rows["opacity"]),
+        sh0=((rows["color"].astype(np.float32) / 255 - 0.5) / np.float32(SH_C0)),
+        shN=np.zeros((len(rows), 0, 3), np.float32),
+    )
+    return finite_splats(splats)

@@ -1,0 +1,144 @@
+""".spz of Niantic, versions 2 and 3: one gzip stream of a 16-byte header and then property after property.
+
+Axes are right, up, back, where a PLY's are right, down, forward. Positions are fixed-point numbers of 24 bits whose
+fraction has as many bits as the header says; everything else is bytes. Version 3 keeps a quaternion's three smallest
+components in 32 bits, version 2 its x, y and z in a byte each.
+"""
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.quantize import (
+    from_smallest_three,
+    logits_from_bytes,
+    opacity_bytes,
+    smallest_three,
+    to_bytes,
+    unit_quats,
+)
+from splat_cli.gaussians.ply import finite_splats
+
+_HEADER = struct.Struct("<4sIIBBBB")
+"""Magic, version, splats, SH degree, bits of the fraction, flags, reserved."""
+_MAGIC = b"NGSP"
+_EXTENSIONS = 2
+_MAX_EXPANSION = 1040
+"""Bytes that one byte of gzip can become."""
+_COLOR_SCALE = 0.15
+_FLIPPED_AXES = np.array([1, -1, -1], np.float32)
+_FLIPPED_SH = np.array([-1, -1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, -1, 1], np.float32)[:, None]
+"""Signs of the coefficients beyond the constant one when y and z change theirs."""
+_SH_STEPS = np.array([8] * 3 + [16] * 12)[:, None]
+"""Coefficients are rounded to multiples, 5 bits in the first band and 4 in the others, for gzip to find repetition."""
+
+
+def write_spz(path: Path, splats: SplatArrays) -> None:
+    """Writes version 3 with as fine a fraction as the largest coordinate leaves room for.
+
+    Coordinates are cut to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9.
+    """
+    n, k = splats.shN.shape[:2]
+    bits = _fraction_bits(splats.means)
+    fixed = np.clip(np.rint(splats.means * _FLIPPED_AXES * 2.0**bits), -(2**23), 2**23 - 1).astype("<i4")
+    levels = np.rint(128 * splats.shN * _FLIPPED_SH[:k]) + 128
+    step = _SH_STEPS[:k]
+    parts = (
+        _HEADER.pack(_MAGIC, 3, n, splats.sh_degree, bits, 0, 0),
+        fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3],  # the low three bytes
+        opacity_bytes(splats),
+        to_bytes(255 * (0.5 + _COLOR_SCALE * splats.sh0.astype(np.float64))),
+        to_bytes(16 * (splats.log_scales.astype(np.float64) + 10)),
+        _pack_quats(splats.quats),
+        to_bytes(np.floor((levels + step / 2) / step) * step),
+    )
+    data = b"".join(part if isinstance(part, bytes) else part.tobytes() for part in parts)
+    with replacing(path) as beside:
+        beside.write_bytes(gzip.compress(data, mtime=0))
+
+
+def read_spz(path: Path) -> SplatArrays:
+    """Reads versions 2 and 3. FormatError where the file is damaged, of another version or has extensions."""
+    try:
+        with gzip.open(path) as file:
+            version, n, degree, bits = _read_header(path, file.read(_HEADER.size))
+            k, quat_bytes = (degree + 1) ** 2 - 1, 4 if version == 3 else 3
+            sizes = (9 * n, n, 3 * n, 3 * n, quat_bytes * n, 3 * k * n)
+            needed, size = sum(sizes), path.stat().st_size
+            if needed > size * _MAX_EXPANSION:
+                raise FormatError(f"{path} promises {n} splats, too many for its {size} bytes; export it again")
+            data = file.read(needed)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FormatError(f"{path} cannot be read as .spz ({reason}): give a whole file of version 2 or 3") from error
+    if len(data) < needed:
+        raise FormatError(f"{path} promises {needed} bytes of splats and holds {len(data)}: export it again")
+    columns = np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
+    positions, alphas, colors, scales, quats, sh = (
+        column.reshape(n, width) for column, width in zip(columns, (9, 1, 3, 3, quat_bytes, 3 * k), strict=True)
+    )
+    splats = SplatArrays(
+        means=_unpack_fixed(positions, bits) * _FLIPPED_AXES,
+        log_scales=scales.astype(np.float32) / 16 - 10,
+        quats=_unpack_quats(quats),
+        logit_opacities=logits_from_bytes(alphas[:, 0]),
+        sh0=(colors.astype(np.float32) / 255 - 0.5) / np.float32(_COLOR_SCALE),
+        shN=(sh.reshape(n, k, 3).astype(np.float32) - 128) / 128 * _FLIPPED_SH[:k],
+    )
+    return finite_splats(splats)
+
+
+def _read_header(path: Path, content: bytes) -> tuple[int, int, int, int]:
+    """(version, splats, SH degree, bits of the fraction)."""
+    if len(content) < _HEADER.size or not content.startswith(_MAGIC):
+        raise FormatError(f"{path} is no .spz file: its header is missing; export it again")
+    _, version, n, degree, bits, flags, _ = _HEADER.unpack(content)
+    if version not in (2, 3):
+        raise FormatError(f"{path} is .spz of version {version}: versions 2 and 3 are read; export it as one of these")
+    if degree > 3 or bits > 23 or flags & _EXTENSIONS:
+        raise FormatError(
+            f"{path} has SH degree {degree}, {bits} bits of fraction and flags {flags}: expected at most "
+            "degree 3 and 23 bits and no extensions; export it again"
+        )
+    return version, n, degree, bits
+
+
+def _fraction_bits(means: np.ndarray) -> int:
+    """The most bits after the point with which the largest coordinate still fits into 24."""
+    largest = float(np.abs(means).max(initial=1e-3))
+    return int(np.clip(np.floor(np.log2((2**23 - 1) / largest)), 0, 23))
+
+
+def _unpack_fixed(positions: np.ndarray, bits: int) -> np.ndarray:
+    """Coordinates float32 [N, 3] of bytes [N, 9]."""
+    wide = np.zeros((len(positions), 3, 4), np.uint8)
+    wide[:, :, 1:] = positions.reshape(-1, 3, 3)  # at the top, so that the shift brings the sign
+    return ((wide.view("<i4")[:, :, 0] >> 8) / 2.0**bits).astype(np.float32)
+
+
+def _pack_quats(quats: np.ndarray) -> np.ndarray:
+    """Words [N] of quaternions wxyz [N, 4]: index of the largest in x y z w, and three times a sign and 9 bits."""
+    flipped = np.roll(unit_quats(quats), -1, axis=1) * [1, -1, -1, 1]
+    word, three = smallest_three(flipped)
+    for column in three.T:
+        word = word << 10 | (column < 0).astype(np.uint32) << 9 | np.rint(511 * np.abs(column)).astype(np.uint32)
+    return word.astype("<u4")
+
+
+def _unpack_quats(content: np.ndarray) -> np.ndarray:
+    """Quaternions wxyz float32 [N, 4] of bytes [N, 4] (version 3) or [N, 3] (version 2)."""
+    if content.shape[1] == 3:
+        xyz = content / np.float32(127.5) - 1
+        quats = np.concatenate([xyz, np.sqrt(np.maximum(0, 1 - (xyz**2).sum(1, keepdims=True)))], 1)
+    else:
+        word = np.ascontiguousarray(content).view("<u4")[:, 0]
+        fields = word[:, None] >> np.array([20, 10, 0], np.uint32)
+        three = np.where(fields >> 9 & 1, -1.0, 1.0) * (fields & 511) / 511
+        quats = from_smallest_three(word >> 30, three)
+    return (np.roll(quats, 1, axis=1) * [1, 1, -1, -1]).astype(np.float32)

@@ -1,0 +1,57 @@
+"""The formats by name and extension."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from splat_cli.errors import UsageError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply, read_compressed_ply, write_compressed_ply
+from splat_cli.gaussians.formats.dot_splat import read_dot_splat, write_dot_splat
+from splat_cli.gaussians.formats.spz import read_spz, write_spz
+from splat_cli.gaussians.ply import read_ply, write_ply
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file: the end of its name, and how it is read and written."""
+
+    suffix: str
+    read: Callable[[Path], SplatArrays]
+    write: Callable[[Path, SplatArrays], None]
+
+
+FORMATS = {
+    "compressed-ply": Format(".compressed.ply", read_compressed_ply, write_compressed_ply),
+    "ply": Format(".ply", read_ply, write_ply),
+    "splat": Format(".splat", read_dot_splat, write_dot_splat),
+    "spz": Format(".spz", read_spz, write_spz),
+}
+"""Name -> format; the first whose suffix ends a file's name is its format."""
+
+
+def format_for(path: Path, name: str | None = None) -> Format:
+    """The format called `name`, by default the one that the file's name asks for. UsageError where there is none."""
+    if name is not None:
+        return FORMATS[name]
+    for found in FORMATS.values():
+        if path.name.lower().endswith(found.suffix):
+            return found
+    known = ", ".join(found.suffix for found in FORMATS.values())
+    raise UsageError(f"{path} is no file of splats by its name: expected one that ends in {known}")
+
+
+def read_splats(path: str | Path) -> SplatArrays:
+    """Reads splats from a file of any of the formats; a PLY may be a compressed one whatever its name.
+
+    Splats that are not finite are dropped and counted. FormatError where the file is damaged, UsageError where its
+    name has no known extension.
+    """
+    path = Path(path)
+    found = format_for(path)
+    return read_compressed_ply(path) if found.read is read_ply and is_compressed_ply(path) else found.read(path)
+
+
+def write_splats(path: str | Path, splats: SplatArrays, name: str | None = None) -> None:
+    """Writes splats in the format called `name`, by default by the file's extension; it appears when complete."""
+    format_for(Path(path), name).write(Path(path), splats)

@@ -1,0 +1,122 @@
+"""Damaged files of splats end in one line that names them, never in another exception or in much memory."""
+
+import contextlib
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import FormatError
+from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
+from tests.gaussians.some_splats import some_splats
+
+SUFFIXES = [found.suffix for found in FORMATS.values()]
+
+
+def rewrite_spz(path, change):
+    path.write_bytes(gzip.compress(change(gzip.decompress(path.read_bytes()))))
+
+
+def assert_one_line(path):
+    with pytest.raises(FormatError) as caught:
+        read_splats(path)
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("eighths", range(8))
+def test_truncated(tmp_path, suffix, eighths):
+    path = tmp_path / f"a{suffix}"
+    write_splats(path, some_splats(20, 1))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) * eighths // 8 + (suffix == ".splat")])
+    assert_one_line(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_no_file(tmp_path, suffix):
+    assert_one_line(tmp_path / f"a{suffix}")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_random_damage(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    write_splats(path, some_splats(3, 1))
+    whole = np.frombuffer(path.read_bytes(), np.uint8)
+    plain = gzip.decompress(whole.tobytes()) if suffix == ".spz" else b""
+    rng = np.random.default_rng(5)
+    for i in range(200):
+        source = np.frombuffer(plain, np.uint8) if plain and i % 2 else whole
+        damaged = source.copy()
+        places = rng.integers(len(source), size=rng.integers(1, 4))
+        damaged[places] ^= (1 << rng.integers(8, size=len(places))).astype(np.uint8)
+        path.write_bytes(gzip.compress(damaged.tobytes()) if plain and i % 2 else damaged.tobytes())
+        with contextlib.suppress(FormatError):
+            assert all(np.isfinite(array).all() for array in read_splats(path).arrays().values())
+
+
+@pytest.mark.parametrize(
+    ("offset", "layout", "value", "message"),
+    [
+        (0, "<I", 7, "header"),
+        (4, "<I", 4, "version 4"),
+        (8, "<I", 4_000_000_000, "too many"),
+        (8, "<I", 21, "promises"),
+        (12, "<B", 4, "degree 4"),
+        (13, "<B", 24, "24 bits"),
+        (14, "<B", 2, "flags 2"),
+    ],
+)
+def test_spz_headers(tmp_path, offset, layout, value, message):
+    def change(content):
+        content = bytearray(content)
+        struct.pack_into(layout, content, offset, value)
+        return bytes(content)
+
+    write_splats(tmp_path / "a.spz", some_splats(20, 1))
+    rewrite_spz(tmp_path / "a.spz", change)
+    with pytest.raises(FormatError, match=message):
+        read_splats(tmp_path / "a.spz")
+
+
+def test_spz_of_version_2(tmp_path):
+    """Version 3 has four bytes for a quaternion, version 2 three, which are x, y and z."""
+    path = tmp_path / "a.spz"
+    write_splats(path, some_splats(1, 0))
+    rewrite_spz(path, lambda c: c[:4] + struct.pack("<I", 2) + c[8:-4] + bytes([255, 128, 128]))
+    np.testing.assert_allclose(np.abs(read_splats(path).quats[0]), [0, 1, 0, 0], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"packed_scale", b"packed_style"),
+        (b"element chunk 2", b"element chunk 1"),
+        (b"min_scale_y", b"min_skale_y"),
+        (b"property float min_g", b"property float min_h"),
+        (b"f_rest_3\n", b"f_rest_9\n"),
+        (b"element vertex 300", b"element vertex 9999999999"),
+    ],
+)
+def test_compressed_ply_that_lacks_something(tmp_path, old, new):
+    path = tmp_path / "a.compressed.ply"
+    write_splats(path, some_splats(300, 1))
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new))
+    assert_one_line(path)
+
+
+def test_compressed_ply_without_bounds_of_color(tmp_path):
+    """As SuperSplat 1 wrote it: colours are between 0 and 1."""
+    path = tmp_path / "a.compressed.ply"
+    splats = some_splats(2, 0)
+    splats.sh0[:] = [[-1, 0, 1], [1, 0.5, -1]]
+    write_splats(path, splats)
+    head, data = path.read_bytes().split(b"end_header\n")
+    names = [b"property float %s_%s\n" % (end, c) for end in (b"min", b"max") for c in (b"r", b"g", b"b")]
+    for name in names:
+        head = head.replace(name, b"")
+    path.write_bytes(head + b"end_header\n" + data[: 12 * 4] + data[18 * 4 :])
+    np.testing.assert_allclose(np.abs(read_splats(path).sh0[:, 0]), 0.5 / 0.28209479, atol=0.01)

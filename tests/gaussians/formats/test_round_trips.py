@@ -1,0 +1,81 @@
+"""What each format keeps of splats, and by how much it may change them."""
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.gaussians.formats import FORMATS, format_for, read_splats, write_splats
+from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply
+from splat_cli.gaussians.knn import curve_positions
+from tests.gaussians.formats.differences import differences
+from tests.gaussians.some_splats import some_splats
+
+COUNTS = (0, 1, 255, 256, 257, 600)
+
+
+def splats_in_range(count, degree=3):
+    """Splats whose colours and coefficients lie inside what every format can say."""
+    splats = some_splats(count, degree)
+    splats.sh0[:] = np.clip(splats.sh0, -1.7, 1.7)
+    splats.shN[:] = np.clip(splats.shN / 3, -0.9, 0.9)
+    return splats
+
+
+def there_and_back(splats, path):
+    """(splats in the file's order, what was read from the file)."""
+    write_splats(path, splats)
+    if path.name.endswith(".compressed.ply") and len(splats):
+        splats = splats.select(np.argsort(curve_positions(splats.means), kind="stable"))
+    return splats, read_splats(path)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize(
+    ("suffix", "limits"),
+    [
+        (".ply", {}),
+        (".splat", {"opacity": 0.002, "color": 0.002, "rotation": 0.8}),
+        (".spz", {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "sh": 0.07}),
+        (
+            ".compressed.ply",
+            {"opacity": 0.002, "color": 0.003, "rotation": 0.2, "log_scale": 0.005, "position": 0.005, "sh": 1 / 64},
+        ),
+    ],
+)
+def test_what_a_format_changes(tmp_path, suffix, limits, count):
+    source, back = there_and_back(splats_in_range(count), tmp_path / f"a{suffix}")
+    assert len(back) == count
+    assert back.sh_degree == (0 if suffix == ".splat" else 3)
+    for name, error in differences(source, back).items():
+        assert error <= limits.get(name, 1e-6), name
+
+
+@pytest.mark.parametrize("degree", range(4))
+@pytest.mark.parametrize("suffix", [".spz", ".compressed.ply", ".ply"])
+def test_degrees(tmp_path, suffix, degree):
+    source, back = there_and_back(splats_in_range(20, degree), tmp_path / f"a{suffix}")
+    assert back.sh_degree == degree
+    assert differences(source, back)["sh"] <= 0.07
+
+
+@pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
+def test_extreme_splats_stay_finite(tmp_path, suffix):
+    splats = some_splats(6)
+    splats.log_scales[0] = [-300, 300, 0]
+    splats.logit_opacities[:2] = [-300, 300]
+    splats.quats[1] = 0
+    splats.quats[2] = 1e-30
+    splats.means[3] = [1e6, -1e6, 3]
+    splats.sh0[4] = 100
+    write_splats(tmp_path / f"a{suffix}", splats)
+    back = read_splats(tmp_path / f"a{suffix}")
+    assert (len(back), back.num_dropped) == (6, 0)
+
+
+def test_formats_are_found_by_name_content_and_option(tmp_path):
+    write_splats(tmp_path / "a.ply", some_splats(5), "compressed-ply")
+    assert is_compressed_ply(tmp_path / "a.ply")
+    assert len(read_splats(tmp_path / "a.ply")) == 5
+    assert format_for(tmp_path / "A.COMPRESSED.PLY") is FORMATS["compressed-ply"]
+    with pytest.raises(UsageError, match=r"a\.obj .* \.spz"):
+        format_for(tmp_path / "a.obj")

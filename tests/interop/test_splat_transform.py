@@ -1,0 +1,69 @@
+"""An independent program reads what we write and writes what we read, to within what the formats keep."""
+
+import numpy as np
+import pytest
+
+from splat_cli.gaussians.formats import read_splats, write_splats
+from tests.gaussians.formats.differences import differences
+from tests.gaussians.formats.test_round_trips import splats_in_range
+
+LIMITS = {
+    ".splat": {"opacity": 0.002, "color": 0.002, "rotation": 1.6},  # it takes 127.5 for 0, and we 128, as its inventor
+    ".spz": {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "position": 2e-4, "sh": 0.07},
+    ".compressed.ply": {
+        "opacity": 0.002,
+        "color": 0.003,
+        "rotation": 0.2,
+        "log_scale": 0.005,
+        "position": 0.005,
+        "sh": 1 / 64,
+    },
+}
+
+
+def matched(source, other):
+    """`other` in the order of `source`, by position."""
+    nearest = ((source.means[:, None] - other.means) ** 2).sum(axis=2).argmin(axis=1)
+    assert len(set(nearest)) == len(source) == len(other)
+    return other.select(nearest)
+
+
+def assert_close(source, other, limits):
+    for name, error in differences(source, matched(source, other)).items():
+        assert error <= limits.get(name, 1e-6), name
+
+
+@pytest.mark.parametrize("suffix", LIMITS)
+def test_it_reads_what_we_write(splat_transform, tmp_path, suffix):
+    splats = splats_in_range(600)
+    write_splats(tmp_path / f"ours{suffix}", splats)
+    splat_transform(tmp_path / f"ours{suffix}", tmp_path / "theirs.ply")
+    theirs = read_splats(tmp_path / "theirs.ply")
+    assert_close(splats, theirs, LIMITS[suffix])
+    decoded = differences(read_splats(tmp_path / f"ours{suffix}"), theirs)  # both sides understand the bytes alike
+    rotation = decoded.pop("rotation")
+    assert rotation < (1.0 if suffix == ".splat" else 1e-3)
+    assert max(decoded.values()) < 1e-6
+
+
+@pytest.mark.parametrize("suffix", [".spz", ".compressed.ply"])
+@pytest.mark.parametrize("degree", [0, 3])
+def test_we_read_what_it_writes(splat_transform, tmp_path, suffix, degree):
+    splats = splats_in_range(600, degree)
+    write_splats(tmp_path / "ours.ply", splats)
+    version = ["--spz-version", 3] if suffix == ".spz" else []
+    splat_transform(tmp_path / "ours.ply", *version, tmp_path / f"theirs{suffix}")
+    theirs = read_splats(tmp_path / f"theirs{suffix}")
+    assert theirs.sh_degree == degree
+    assert_close(splats, theirs, LIMITS[suffix])
+
+
+def test_opaque_splats_survive_its_ply(splat_transform, tmp_path):
+    """It decodes the opacity byte 255 to an infinite logit."""
+    splats = splats_in_range(300)
+    splats.logit_opacities[:] = 9
+    write_splats(tmp_path / "ours.spz", splats)
+    splat_transform(tmp_path / "ours.spz", tmp_path / "theirs.ply")
+    back = read_splats(tmp_path / "theirs.ply")
+    assert len(back) == 300
+    assert np.isfinite(back.logit_opacities).all()
