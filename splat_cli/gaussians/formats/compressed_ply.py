@@ -14,6 +14,7 @@ import plyfile
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.choose import in_morton_order
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,
@@ -23,7 +24,6 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.knn import curve_positions
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
 
@@ -48,8 +48,7 @@ def is_compressed_ply(path: Path) -> bool:
 
 def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
     """Writes the splats in Morton order, so that chunks are small in space."""
-    if len(splats):
-        splats = splats.select(np.argsort(curve_positions(splats.means), kind="stable"))
+    splats = in_morton_order(splats)
     n, k = splats.shN.shape[:2]
     color = 0.5 + SH_C0 * splats.sh0
     log_scales = np.clip(splats.log_scales, -_MAX_LOG_SCALE, _MAX_LOG_SCALE)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import UsageError
+from splat_cli.gaussians.choose import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, format_for, read_splats, write_splats
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply
-from splat_cli.gaussians.knn import curve_positions
 from tests.gaussians.formats.differences import differences
 from tests.gaussians.some_splats import some_splats
 
@@ -24,9 +24,7 @@ def splats_in_range(count, degree=3):
 def there_and_back(splats, path):
     """(splats in the file's order, what was read from the file)."""
     write_splats(path, splats)
-    if path.name.endswith(".compressed.ply") and len(splats):
-        splats = splats.select(np.argsort(curve_positions(splats.means), kind="stable"))
-    return splats, read_splats(path)
+    return (in_morton_order(splats) if path.name.endswith(".compressed.ply") else splats), read_splats(path)
 
 
 @pytest.mark.parametrize("count", COUNTS)

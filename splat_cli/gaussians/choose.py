@@ -1,0 +1,36 @@
+"""Which splats are kept, and in what order."""
+
+import numpy as np
+
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.knn import curve_positions
+
+
+def keep_strongest(splats: SplatArrays, count: int) -> SplatArrays:
+    """The `count` splats of the largest opacity times area of their two longer axes, in their order.
+
+    That is what a splat can cover, seen from its broad side; what hides it is not known here.
+    """
+    if len(splats) <= count:
+        return splats
+    longer = np.sort(splats.log_scales.astype(np.float64), axis=1)[:, 1:].sum(axis=1)
+    with np.errstate(divide="ignore"):
+        strength = np.log(opacities(splats)) + longer
+    return splats.select(np.sort(np.argsort(-strength, kind="stable")[:count]))
+
+
+def in_morton_order(splats: SplatArrays) -> SplatArrays:
+    """The splats along a Morton curve: neighbours in the file are near each other in space."""
+    if len(splats) == 0:
+        return splats
+    return splats.select(np.argsort(curve_positions(splats.means), kind="stable"))
+
+
+def merged(parts: list[SplatArrays]) -> SplatArrays:
+    """All splats of one or more sets; lower degrees of spherical harmonics are filled with zeros to the highest."""
+    k = max(part.shN.shape[1] for part in parts)
+    padded = [np.pad(part.shN, ((0, 0), (0, k - part.shN.shape[1]), (0, 0))) for part in parts]
+    names = [name for name in parts[0].arrays() if name != "shN"]
+    arrays = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in names}
+    return SplatArrays(**arrays, shN=np.concatenate(padded), num_dropped=sum(part.num_dropped for part in parts))

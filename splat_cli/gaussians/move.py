@@ -1,0 +1,50 @@
+"""Splats moved as a whole: scaled, rotated, translated; each is seen as before by a camera that moves along."""
+
+import dataclasses
+
+import numpy as np
+
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.sh import rotate_sh
+from splat_cli.scene.quaternion import quat_from_matrix
+
+
+def scaled(splats: SplatArrays, factor: float) -> SplatArrays:
+    """The splats `factor` times as large and as far from the origin."""
+    return dataclasses.replace(
+        splats,
+        means=splats.means * np.float32(factor),
+        log_scales=splats.log_scales + np.float32(np.log(factor)),
+    )
+
+
+def rotated(splats: SplatArrays, rotation: np.ndarray) -> SplatArrays:
+    """The splats turned about the origin by a rotation matrix [3, 3], with the colours that depend on the direction."""
+    return dataclasses.replace(
+        splats,
+        means=(splats.means @ rotation.T).astype(np.float32),
+        quats=_multiplied(quat_from_matrix(rotation), splats.quats).astype(np.float32),
+        shN=rotate_sh(splats.shN, rotation),
+    )
+
+
+def translated(splats: SplatArrays, offset: tuple[float, float, float]) -> SplatArrays:
+    """The splats moved by `offset`, world units."""
+    return dataclasses.replace(splats, means=splats.means + np.array(offset, np.float32))
+
+
+def rotation_about_axes(degrees: tuple[float, float, float]) -> np.ndarray:
+    """The matrix [3, 3] that turns about x, then about y, then about z, axes that stay where they are."""
+    x, y, z = np.radians(degrees)
+    about_x = np.array([[1, 0, 0], [0, np.cos(x), -np.sin(x)], [0, np.sin(x), np.cos(x)]])
+    about_y = np.array([[np.cos(y), 0, np.sin(y)], [0, 1, 0], [-np.sin(y), 0, np.cos(y)]])
+    about_z = np.array([[np.cos(z), -np.sin(z), 0], [np.sin(z), np.cos(z), 0], [0, 0, 1]])
+    return about_z @ about_y @ about_x
+
+
+def _multiplied(quat: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The products [N, 4] of a quaternion wxyz [4] and others [N, 4]: these rotations, then that one."""
+    w, vector = quat[0], quat[1:]
+    other_w, other_vectors = others[:, :1], others[:, 1:]
+    real = w * other_w - other_vectors @ vector[:, None]
+    return np.concatenate([real, w * other_vectors + other_w * vector + np.cross(vector, other_vectors)], axis=1)

@@ -1,0 +1,53 @@
+"""Which splats an export keeps, in which order, and what comes of several inputs."""
+
+import numpy as np
+import pytest
+
+from splat_cli.gaussians.choose import in_morton_order, keep_strongest, merged
+from splat_cli.gaussians.edits import Edits
+from splat_cli.scene.crop import parse_crop
+from tests.gaussians.some_splats import some_splats
+
+
+def test_nothing_to_change_changes_nothing():
+    splats = some_splats(20)
+    assert Edits().apply(splats) is splats
+
+
+@pytest.mark.parametrize("crop", ["0,0,0,1", "-1,-1,0,1,1,2"])
+def test_crop_is_in_the_coordinates_of_the_file(crop):
+    splats = some_splats(200)
+    kept = Edits(crop=parse_crop(crop), translate=(10, 0, 0)).apply(splats)
+    inside = parse_crop(crop).holds(splats.means)
+    assert 0 < inside.sum() < 200
+    np.testing.assert_allclose(kept.means, splats.means[inside] + [10, 0, 0], atol=1e-5)
+
+
+def test_strongest_are_opaque_and_broad():
+    splats = some_splats(4)
+    splats.logit_opacities[:] = [3, 3, -3, -np.float32(1e30)]
+    splats.log_scales[:] = [[0, 0, -9], [9, -9, -9], [0, 0, 0], [30, 30, 30]]
+    np.testing.assert_array_equal(keep_strongest(splats, 1).means, splats.means[:1])
+    np.testing.assert_array_equal(keep_strongest(splats, 3).means, splats.means[:3])
+    assert keep_strongest(splats, 4) is splats
+
+
+def test_morton_order_brings_neighbours_together():
+    splats = some_splats(2000)
+    ordered = in_morton_order(splats)
+    assert sorted(ordered.means.tolist()) == sorted(splats.means.tolist())
+    assert _steps(ordered) < 0.3 * _steps(splats)
+    assert len(in_morton_order(some_splats(0))) == 0
+
+
+def _steps(splats):
+    return np.linalg.norm(np.diff(splats.means, axis=0), axis=1).mean()
+
+
+def test_merged_sets_have_the_highest_degree():
+    parts = [some_splats(3, 1, seed=1), some_splats(2, 3, seed=2), some_splats(0, 0)]
+    both = merged(parts)
+    assert (len(both), both.sh_degree) == (5, 3)
+    np.testing.assert_array_equal(both.shN[:3, :3], parts[0].shN)
+    assert not both.shN[:3, 3:].any()
+    np.testing.assert_array_equal(both.quats[3:], parts[1].quats)
