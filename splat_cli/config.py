@@ -81,25 +81,25 @@ class TrainConfig:
     random_points: int = setting(100_000, "Points placed at random where a scene brings none.", group=_SCENE, low=1)
 
     sh_degree: int = setting(3, "Degree of the spherical harmonics of colour.", group=_MODEL, low=0, high=3)
-    sh_degree_interval: int = setting(
-        1000, "Steps between two degrees: training starts with degree 0.", group=_MODEL, low=1
+    sh_degree_interval: int | None = setting(
+        None, "Steps between two degrees, from degree 0 on; by default a 30th of the run.", group=_MODEL, low=1
     )
     init_from: str | None = setting(
         None, "PLY file of splats to start from in place of the scene's points; all of them, as they are.", group=_MODEL
     )
-    init_opacity: float = setting(0.1, "Opacity of a splat made from a point.", group=_MODEL, low=0.005, high=0.99)
+    init_opacity: float = setting(0.5, "Opacity of a splat made from a point.", group=_MODEL, low=0.005, high=0.99)
     init_scale: float = setting(
-        1.0, "Size of a splat made from a point, times the distance to its neighbours.", group=_MODEL, low=0.01, high=10
+        0.1, "Size of a splat made from a point, times the distance to its neighbours.", group=_MODEL, low=0.01, high=10
     )
     antialias: bool = setting(
-        False, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL
+        True, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL
     )
     background: str = setting(
         "black", "Colour behind the splats in training.", group=_MODEL, choices=("black", "white", "random")
     )
 
     ssim_weight: float = setting(
-        0.2, "Share of the loss that is 1 - SSIM; the rest is L1.", group=_OPTIMIZER, low=0, high=1
+        0.3, "Share of the loss that is 1 - SSIM; the rest is L1.", group=_OPTIMIZER, low=0, high=1
     )
     optimizer: str = setting(
         "dense",
@@ -123,37 +123,46 @@ class TrainConfig:
     lr_quats: float = setting(1e-3, "Learning rate of rotation.", group=_OPTIMIZER, low=0)
 
     lr_decay: float = setting(
-        1.0,
+        0.1,
         "What all learning rates but the positions' shrink to at the last step.",
         group=_OPTIMIZER,
         low=1e-6,
         high=1,
     )
-    lr_decay_start: int = setting(15_000, "Step from which they shrink, exponentially.", group=_OPTIMIZER, low=0)
-    opacity_reg: float = setting(0.0, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)
-    scale_reg: float = setting(0.0, "Weight of the mean size in the loss.", group=_OPTIMIZER, low=0)
+    lr_decay_start: int | None = setting(
+        None, "Step from which they shrink, exponentially; by default half of the run.", group=_OPTIMIZER, low=0
+    )
+    opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)
+    scale_reg: float = setting(0.01, "Weight of the mean size in the loss.", group=_OPTIMIZER, low=0)
     noise_scale: float = setting(
-        0.0, "Noise on positions, times their learning rate (3DGS-MCMC: 500000).", group=_OPTIMIZER, low=0
+        30_000.0,
+        "Noise on positions of transparent splats, times their learning rate (3DGS-MCMC: 500000).",
+        group=_OPTIMIZER,
+        low=0,
     )
 
     strategy: str = setting(
         "default",
         "How splats are added, moved and removed.",
         group=_DENSITY,
-        choices=("default", "adc", "mcmc", "chain"),
+        choices=("default", "splits", "adc", "mcmc"),
     )
     max_splats: int = setting(1_000_000, "No more splats than this.", group=_DENSITY, low=1)
     max_memory: float | None = setting(
         None, "Device memory to use, in GiB; fewer splats where they do not fit.", group=_DENSITY, low=0.001
     )
     splat_budget: float = setting(
-        38.0,
-        "Splats to aim for, times the root of the number of training pixels; 0: as many as --max-splats.",
+        1.74,
+        "Splats to aim for, times the number of training pixels to the power 2/3; 0: as many as --max-splats.",
         group=_DENSITY,
         low=0,
     )
-    densify_start: int = setting(500, "First step at which splats may be added.", group=_DENSITY, low=0)
-    densify_stop: int = setting(15_000, "Step from which none are added any more.", group=_DENSITY, low=0)
+    densify_start: int | None = setting(
+        None, "Step after which splats may be added; by default a 60th of the run.", group=_DENSITY, low=0
+    )
+    densify_stop: int | None = setting(
+        None, "Step from which none are added any more; by default two thirds of the run.", group=_DENSITY, low=0
+    )
     densify_interval: int = setting(100, "Steps between two rounds of adding and removing.", group=_DENSITY, low=1)
     grad_threshold: float = setting(
         2e-4, "Mean screen-space gradient from which a splat is cloned or split.", group=_DENSITY, low=0
@@ -167,19 +176,17 @@ class TrainConfig:
     )
 
     probe_views: int = setting(
-        10, "Training views that the default strategy looks at before each round.", group=_DENSITY, low=1
+        10, "Training views that error-guided strategies look at before each round.", group=_DENSITY, low=1
     )
     growth_error: float = setting(
-        0.1, "Share of a view's error, in pixels, from which the default strategy splits one.", group=_DENSITY, low=0
+        0.1, "Share of a view's error, in pixels, from which --strategy splits splits a splat.", group=_DENSITY, low=0
     )
     growth_rate: float = setting(
-        0.1, "Share of all splats that the default strategy may split in one round.", group=_DENSITY, low=0, high=1
-    )
-    prune_weight: float = setting(
-        0.0,
-        "Contribution to a view, in pixels, under which the default strategy removes a splat.",
+        0.05,
+        "Share of all splats that may be added in a round of a run of 30,000 steps; shorter runs grow faster.",
         group=_DENSITY,
         low=0,
+        high=1,
     )
 
     def __post_init__(self) -> None:

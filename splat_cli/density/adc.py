@@ -10,6 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.density.operations import OPACITY, logit, sigmoid, split_random
 from splat_cli.density.strategy import Probe
 from splat_cli.gaussians.splats import LOG_SCALES
+from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
 
 DENSE_SCALE = 0.01  # of the scene's extent: smaller splats are cloned, larger ones split
@@ -24,11 +25,11 @@ class AdaptiveDensityControl:
     noise_scale = 0.0
 
     def __init__(self, config: TrainConfig, extent: float) -> None:
-        self.config, self.extent = config, extent
+        self.config, self.extent, self.milestones = config, extent, milestones(config)
 
     def due(self, step: int) -> bool:
         c = self.config
-        inside = c.densify_start < step < c.densify_stop
+        inside = self.milestones.densify_start < step < self.milestones.densify_stop
         return inside and (step % c.densify_interval == 0 or step % c.opacity_reset_interval == 0)
 
     def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:

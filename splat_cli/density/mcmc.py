@@ -10,6 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.density.operations import OPACITY, draw, logit, share_out, sigmoid
 from splat_cli.density.strategy import Probe
 from splat_cli.gaussians.splats import LOG_SCALES
+from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
 
 
@@ -19,12 +20,12 @@ class MarkovChain:
     collects_stats = False
 
     def __init__(self, config: TrainConfig) -> None:
-        self.config = config
+        self.config, self.milestones = config, milestones(config)
         self.noise_scale = config.noise_scale
 
     def due(self, step: int) -> bool:
-        c = self.config
-        return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0
+        inside = self.milestones.densify_start < step < self.milestones.densify_stop
+        return inside and step % self.config.densify_interval == 0
 
     def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
         xp = model.backend.xp
@@ -34,7 +35,7 @@ class MarkovChain:
         dead = xp.nonzero(~alive)[0]
         if 0 < len(dead) < model.num:
             model.replace(dead, self._shared(model, draw(xp, weights, len(dead), random)))
-        target = min(self.config.max_splats, int((1 + self.config.growth_rate) * model.num))
+        target = min(self.config.max_splats, int((1 + self.milestones.growth_rate) * model.num))
         if target > model.num:
             self._add(model, draw(xp, weights, target - model.num, random))
 
@@ -63,7 +64,7 @@ class MarkovChain:
 
 
 class ErrorGuidedChain(MarkovChain):
-    """The same, with copies where several views agree that the picture is wrong."""
+    """The default: the same, with copies where several views agree that the picture is wrong."""
 
     def _need(self, opacities: Any, probe: Probe) -> Any:
         return probe.scores(self.config.probe_views)[1]

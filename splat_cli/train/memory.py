@@ -8,6 +8,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import num_rows
+from splat_cli.milestones import milestones
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
 from splat_cli.train.trainer import PAIRS_PER_SPLAT
@@ -85,7 +86,8 @@ def _splat_bytes(sh_degree: int) -> int:
 
 
 def _never_grows(config: TrainConfig) -> bool:
-    return config.densify_stop <= config.densify_start + 1 or config.steps <= config.densify_start
+    marks = milestones(config)
+    return marks.densify_stop <= marks.densify_start + 1 or config.steps <= marks.densify_start
 
 
 def _gib(size: float) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.milestones import milestones
 
 # Mirrors `struct Schedule` in cuda_src/begin_step.cu.
 SCHEDULE_DTYPE = np.dtype([
@@ -41,10 +42,10 @@ def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_vi
     row["lr_means"], row["lr_means_final"] = config.lr_means * extent, config.lr_means_final * extent
     row["lr_log_scales"], row["lr_quats"], row["lr_opacities"] = config.lr_scales, config.lr_quats, config.lr_opacities
     row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_shN * sh_rate_factor(num_views)
-    row["lr_decay"], row["lr_decay_start"] = config.lr_decay, config.lr_decay_start
+    row["lr_decay"], row["lr_decay_start"] = config.lr_decay, milestones(config).lr_decay_start
     row["beta1"], row["beta2"] = 0.9, 0.999
     row["max_steps"], row["sh_degree"] = config.steps, config.sh_degree
-    row["sh_degree_interval"] = 1 if config.init_from else config.sh_degree_interval
+    row["sh_degree_interval"] = 1 if config.init_from else milestones(config).sh_degree_interval
     row["random_background"], row["background"] = config.background == "random", BACKGROUNDS[config.background]
     row["seed"], row["num_orders"] = config.seed, config.steps
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())

@@ -23,7 +23,7 @@ def with_budget(config: TrainConfig, views: Sequence[View]) -> TrainConfig:
     if config.splat_budget == 0:
         return config
     num_pixels = sum(view.width * view.height for view in views)
-    budget = max(int(config.splat_budget * num_pixels**0.5), MIN_BUDGET)
+    budget = max(int(config.splat_budget * num_pixels ** (2 / 3)), MIN_BUDGET)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
 
 

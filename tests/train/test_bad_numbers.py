@@ -11,7 +11,7 @@ from splat_cli.train.trainer import Trainer
 from tests.train.conftest import SETTINGS
 from tests.views import ring_of_views
 
-CALM = {"noise_scale": 0.0, "densify_start": 50, "steps": 40}
+CALM = {"noise_scale": 0.0, "opacity_reg": 0.0, "scale_reg": 0.0, "densify_start": 50, "steps": 40}
 
 
 def _trainer(num_points=100, **changes):

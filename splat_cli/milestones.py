@@ -1,0 +1,35 @@
+"""The steps at which a run changes: as set, or else in proportion to its length."""
+
+from dataclasses import dataclass
+
+from splat_cli.config import TrainConfig
+
+REFERENCE_STEPS = 30_000  # length of a run that growth_rate is given for
+MAX_GROWTH = 0.2  # a round, however short the run
+
+
+@dataclass(frozen=True)
+class Milestones:
+    """Steps, counted from 1. growth_rate: share of all splats that may be added in one round."""
+
+    sh_degree_interval: int
+    densify_start: int
+    densify_stop: int
+    lr_decay_start: int
+    growth_rate: float
+
+
+def milestones(config: TrainConfig) -> Milestones:
+    """What is not set follows --steps: a short run is a long one in fast motion, not its beginning."""
+
+    def or_share(step: int | None, share: float) -> int:
+        return step if step is not None else max(1, round(share * config.steps))
+
+    growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
+    return Milestones(
+        sh_degree_interval=or_share(config.sh_degree_interval, 1 / 30),
+        densify_start=or_share(config.densify_start, 1 / 60),
+        densify_stop=or_share(config.densify_stop, 2 / 3),
+        lr_decay_start=or_share(config.lr_decay_start, 1 / 2),
+        growth_rate=min(growth, max(MAX_GROWTH, config.growth_rate)),
+    )
