@@ -18,11 +18,15 @@ from splat_cli.cli.report import Report
 @click.option("--views", type=click.Choice(["test", "train", "all"]), help="Views of the run.  [default: test, or all]")
 @click.option("--cameras", type=PATH, help="Views of a cameras.json file instead.")
 @click.option("--path", "path_kind", type=click.Choice(["interpolate"]), help="A smooth path through these views.")
-@click.option("--frames", type=click.IntRange(1, 1_000_000), help="Pictures along the path.  [default: 120]")
+@click.option(
+    "--frames", type=click.IntRange(1, 1_000_000), metavar="N", help="Pictures along the path.  [default: 120]"
+)
 @click.option("--size", type=Size(), help="Size of the pictures.  [default: each view's own]")
 @click.option("--background", type=Color(), metavar="COLOR", help="black, white or r,g,b.  [default: as in training]")
 @click.option(
-    "--antialias/--no-antialias", default=None, help="As trained with --antialias.  [default: as in training]"
+    "--antialias/--no-antialias",
+    default=None,
+    help="As trained with --antialias.  [default: as in training; no for a file alone]",
 )
 @device_option
 def command(
@@ -37,10 +41,10 @@ def command(
     antialias: bool | None,
     device: str,
 ) -> Report:
-    """Render the splats of a run (its last step) or of a PLY file to PNG files.
+    """Render the splats of a run or of a PLY file to PNG files.
 
-    The views are those of the run (by default the held-out ones if it has any, else all) or of a JSON file in the
-    layout of cameras.json; with --path, a smooth path through them.
+    Of a run, the splats of its last step. The views are those of the run (by default the held-out ones if it has any,
+    else all) or of a JSON file in the layout of cameras.json; with --path, a smooth path through them.
     """
     from splat_cli.device import open_backend
     from splat_cli.errors import UsageError

@@ -7,7 +7,7 @@ from typing import Self
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import background_color
 from splat_cli.render.to_files import render_to_files
@@ -20,9 +20,9 @@ from splat_cli.train.run_folder import find_splats
 
 @dataclass(frozen=True)
 class RenderJob:
-    """The splats in `ply` seen from `views`; `folder` is where pictures go if nobody says otherwise."""
+    """The splats in `file` seen from `views`; `folder` is where pictures go if nobody says otherwise."""
 
-    ply: Path
+    file: Path
     views: list[View]
     background: tuple[float, float, float]
     antialias: bool
@@ -46,7 +46,7 @@ class RenderJob:
 
     def render(self, backend: Backend, folder: Path | None, display: Display) -> list[Path]:
         """Writes the pictures and returns their paths."""
-        splats = Splats.from_arrays(backend, read_ply(self.ply))
+        splats = Splats.from_arrays(backend, read_splats(self.file))
         with display.counting("pictures", len(self.views)) as count:
             return render_to_files(
                 backend,
@@ -60,8 +60,8 @@ class RenderJob:
 
 
 def plan_job(source: Path, which: str | None = None, cameras: Path | None = None) -> RenderJob:
-    """A job for a run or a PLY file: views of the run by name ("test", "train", "all"), or those of a JSON file."""
-    ply, run = find_splats(source)
+    """A job for a run or a file of splats: views of the run by name ("test", "train", "all"), or those of a JSON file."""
+    file, run = find_splats(source)
     if cameras is None and run is None:
         raise UsageError(f"{source} brings no views: give some with --cameras FILE.json")
     config = run.config() if run else TrainConfig()
@@ -71,4 +71,6 @@ def plan_job(source: Path, which: str | None = None, cameras: Path | None = None
     elif run is not None:
         views, name = run.views(which), which
     root = run.path / "renders" if run else Path("renders")
-    return RenderJob(ply, views, background_color(config.background), config.antialias, root / name)
+    # a file alone does not say how it was trained: it means what every viewer makes of it
+    antialias = config.antialias and run is not None
+    return RenderJob(file, views, background_color(config.background), antialias, root / name)
