@@ -15,15 +15,15 @@ from splat_cli.cli.report import Report
 )
 @click.argument("scenes", type=PATH, nargs=-1, required=True)
 @click.option("-o", "--out", type=PATH, default=Path("runs"), show_default=True, help="Folder of the runs.")
-@click.option("--preset", help="A preset's name or a .toml file, for all scenes.")
+@click.option("--preset", metavar="PRESET", help="A preset's name or a .toml file, for all scenes.")
 @device_option
 @setting_options()
 def command(scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, **options: Any) -> Report:
-    """Train many scenes, each in a process of its own, one on each GPU at a time.
+    """Train many scenes, one on each GPU at a time.
 
-    SCENES are folders, or .toml files that list some: a table [[scene]] each with its path and settings of its own;
-    settings above the tables are for all of the file. A scene's run lies in OUT under the scene's name. Called again,
-    the command skips what is finished and resumes the rest.
+    Each runs in a process of its own. SCENES are folders, or .toml files that list some: a table [[scene]] each with
+    its path and settings of its own; settings above the tables are for all of the file. A scene's run lies in OUT under
+    the scene's name. Called again, the command skips what is finished and resumes the rest.
     """
     from splat_cli.train.batch import run_batch, summary
     from splat_cli.train.batch_list import plan_batch

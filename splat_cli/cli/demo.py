@@ -12,9 +12,9 @@ from splat_cli.cli.report import Report
 @click.command(epilog="\b\nExample:\n  splat demo\n  splat demo /tmp/demo --device cpu")
 @click.argument("out", type=PATH, required=False)
 @device_option
-@setting_options("steps", "seed")
+@setting_options("steps", "seed", preset="demo")
 def command(out: Path | None, device: str, **options: Any) -> Report:
-    """Build a sample scene, train on it, measure, render a camera path and export.
+    """Try everything on a sample scene: train, measure, render, export.
 
     Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
     It takes about a minute without a GPU.

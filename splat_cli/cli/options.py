@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from splat_cli.config import SETTINGS
+from splat_cli.config import SETTINGS, TrainConfig, load_config
 from splat_cli.errors import UsageError
 from splat_cli.settings import Setting
 
@@ -40,12 +40,16 @@ class SettingsCommand(click.Command):
                 formatter.write_dl(sections[title])
 
 
-def setting_options(*names: str) -> Callable[[Function], Function]:
-    """Adds an option for each named setting, for all by default; one that is not given is passed as None."""
+def setting_options(*names: str, preset: str | None = None) -> Callable[[Function], Function]:
+    """Adds an option for each named setting, for all by default; one that is not given is passed as None.
+
+    preset: the one that the command uses, whose values the help shows.
+    """
+    defaults = load_config(preset) if preset else TrainConfig()
 
     def decorate(function: Function) -> Function:
         for declared in reversed([SETTINGS[name] for name in names or SETTINGS]):
-            function = _option(declared)(function)
+            function = _option(declared, getattr(defaults, declared.name))(function)
         return function
 
     return decorate
@@ -98,8 +102,8 @@ class _Value(click.ParamType):
             raise click.UsageError(f"{self.declared.option} {value}: expected {self.declared.expected}", ctx) from None
 
 
-def _option(declared: Setting) -> Callable[[Function], Function]:
-    facts = [f"default {declared.show(declared.default)}", *([declared.bounds] if declared.bounds else [])]
+def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
+    facts = [f"default {declared.show(default)}", *([declared.bounds] if declared.bounds else [])]
     text = f"{declared.help}  [{'; '.join(facts)}]"
     if declared.kind is bool:
         spelling = f"{declared.option}/{declared.option.replace('--', '--no-', 1)}"

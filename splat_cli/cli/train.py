@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     "-o", "--out", type=PATH, help="Folder of the run, new or empty.  [default: runs/SCENE, runs/SCENE-2, ...]"
 )
 @click.option("--resume", type=PATH, metavar="RUN", help="Go on with this run, from its newest checkpoint.")
-@click.option("--preset", help="A preset's name (fast, quality, ...) or a .toml file; options override it.")
+@click.option(
+    "--preset", metavar="PRESET", help="A preset's name (fast, quality, ...) or a .toml file; options override it."
+)
 @device_option
 @setting_options()
 def command(
