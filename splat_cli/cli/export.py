@@ -4,37 +4,77 @@ from pathlib import Path
 
 import click
 
+from splat_cli.cli.numbers import Numbers
 from splat_cli.cli.options import PATH
 from splat_cli.cli.report import Report
 
+_FORMATS = ("ply", "compressed-ply", "splat", "spz")
 
-@click.command(epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02")
-@click.argument("source", type=PATH, metavar="RUN_OR_PLY")
-@click.argument("out", type=PATH, metavar="OUT.ply")
-@click.option(
-    "--sh-degree", type=click.IntRange(0, 3), help="Keep spherical harmonics up to this degree.  [default: all]"
+
+@click.command(
+    epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02\n"
+    "  splat export runs/garden garden.spz --crop 0,0,0,5 --max-count 500000\n"
+    "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0"
 )
+@click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1, required=True)
+@click.argument("out", type=PATH, metavar="OUT")
+@click.option("--format", "format_name", type=click.Choice(_FORMATS), help="Format of OUT.  [default: by its name]")
+@click.option("--crop", metavar="X,Y,Z,...", help="Keep what is in a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.")
 @click.option(
     "--min-opacity", type=click.FloatRange(0, 1), help="Leave out splats under this opacity.  [default: none]"
 )
-def command(source: Path, out: Path, sh_degree: int | None, min_opacity: float | None) -> Report:
-    """Write the splats of a run (its last step) or of a PLY file as a standard 3DGS PLY.
+@click.option("--scale", type=click.FloatRange(1e-6, 1e6), help="Make everything this much larger.")
+@click.option("--rotate", type=Numbers("X,Y,Z"), help="Turn by these degrees about x, then y, then z.")
+@click.option("--translate", type=Numbers("X,Y,Z"), help="Move by this, after scaling and turning.")
+@click.option("--max-count", type=click.IntRange(1), help="Keep so many splats, those of the largest opacity * area.")
+@click.option(
+    "--sh-degree", type=click.IntRange(0, 3), help="Keep spherical harmonics up to this degree.  [default: all]"
+)
+@click.option("--morton", is_flag=True, help="Order the splats so that neighbours in the file are near in space.")
+def command(
+    sources: tuple[Path, ...],
+    out: Path,
+    format_name: str | None,
+    crop: str | None,
+    min_opacity: float | None,
+    scale: float | None,
+    rotate: tuple[float, float, float] | None,
+    translate: tuple[float, float, float] | None,
+    max_count: int | None,
+    sh_degree: int | None,
+    morton: bool,
+) -> Report:
+    """Write the splats of runs or files as one file for viewers.
 
-    The file is binary little endian with the properties and their order of the INRIA code; OUT.ply is replaced if it
-    exists.
+    Of a run, the splats of its last step; several sources become one set. OUT's name chooses the format: .ply
+    (standard 3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat or .spz (Niantic); all of them
+    are read, too. OUT is replaced if it exists.
+
+    Cropping and --min-opacity come first, in the coordinates of the sources; then scaling, turning and moving; last
+    the limits and the order.
     """
     from splat_cli.errors import UsageError
-    from splat_cli.gaussians.edit import drop_transparent, limit_sh_degree
-    from splat_cli.gaussians.ply import read_ply, write_ply
+    from splat_cli.gaussians.choose import merged
+    from splat_cli.gaussians.edits import Edits
+    from splat_cli.gaussians.formats import format_for, read_splats, write_splats
+    from splat_cli.scene.crop import parse_crop
     from splat_cli.train.run_folder import find_splats
 
-    if out.suffix.lower() != ".ply" or out.is_dir():
-        raise UsageError(f"{out} is not the name of a .ply file")
-    splats = read_ply(find_splats(source)[0])
-    if sh_degree is not None:
-        splats = limit_sh_degree(splats, sh_degree)
-    if min_opacity is not None:
-        splats = drop_transparent(splats, min_opacity)
-    write_ply(out, splats)
-    line = f"{len(splats):,} splats with spherical harmonics of degree {splats.sh_degree}: {out}"
-    return Report([line], {"ply": out, "num_splats": len(splats), "sh_degree": splats.sh_degree})
+    format_for(out, format_name)  # before anything takes time
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; give the name of a file to write")
+    edits = Edits(
+        crop=parse_crop(crop) if crop else None,
+        min_opacity=min_opacity,
+        scale=scale,
+        rotate=rotate,
+        translate=translate,
+        max_count=max_count,
+        sh_degree=sh_degree,
+        morton=morton,
+    )
+    splats = edits.apply(merged([read_splats(find_splats(source)[0]) for source in sources]))
+    write_splats(out, splats, format_name)
+    size = out.stat().st_size
+    line = f"{len(splats):,} splats, spherical harmonics of degree {splats.sh_degree}, {size / 2**20:.1f} MiB: {out}"
+    return Report([line], {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size})

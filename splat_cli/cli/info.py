@@ -8,10 +8,10 @@ from splat_cli.cli.options import PATH
 from splat_cli.cli.report import Report
 
 
-@click.command(epilog="\b\nExample:\n  splat info photos/garden\n  splat info runs/garden\n  splat info garden.ply")
+@click.command(epilog="\b\nExample:\n  splat info photos/garden\n  splat info runs/garden\n  splat info garden.spz")
 @click.argument("path", type=PATH)
 def command(path: Path) -> Report:
-    """Tell what a scene, a run or a PLY file holds."""
+    """Tell what a scene, a run or a file of splats holds."""
     from splat_cli.train.describe import describe
 
     facts = describe(path)

@@ -1,10 +1,10 @@
-"""What a scene, a run or a PLY file holds, in words."""
+"""What a scene, a run or a file of splats holds, in words."""
 
 from pathlib import Path
 
 from splat_cli.config import SETTINGS, changed_settings
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.summary import summarize_splats
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.summary import summarize_scene
@@ -16,7 +16,7 @@ def describe(path: Path) -> dict[str, str]:
     if not path.exists():
         raise UsageError(f"{path} does not exist")
     if path.is_file():
-        return {"PLY": str(path)} | summarize_splats(read_ply(path))
+        return {"file": str(path)} | summarize_splats(read_splats(path))
     if is_run(path):
         return _describe_run(RunFolder(path))
     return {"scene": str(path)} | summarize_scene(read_scene(path))
@@ -35,4 +35,4 @@ def _describe_run(run: RunFolder) -> dict[str, str]:
     }
     for step, entry in run.metrics().get("steps", {}).items():
         facts[f"step {step}"] = f"PSNR {entry['psnr']:.2f}, SSIM {entry['ssim']:.4f}"
-    return facts | summarize_splats(read_ply(find_splats(run.path)[0])) if steps else facts
+    return facts | summarize_splats(read_splats(find_splats(run.path)[0])) if steps else facts

@@ -134,7 +134,7 @@ def open_run(path: Path) -> RunFolder:
 
 
 def find_splats(path: Path) -> tuple[Path, RunFolder | None]:
-    """(PLY file, its run): of a run the splats saved last, of a PLY file itself and the run it was saved by, if any."""
+    """(file, its run): of a run the splats saved last, of a file itself and the run it was saved by, if any."""
     if path.is_file():
         around = path.resolve().parents
         run = RunFolder(around[2]) if len(around) > 2 and is_run(around[2]) else None

@@ -17,7 +17,7 @@ def test_every_command_prints_its_result(splat, scene, run_copy):
     commands = {
         "train": (["train", scene, "--steps", 2, "--device", "cpu"], {"run", "ply", "steps", "num_splats", "seconds"}),
         "render": (["render", run_copy, "--device", "cpu"], {"pictures"}),
-        "export": (["export", run_copy, "out.ply"], {"ply", "num_splats", "sh_degree"}),
+        "export": (["export", run_copy, "out.ply"], {"file", "num_splats", "sh_degree", "bytes"}),
         "eval": (["eval", run_copy, "--device", "cpu"], {"step", "psnr", "ssim", "per_image", "protocol"}),
         "info": (["info", run_copy], {"run", "scene", "settings"}),
     }

@@ -1,0 +1,58 @@
+"""`splat export`: every format and edit from the command line, and what other commands make of the files."""
+
+import numpy as np
+import pytest
+
+from splat_cli.cli.export import _FORMATS
+from splat_cli.gaussians.formats import FORMATS, read_splats
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.train.run_folder import RunFolder
+
+
+def test_the_command_knows_every_format():
+    assert set(_FORMATS) == set(FORMATS)
+
+
+@pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
+def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path, suffix):
+    source = read_ply(RunFolder(trained).ply_path(20))
+    assert splat("export", trained, f"a{suffix}").code == 0
+    info = splat("info", f"a{suffix}")
+    assert f"{len(source):,}" in info.out
+    assert splat("export", f"a{suffix}", "back.ply").code == 0
+    assert len(read_ply(tmp_path / "cwd" / "back.ply")) == len(source)
+    cameras = ["--cameras", RunFolder(trained).cameras_path, "--size", "40x30", "--device", "cpu"]
+    rendered = splat("render", f"a{suffix}", *cameras, "-o", "pictures")
+    assert rendered.code == 0, rendered.err
+
+
+def test_format_can_be_said(splat, trained, tmp_path):
+    assert splat("export", trained, "a.ply", "--format", "compressed-ply").code == 0
+    assert b"packed_position" in (tmp_path / "cwd" / "a.ply").read_bytes()[:2000]
+
+
+def test_edits(splat, trained, tmp_path):
+    source = read_ply(RunFolder(trained).ply_path(20))
+    edits = ["--scale", "2", "--rotate", "0,0,180", "--translate", "1,-2,3", "--max-count", len(source) - 1]
+    result = splat("export", trained, "a.ply", *edits)
+    assert result.code == 0, result.err
+    moved = read_splats(tmp_path / "cwd" / "a.ply").means
+    expected = source.means * [-2, -2, 2] + [1, -2, 3]
+    distances = np.linalg.norm(moved[:, None] - expected, axis=2)
+    assert len(moved) == len(source) - 1
+    assert distances.min(axis=1).max() < 1e-4
+
+
+def test_several_sources_become_one(splat, trained):
+    assert splat("export", trained, "a.splat").code == 0
+    result = splat("export", trained, "a.splat", trained, "b.spz", "--morton")
+    assert result.code == 0, result.err
+    num = len(read_ply(RunFolder(trained).ply_path(20)))
+    assert f"{3 * num:,} splats" in result.out
+
+
+def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
+    (tmp_path / "cwd" / "a.obj").write_text("o a")
+    result = splat("info", "a.obj")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert ".compressed.ply" in result.err
