@@ -1,6 +1,6 @@
 // Start an iteration on the device: which photograph, which learning rates, which background; counters back to zero.
 // One thread owns the whole step. Everything it needs is in device memory, so that a recorded step can be replayed as it is.
-#include "common.cuh"
+#include "adam.cuh"
 
 // What stays the same between two changes of the program's mind. train/schedule.py mirrors this layout.
 struct Schedule {
@@ -8,7 +8,6 @@ struct Schedule {
     float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;
     float lr_decay;                 // what all rates but the positions' have shrunk to at the end, from lr_decay_start on
     int lr_decay_start;
-    float beta1, beta2;
     int max_steps;
     int sh_degree, sh_degree_interval;
     int random_background;          // 1: another colour each step
@@ -38,8 +37,8 @@ extern "C" __global__ void begin_step(
     s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
     s.num_visible = s.num_pairs = s.num_segments = 0;
     s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
-    s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(k.beta1 - 1.0f));
-    s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(k.beta2 - 1.0f)));
+    s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(BETA1 - 1.0f));
+    s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(BETA2 - 1.0f)));
     const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
     s.lr[0] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
     const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);

@@ -15,7 +15,6 @@ SCHEDULE_DTYPE = np.dtype([
     ("lr_means", np.float32), ("lr_means_final", np.float32), ("lr_log_scales", np.float32), ("lr_quats", np.float32),
     ("lr_opacities", np.float32), ("lr_sh0", np.float32), ("lr_shN", np.float32),
     ("lr_decay", np.float32), ("lr_decay_start", np.int32),
-    ("beta1", np.float32), ("beta2", np.float32),
     ("max_steps", np.int32), ("sh_degree", np.int32), ("sh_degree_interval", np.int32),
     ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("num_orders", np.int32),
 ])  # fmt: skip
@@ -43,7 +42,6 @@ def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_vi
     row["lr_log_scales"], row["lr_quats"], row["lr_opacities"] = config.lr_scales, config.lr_quats, config.lr_opacities
     row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_shN * sh_rate_factor(num_views)
     row["lr_decay"], row["lr_decay_start"] = config.lr_decay, milestones(config).lr_decay_start
-    row["beta1"], row["beta2"] = 0.9, 0.999
     row["max_steps"], row["sh_degree"] = config.steps, config.sh_degree
     row["sh_degree_interval"] = 1 if config.init_from else milestones(config).sh_degree_interval
     row["random_background"], row["background"] = config.background == "random", BACKGROUNDS[config.background]
