@@ -38,13 +38,16 @@ class TrainConfig:
     )
 
     split: str | None = setting(
-        None, "With --eval, hold out the photographs that this file names, one a line (or JSON).", group=_RUN
+        None,
+        "With --eval, hold out the photographs that this file names, one a line (or JSON).",
+        group=_RUN,
+        metavar="FILE",
     )
 
     deterministic: bool = setting(
         False, "Same seed, same bits: sums in a fixed order, which is slower (on the CPU: one core).", group=_RUN
     )
-    keep: int = setting(2, "Checkpoints kept, each 12 bytes a number of a splat; 0 for none.", group=_RUN, low=0)
+    keep: int = setting(2, "Checkpoints kept, each about 700 bytes a splat; 0 for none.", group=_RUN, low=0)
     checkpoint_every: int = setting(5000, "Steps between two checkpoints; 0: only by time.", group=_RUN, low=0)
     checkpoint_minutes: float = setting(
         10.0, "Minutes after which a checkpoint is saved in any case; 0: only by steps.", group=_RUN, low=0
@@ -56,7 +59,9 @@ class TrainConfig:
         group=_SCENE,
         choices=("auto", "colmap", "blender", "transforms"),
     )
-    images: str | None = setting(None, "Folder of the photographs, if it is not SCENE/images.", group=_SCENE)
+    images: str | None = setting(
+        None, "Folder of the photographs, if it is not SCENE/images.", group=_SCENE, metavar="DIR"
+    )
     max_size: int | None = setting(
         None, "Shrink photographs whose longer side has more pixels than this.", group=_SCENE, low=16
     )
@@ -67,6 +72,7 @@ class TrainConfig:
         None,
         "Folder of masks (NAME.png or NAME.jpg.png, black: does not count), if it is not SCENE/masks; none: use none.",
         group=_SCENE,
+        metavar="DIR",
     )
     invert_masks: bool = setting(False, "White instead of black pixels of masks do not count.", group=_SCENE)
     min_track_length: int = setting(
@@ -76,7 +82,10 @@ class TrainConfig:
         None, "Leave out COLMAP's points with a larger reprojection error, in pixels.", group=_SCENE, low=0
     )
     crop: str | None = setting(
-        None, "Start from points in this sphere x,y,z,radius or box x0,y0,z0,x1,y1,z1, world units.", group=_SCENE
+        None,
+        "Start only from points in this sphere x,y,z,radius or box x0,y0,z0,x1,y1,z1, in world units.",
+        group=_SCENE,
+        metavar="X,Y,...",
     )
     random_points: int = setting(100_000, "Points placed at random where a scene brings none.", group=_SCENE, low=1)
 
@@ -85,7 +94,10 @@ class TrainConfig:
         None, "Steps between two degrees, from degree 0 on; by default a 30th of the run.", group=_MODEL, low=1
     )
     init_from: str | None = setting(
-        None, "PLY file of splats to start from in place of the scene's points; all of them, as they are.", group=_MODEL
+        None,
+        "PLY file of splats to start from in place of the scene's points; all of them, as they are.",
+        group=_MODEL,
+        metavar="FILE",
     )
     init_opacity: float = setting(0.5, "Opacity of a splat made from a point.", group=_MODEL, low=0.005, high=0.99)
     init_scale: float = setting(

@@ -22,9 +22,13 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
+    metavar: str = "",
 ) -> T:
-    """A dataclass field that declares a setting; `low` and `high` are inclusive and hold for each entry of a tuple."""
-    metadata = {"help": help, "group": group, "low": low, "high": high, "choices": choices}
+    """A dataclass field that declares a setting; `low` and `high` are inclusive and hold for each entry of a tuple.
+
+    metavar: what a text stands for in the help of the command line.
+    """
+    metadata = {"help": help, "group": group, "low": low, "high": high, "choices": choices, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -41,6 +45,7 @@ class Setting:
     low: float | None
     high: float | None
     choices: tuple[str, ...]
+    metavar: str
 
     @property
     def option(self) -> str:

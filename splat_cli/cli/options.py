@@ -92,7 +92,7 @@ class _Value(click.ParamType):
 
     def __init__(self, declared: Setting) -> None:
         self.declared = declared
-        metavars = {int: "N", float: "X", str: "DIR", tuple: "N,N,..."}
+        metavars = {int: "N", float: "X", str: declared.metavar, tuple: "N,N,..."}
         self.name = "|".join(declared.choices) or metavars[declared.kind]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -103,8 +103,9 @@ class _Value(click.ParamType):
 
 
 def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
-    facts = [f"default {declared.show(default)}", *([declared.bounds] if declared.bounds else [])]
-    text = f"{declared.help}  [{'; '.join(facts)}]"
+    shown = "" if default is None else f"default {declared.show(default)}"  # without one, the help says what happens
+    facts = "; ".join(filter(None, (shown, declared.bounds)))
+    text = f"{declared.help}  [{facts}]" if facts else declared.help
     if declared.kind is bool:
         spelling = f"{declared.option}/{declared.option.replace('--', '--no-', 1)}"
         return click.option(declared.name, spelling, default=None, help=text)
