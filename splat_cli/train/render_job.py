@@ -60,7 +60,7 @@ class RenderJob:
 
 
 def plan_job(source: Path, which: str | None = None, cameras: Path | None = None) -> RenderJob:
-    """A job for a run or a file of splats: views of the run by name ("test", "train", "all"), or those of a JSON file."""
+    """A job for a run or a file of splats: views of the run ("test", "train", "all"), or those of a JSON file."""
     file, run = find_splats(source)
     if cameras is None and run is None:
         raise UsageError(f"{source} brings no views: give some with --cameras FILE.json")
