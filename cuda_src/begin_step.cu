@@ -16,14 +16,6 @@ struct Schedule {
     int num_orders;                 // length of the view order; it repeats
 };
 
-// PCG hash (Jarzynski and Olano 2020): a counter in, 32 random bits out.
-__device__ __forceinline__ unsigned pcg(unsigned x)
-{
-    const unsigned s = x * 747796405u + 2891336453u;
-    const unsigned w = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
-    return (w >> 22) ^ w;
-}
-
 extern "C" __global__ void begin_step(
     Step* __restrict__ state,               // [1]
     const Schedule* __restrict__ schedule,  // [1]

@@ -60,6 +60,14 @@ __device__ __forceinline__ bool loss_is_finite(const Step& state) { return is_fi
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+// PCG hash (Jarzynski and Olano 2020): a counter in, 32 random bits out.
+__device__ __forceinline__ unsigned pcg(unsigned x)
+{
+    const unsigned s = x * 747796405u + 2891336453u;
+    const unsigned w = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
+    return (w >> 22) ^ w;
+}
+
 __device__ __forceinline__ float3 make_vec(float x, float y, float z) { float3 v; v.x = x; v.y = y; v.z = z; return v; }
 __device__ __forceinline__ float dot(float3 a, float3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 __device__ __forceinline__ float3 cross(float3 a, float3 b)

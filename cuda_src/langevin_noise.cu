@@ -2,16 +2,7 @@
 // opaque ones (3DGS-MCMC, Kheradmand et al. 2024, eq. 9). One thread owns one splat.
 #include "projection.cuh"
 
-__device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c)   // PCG hash (Jarzynski and Olano 2020)
-{
-    unsigned s = a;
-    for (int k = 0; k < 3; ++k) {
-        s = (s ^ (k == 0 ? 0u : k == 1 ? b : c)) * 747796405u + 2891336453u;
-        s = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
-        s = (s >> 22) ^ s;
-    }
-    return s;
-}
+__device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { return pcg(pcg(pcg(a) ^ b) ^ c); }
 
 extern "C" __global__ void langevin_noise(
     const Step* __restrict__ state,         // [1]
