@@ -11,9 +11,9 @@ from splat_cli.cli.report import Report
 @click.command(
     epilog="\b\nExample:\n  splat render runs/garden --views test\n"
     "  splat render runs/garden --path interpolate --frames 240 --size 1280x720\n"
-    "  splat render garden.ply --cameras cameras.json --background white -o pictures"
+    "  splat render garden.spz --cameras cameras.json --background white -o pictures"
 )
-@click.argument("source", type=PATH, metavar="RUN_OR_PLY")
+@click.argument("source", type=PATH, metavar="RUN_OR_FILE")
 @click.option("-o", "--out", type=PATH, help="Folder of the pictures.  [default: RUN/renders/..., or renders/...]")
 @click.option("--views", type=click.Choice(["test", "train", "all"]), help="Views of the run.  [default: test, or all]")
 @click.option("--cameras", type=PATH, help="Views of a cameras.json file instead.")
@@ -41,7 +41,7 @@ def command(
     antialias: bool | None,
     device: str,
 ) -> Report:
-    """Render the splats of a run or of a PLY file to PNG files.
+    """Render the splats of a run or of a file to PNG files.
 
     Of a run, the splats of its last step. The views are those of the run (by default the held-out ones if it has any,
     else all) or of a JSON file in the layout of cameras.json; with --path, a smooth path through them.

@@ -33,7 +33,7 @@ def there_and_back(splats, path):
     [
         (".ply", {}),
         (".splat", {"opacity": 0.002, "color": 0.002, "rotation": 0.8}),
-        (".spz", {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "sh": 0.07}),
+        (".spz", {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "sh": 1 / 64}),
         (
             ".compressed.ply",
             {"opacity": 0.002, "color": 0.003, "rotation": 0.2, "log_scale": 0.005, "position": 0.005, "sh": 1 / 64},
@@ -53,7 +53,7 @@ def test_what_a_format_changes(tmp_path, suffix, limits, count):
 def test_degrees(tmp_path, suffix, degree):
     source, back = there_and_back(splats_in_range(20, degree), tmp_path / f"a{suffix}")
     assert back.sh_degree == degree
-    assert differences(source, back)["sh"] <= 0.07
+    assert differences(source, back)["sh"] <= 1 / 64
 
 
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
