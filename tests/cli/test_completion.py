@@ -1,10 +1,15 @@
 """Completion in a shell, as the README sets it up."""
 
+import pytest
 
-def test_a_shell_completes_commands_and_options(splat, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["splat"])
+from splat_cli.cli.main import run
+
+
+@pytest.mark.parametrize(("typed", "expected"), [("splat ex", "export"), ("splat export --min", "--min-opacity")])
+def test_a_shell_completes_commands_and_options(capsys, monkeypatch, typed, expected):
     monkeypatch.setenv("_SPLAT_COMPLETE", "bash_complete")
-    for typed, expected in (("splat ex", "export"), ("splat export --min", "--min-opacity")):
-        monkeypatch.setenv("COMP_WORDS", typed)
-        monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
-        assert expected in splat().out
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    with pytest.raises(SystemExit):
+        run([])
+    assert expected in capsys.readouterr().out
