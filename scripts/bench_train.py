@@ -1,0 +1,83 @@
+"""Train on a scene and print the curve of held-out quality over seconds of training.
+
+Seconds are those of the loop alone; loading and the run's first step (kernels) are told apart. Example:
+
+  python scripts/bench_train.py SCENE --preset fast --at 1000,3000,7000,15000,30000 --json out.json
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from splat_cli import __version__
+from splat_cli.config import TrainConfig, load_config
+from splat_cli.device import Backend, open_backend
+from splat_cli.train.data import read_data
+from splat_cli.train.evaluation import mean_score
+from splat_cli.train.measure import measure
+from splat_cli.train.progress import Display
+from splat_cli.train.trainer import Trainer
+
+
+def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) -> dict[str, Any]:
+    """One row for each stop: steps, seconds so far, PSNR, SSIM, splats; and what it took besides."""
+    begin = time.perf_counter()
+    data = read_data(scene, config, backend, Display(io.StringIO()))
+    if data.held_out is None:
+        raise click.UsageError("quality is measured on held-out photographs: the settings must have eval = true")
+    photos = data.training
+    trainer = Trainer(backend, photos.views, photos.images, *data.points, config, masks=photos.masks)
+    trainer.run_until(1)
+    backend.synchronize()
+    startup, seconds, rows = time.perf_counter() - begin, 0.0, []
+    for stop in sorted({*(step for step in stops if step < config.steps), config.steps}):
+        begin = time.perf_counter()
+        trainer.run_until(stop)
+        backend.synchronize()
+        seconds += time.perf_counter() - begin
+        score = mean_score(measure(backend, trainer.splats, data.held_out, config).values())
+        rows.append({
+            "step": stop, "seconds": round(seconds, 2), "psnr": round(score.psnr, 3), "ssim": round(score.ssim, 4),
+            "splats": trainer.splats.num,
+        })  # fmt: skip
+    return {
+        "scene": scene.name, "device": backend.describe(), "python": platform.python_version(),
+        "numpy": np.__version__, "splat": __version__, "startup_seconds": round(startup, 2),
+        "steps_per_second": round(config.steps / seconds, 1), "peak_bytes": int(backend.peak_bytes), "curve": rows,
+    }  # fmt: skip
+
+
+@click.command()
+@click.argument("scene", type=Path)
+@click.option("--preset", help="Name of a preset, or a TOML file.")
+@click.option("--steps", type=int)
+@click.option("--seed", type=int, default=0)
+@click.option("--at", default="1000,3000,7000,15000", help="Steps at which to measure; the end always is.")
+@click.option("--device", default="auto")
+@click.option("--json", "json_path", type=Path)
+def main(
+    scene: Path, preset: str | None, steps: int | None, seed: int, at: str, device: str, json_path: Path | None
+) -> None:
+    overrides: dict[str, Any] = {"eval": True, "seed": seed} | ({"steps": steps} if steps else {})
+    config = load_config(preset, overrides)
+    result = bench(scene, config, open_backend(device), [int(step) for step in at.split(",") if step])
+    print(f"{result['device']}; Python {result['python']}, NumPy {result['numpy']}, splat {result['splat']}")
+    print(f"start-up {result['startup_seconds']} s, {result['steps_per_second']} steps/s, "
+          f"peak {result['peak_bytes'] / 1e6:.0f} MB")  # fmt: skip
+    print("| step | seconds | PSNR | SSIM | splats |\n| --- | --- | --- | --- | --- |")
+    for row in result["curve"]:
+        print(f"| {row['step']} | {row['seconds']} | {row['psnr']:.2f} | {row['ssim']:.4f} | {row['splats']} |")
+    if json_path:
+        json_path.write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
