@@ -1,7 +1,9 @@
-"""Views for tests: cameras on a ring, looking at its middle."""
+"""Views for tests: cameras on a ring, looking at its middle; and the picture of a single view."""
 
 import numpy as np
 
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
 
@@ -17,3 +19,8 @@ def _looking_inwards(name, angle, width, height, radius):
     w2c[:3, :3] = np.stack([right, np.cross(forward, right), forward])
     w2c[:3, 3] = w2c[:3, :3] @ (radius * forward)
     return View(name, None, width, height, 35.0, 36.0, width / 2 + 1, height / 2 - 2, w2c)
+
+
+def render_view(backend, splats: Splats, view: View, background=(0, 0, 0), antialias=False) -> np.ndarray:
+    """Its picture, float32 [H, W, 3], not clamped."""
+    return ViewRenderer(backend, splats, [view], antialias).render(0, background)

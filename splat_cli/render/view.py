@@ -36,10 +36,3 @@ class ViewRenderer:
                 image = self.backend.download(self.rasterizer.image(index))
                 return np.ascontiguousarray(image.transpose(1, 2, 0))
             self.rasterizer.resize_pairs(int(state["needed_pairs"] * HEADROOM))
-
-
-def render_view(
-    backend: Backend, splats: Splats, view: View, background: Sequence[float] = (0, 0, 0), antialias: bool = False
-) -> np.ndarray:
-    """One picture of one view, float32 [H, W, 3], not clamped."""
-    return ViewRenderer(backend, splats, [view], antialias).render(0, background)

@@ -8,9 +8,8 @@ import pytest
 from splat_cli.gaussians.edits import Edits
 from splat_cli.gaussians.move import rotated, rotation_about_axes
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.view import render_view
 from tests.gaussians.some_splats import some_splats
-from tests.views import ring_of_views
+from tests.views import render_view, ring_of_views
 
 SCALE, DEGREES, OFFSET = 1.7, (20.0, -110.0, 65.0), (3.0, -1.0, 0.5)
 

@@ -8,13 +8,13 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.project import Update
-from splat_cli.render.view import render_view
 from tests.agreement import BACKWARD, FORWARD, Agreement
 from tests.reference import pipeline
 from tests.reference.inputs import Splats
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, without_ties
 from tests.render.on_device import OnDevice, by_parameter, on_device, view_of
+from tests.views import render_view
 
 SSIM_WEIGHT = 0.2
 

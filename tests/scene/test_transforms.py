@@ -55,7 +55,7 @@ def test_same_picture_from_colmap_and_from_transforms(tmp_path):
     """The axes of both formats, by rendering the points as seen from the first camera of each."""
     from splat_cli.gaussians.init import splats_from_points
     from splat_cli.gaussians.splats import Splats
-    from splat_cli.render.view import render_view
+    from tests.views import render_view
 
     make_sample_scene(tmp_path, num_views=4, width=64, height=48)
     colmap = read_scene(tmp_path, SceneOptions(format="colmap"))
