@@ -95,7 +95,7 @@ class TrainConfig:
     )
     init_from: str | None = setting(
         None,
-        "PLY file of splats to start from in place of the scene's points; all of them, as they are.",
+        "File of splats to start from in place of the scene's points; all of them, as they are.",
         group=_MODEL,
         metavar="FILE",
     )

@@ -1,4 +1,4 @@
-"""The splats that a run starts from: the scene's points, or a PLY."""
+"""The splats that a run starts from: the scene's points, or a file."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from splat_cli.device import Backend
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.edit import limit_sh_degree
+from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.init import splats_from_points
-from splat_cli.gaussians.ply import read_ply
 from splat_cli.scene.view import View
 
 MIN_BUDGET = 20_000  # splats, however few the pixels
@@ -50,7 +50,7 @@ def starting_splats(
 
 
 def _from_ply(path: Path, config: TrainConfig, random: np.random.Generator) -> SplatArrays:
-    splats = read_ply(path)
+    splats = read_splats(path)
     if len(splats) == 0:
         raise FormatError(f"{path} holds no splats to start from; name another file")
     if len(splats) > config.max_splats:

@@ -62,7 +62,7 @@ def write_spz(path: Path, splats: SplatArrays) -> None:
     )
     data = b"".join(part if isinstance(part, bytes) else part.tobytes() for part in parts)
     with replacing(path) as beside:
-        beside.write_bytes(gzip.compress(data, mtime=0))
+        beside.write_bytes(gzip.compress(data, compresslevel=6, mtime=0))
 
 
 def read_spz(path: Path) -> SplatArrays:
