@@ -8,7 +8,7 @@ from splat_cli.cli.numbers import Numbers
 from splat_cli.cli.options import PATH
 from splat_cli.cli.report import Report
 
-_FORMATS = ("ply", "compressed-ply", "splat", "spz")
+_FORMATS = ("ply", "compressed-ply", "splat", "spz", "glb")
 
 
 @click.command(
@@ -47,8 +47,8 @@ def command(
     """Write the splats of runs or files as one file for viewers.
 
     Of a run, the splats of its last step; several sources become one set. OUT's name chooses the format: .ply
-    (standard 3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat or .spz (Niantic); all of them
-    are read, too. OUT is replaced if it exists.
+    (standard 3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic) or .glb (glTF);
+    all of them are read, too. OUT is replaced if it exists.
 
     Cropping and --min-opacity come first, in the coordinates of the sources; then scaling, turning and moving; last
     the limits and the order.

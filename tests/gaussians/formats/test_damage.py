@@ -120,3 +120,26 @@ def test_compressed_ply_without_bounds_of_color(tmp_path):
         head = head.replace(name, b"")
     path.write_bytes(head + b"end_header\n" + data[: 12 * 4] + data[18 * 4 :])
     np.testing.assert_allclose(np.abs(read_splats(path).sh0[:, 0]), 0.5 / 0.28209479, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"count":20', b'"count":99'),
+        (b'"count":20', b'"count":-1'),
+        (b'"nodes":[{"mesh":0}]', b'"nodes":[{"scale":1}]'),
+        (b":ROTATION", b":ROTAXION"),
+        (b'"meshes"', b'"mashes"'),
+        (b'"extensions"', b'"extensionz"'),
+        (b"SH_DEGREE_1_COEF_2", b"XH_DEGREE_1_COEF_2"),
+        (b'"VEC4"', b'"VEC3"'),
+        (b'"buffers":[', b'"buffers":{'),
+    ],
+)
+def test_glb_that_lacks_something(tmp_path, old, new):
+    path = tmp_path / "a.glb"
+    write_splats(path, some_splats(20, 1))
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new + b" " * (len(old) - len(new))))
+    assert_one_line(path)

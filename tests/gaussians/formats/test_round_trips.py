@@ -32,6 +32,7 @@ def there_and_back(splats, path):
     ("suffix", "limits"),
     [
         (".ply", {}),
+        (".glb", {"log_scale": 1e-5, "rotation": 1e-4}),
         (".splat", {"opacity": 0.002, "color": 0.002, "rotation": 0.8}),
         (".spz", {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "sh": 1 / 64}),
         (
@@ -49,7 +50,7 @@ def test_what_a_format_changes(tmp_path, suffix, limits, count):
 
 
 @pytest.mark.parametrize("degree", range(4))
-@pytest.mark.parametrize("suffix", [".spz", ".compressed.ply", ".ply"])
+@pytest.mark.parametrize("suffix", [".spz", ".compressed.ply", ".ply", ".glb"])
 def test_degrees(tmp_path, suffix, degree):
     source, back = there_and_back(splats_in_range(20, degree), tmp_path / f"a{suffix}")
     assert back.sh_degree == degree

@@ -1,0 +1,113 @@
+"""glTF binary (.glb) with the extension KHR_gaussian_splatting: points whose attributes are the splats, as floats.
+
+Scales are standard deviations, opacities 0 to 1, quaternions x y z w; a vector for each coefficient of the spherical
+harmonics. The axes are left, up, forward, where a PLY's are right, down, forward: half a turn about z.
+"""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli import __version__
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
+from splat_cli.gaussians.choose import merged
+from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.formats.content import read_bytes
+from splat_cli.gaussians.formats.gltf_arrays import EXTENSION, add_array, read_array, read_container, write_container
+from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats
+from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.move import rotated
+from splat_cli.gaussians.ply import finite_splats
+
+_HALF_TURN = np.diag([-1.0, -1.0, 1.0])
+_MAX_LOG_SCALE = 80.0
+_LEAST_OPACITY = 1e-7
+"""And its distance from 1: what keeps logits finite."""
+_MOVES = ("matrix", "translation", "rotation", "scale")
+_POINTS = 0
+_LOOK = {
+    "kernel": "ellipse",
+    "colorSpace": "srgb_rec709_display",
+    "sortingMethod": "cameraDistance",
+    "projection": "perspective",
+}
+
+
+def write_glb(path: Path, splats: SplatArrays) -> None:
+    """Writes one mesh of points; their colours are there for viewers that do not know the extension."""
+    splats = rotated(splats, _HALF_TURN)
+    document: dict[str, Any] = {"accessors": [], "bufferViews": []}
+    content = bytearray()
+    color = to_bytes(255 * (0.5 + SH_C0 * splats.sh0.astype(np.float64)))
+    log_scales = np.clip(splats.log_scales, -_MAX_LOG_SCALE, _MAX_LOG_SCALE)
+    attributes = {
+        "POSITION": splats.means,
+        "COLOR_0": np.concatenate([color, opacity_bytes(splats)[:, None]], axis=1),
+        f"{EXTENSION}:ROTATION": np.roll(unit_quats(splats.quats), -1, axis=1).astype("<f4"),
+        f"{EXTENSION}:SCALE": np.exp(log_scales),
+        f"{EXTENSION}:OPACITY": opacities(splats).astype("<f4")[:, None],
+    }
+    sh = np.concatenate([splats.sh0[:, None], splats.shN], axis=1)
+    attributes |= {name: np.ascontiguousarray(sh[:, k]) for k, name in enumerate(_sh_names(splats.sh_degree))}
+    places = {name: add_array(document, content, array) for name, array in attributes.items()}
+    primitive = {"attributes": places, "mode": _POINTS, "extensions": {EXTENSION: _LOOK}}
+    document |= {
+        "asset": {"version": "2.0", "generator": f"splat {__version__}"},
+        "extensionsUsed": [EXTENSION],
+        "scene": 0,
+        "scenes": [{"nodes": [0]}],
+        "nodes": [{"mesh": 0}],
+        "meshes": [{"primitives": [primitive]}],
+        "buffers": [{"byteLength": len(content)}],
+    }
+    with replacing(path) as beside:
+        beside.write_bytes(write_container(document, bytes(content)))
+
+
+def read_glb(path: Path) -> SplatArrays:
+    """Reads the splats of all meshes. FormatError where the file is damaged, holds none, or moves them by its nodes."""
+    try:
+        document, content = read_container(read_bytes(path))
+        primitives = [
+            p for mesh in document["meshes"] for p in mesh["primitives"] if EXTENSION in p.get("extensions", {})
+        ]
+        moved = {key for node in document.get("nodes", []) for key in _MOVES if key in node}
+        parts = [_read_primitive(document, content, primitive["attributes"]) for primitive in primitives]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, struct.error) as error:
+        raise FormatError(
+            f"{path} is no readable .glb with {EXTENSION} ({type(error).__name__}: {error}); export it again"
+        ) from error
+    if not parts or moved:
+        reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
+        raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
+    return finite_splats(rotated(merged(parts), _HALF_TURN))
+
+
+def _read_primitive(document: Any, content: bytes, attributes: dict[str, int]) -> SplatArrays:
+    """The splats of a mesh's part, in the axes of the file."""
+
+    def array(name: str, width: int) -> np.ndarray:
+        return read_array(document, content, attributes[name], width)
+
+    k = sum(name.startswith(f"{EXTENSION}:SH_DEGREE_") for name in attributes) - 1
+    sh = np.stack([array(name, 3) for name in _sh_names(SH_DEGREE_FROM_COEFFICIENTS[k])], axis=1)
+    opacity = np.clip(array(f"{EXTENSION}:OPACITY", 1)[:, 0].astype(float), _LEAST_OPACITY, 1 - _LEAST_OPACITY)
+    with np.errstate(divide="ignore", invalid="ignore"):  # scales that have no logarithm are dropped
+        log_scales = np.log(array(f"{EXTENSION}:SCALE", 3))
+    return SplatArrays(
+        means=array("POSITION", 3),
+        log_scales=log_scales,
+        quats=np.roll(array(f"{EXTENSION}:ROTATION", 4), 1, axis=1),
+        logit_opacities=np.log(opacity / (1 - opacity)).astype(np.float32),
+        sh0=sh[:, 0],
+        shN=np.ascontiguousarray(sh[:, 1:]),
+    )
+
+
+def _sh_names(degree: int) -> list[str]:
+    """Names of the coefficients, the constant one first."""
+    return [f"{EXTENSION}:SH_DEGREE_{d}_COEF_{m}" for d in range(degree + 1) for m in range(2 * d + 1)]

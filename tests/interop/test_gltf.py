@@ -1,0 +1,75 @@
+"""Our .glb against what splat-transform writes, and against the validator of Khronos."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from splat_cli.gaussians.formats import read_splats, write_splats
+from tests.gaussians.formats.differences import differences
+from tests.gaussians.formats.test_round_trips import splats_in_range
+
+VALIDATOR = Path(__file__).parent / "node_modules/gltf-validator"
+VALIDATE = """
+const validator = require(process.argv[1]);
+validator.validateBytes(require('fs').readFileSync(process.argv[2])).then(r => console.log(JSON.stringify(r.issues)));
+"""
+
+
+def attributes(path):
+    """Name -> numbers of every attribute, read without the program under test."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[12:16], "little")
+    document, content = json.loads(data[20 : 20 + length]), data[28 + length :]
+    arrays = {}
+    for name, number in document["meshes"][0]["primitives"][0]["attributes"].items():
+        accessor = document["accessors"][number]
+        view = document["bufferViews"][accessor["bufferView"]]
+        dtype = {5126: "<f4", 5121: "u1"}[accessor["componentType"]]
+        part = content[view["byteOffset"] : view["byteOffset"] + view["byteLength"]]
+        arrays[name] = np.frombuffer(part, dtype).astype(np.float32)
+    return arrays
+
+
+@pytest.fixture
+def both(splat_transform, tmp_path):
+    """(splats, our .glb, that of splat-transform)"""
+    splats = splats_in_range(300)
+    splats.quats /= np.linalg.norm(splats.quats, axis=1, keepdims=True)
+    write_splats(tmp_path / "ours.ply", splats)
+    write_splats(tmp_path / "ours.glb", splats)
+    splat_transform(tmp_path / "ours.ply", tmp_path / "theirs.glb")
+    return splats, tmp_path / "ours.glb", tmp_path / "theirs.glb"
+
+
+def test_both_write_the_same_numbers(both):
+    ours, theirs = attributes(both[1]), attributes(both[2])
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        a, b = ours[name], theirs[name]
+        if name.endswith(":ROTATION"):  # a quaternion and its negative are one rotation
+            a, b = (q.reshape(-1, 4) * np.sign(q.reshape(-1, 4)[:, :1]) for q in (a, b))
+        np.testing.assert_allclose(a, b, atol=1 if name == "COLOR_0" else 1e-5, err_msg=name)
+
+
+def test_we_read_what_it_writes(both):
+    for name, error in differences(both[0], read_splats(both[2])).items():
+        assert error <= (1e-4 if name == "rotation" else 1e-5), name
+
+
+def test_validator_of_khronos_objects_to_names_only(tmp_path):
+    node = shutil.which("node")
+    if node is None or not VALIDATOR.is_dir():
+        pytest.skip("no gltf-validator: needs Node.js and `npm install --prefix tests/interop`")
+    write_splats(tmp_path / "a.glb", splats_in_range(300))
+    command = [node, "-e", VALIDATE, str(VALIDATOR), str(tmp_path / "a.glb")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    messages = json.loads(result.stdout)["messages"]
+    names_it_does_not_know = (
+        "/meshes/0/primitives/0/attributes/KHR_gaussian_splatting:"  # colons came with the extension
+    )
+    serious = [m for m in messages if m["severity"] < 2 and not m["pointer"].startswith(names_it_does_not_know)]
+    assert serious == []
