@@ -99,9 +99,19 @@ class TrainConfig:
         group=_MODEL,
         metavar="FILE",
     )
-    init_opacity: float = setting(0.5, "Opacity of a splat made from a point.", group=_MODEL, low=0.005, high=0.99)
-    init_scale: float = setting(
-        0.1, "Size of a splat made from a point, times the distance to its neighbours.", group=_MODEL, low=0.01, high=10
+    init_opacity: float | None = setting(
+        None,
+        "Opacity of a splat made from a point; by default 0.5, in short runs 0.1.",
+        group=_MODEL,
+        low=0.005,
+        high=0.99,
+    )
+    init_scale: float | None = setting(
+        None,
+        "Size of a splat made from a point, times the distance to its neighbours; by default 0.1, in short runs 1.",
+        group=_MODEL,
+        low=0.01,
+        high=10,
     )
     antialias: bool = setting(
         True, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL

@@ -1,4 +1,4 @@
-"""The steps at which a run changes: as set, or else in proportion to its length."""
+"""What depends on a run's length: the steps at which it changes, and how it starts and grows."""
 
 from dataclasses import dataclass
 
@@ -6,17 +6,24 @@ from splat_cli.config import TrainConfig
 
 REFERENCE_STEPS = 30_000  # length of a run that growth_rate is given for
 MAX_GROWTH = 0.2  # a round, however short the run
+SHORT_RUN = 15_000  # steps; below, splats start large and are split, which soon looks right; above, small and copied
 
 
 @dataclass(frozen=True)
 class Milestones:
-    """Steps, counted from 1. growth_rate: share of all splats that may be added in one round."""
+    """Steps, counted from 1. growth_rate: share of all splats that may be added in one round.
+
+    init_opacity, init_scale: of splats made from points. splits: whether the default strategy splits what it copies.
+    """
 
     sh_degree_interval: int
     densify_start: int
     densify_stop: int
     lr_decay_start: int
     growth_rate: float
+    init_opacity: float
+    init_scale: float
+    splits: bool
 
 
 def milestones(config: TrainConfig) -> Milestones:
@@ -25,6 +32,8 @@ def milestones(config: TrainConfig) -> Milestones:
     def or_share(step: int | None, share: float) -> int:
         return step if step is not None else max(1, round(share * config.steps))
 
+    short = config.steps < SHORT_RUN
+    opacity, scale = (0.1, 1.0) if short else (0.5, 0.1)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
     return Milestones(
         sh_degree_interval=or_share(config.sh_degree_interval, 1 / 30),
@@ -32,4 +41,7 @@ def milestones(config: TrainConfig) -> Milestones:
         densify_stop=or_share(config.densify_stop, 2 / 3),
         lr_decay_start=or_share(config.lr_decay_start, 1 / 2),
         growth_rate=min(growth, max(MAX_GROWTH, config.growth_rate)),
+        init_opacity=opacity if config.init_opacity is None else config.init_opacity,
+        init_scale=scale if config.init_scale is None else config.init_scale,
+        splits=short,
     )

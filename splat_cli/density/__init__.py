@@ -3,8 +3,10 @@
 from splat_cli.config import TrainConfig
 from splat_cli.density.adc import AdaptiveDensityControl
 from splat_cli.density.mcmc import ErrorGuidedChain, MarkovChain
+from splat_cli.density.split_chain import ErrorGuidedSplitChain
 from splat_cli.density.splits import ErrorGuidedSplits
 from splat_cli.density.strategy import Strategy
+from splat_cli.milestones import milestones
 
 
 def make_strategy(config: TrainConfig, extent: float) -> Strategy:
@@ -13,4 +15,6 @@ def make_strategy(config: TrainConfig, extent: float) -> Strategy:
         return AdaptiveDensityControl(config, extent)
     if config.strategy == "splits":
         return ErrorGuidedSplits(config)
-    return MarkovChain(config) if config.strategy == "mcmc" else ErrorGuidedChain(config)
+    if config.strategy == "mcmc":
+        return MarkovChain(config)
+    return ErrorGuidedSplitChain(config) if milestones(config).splits else ErrorGuidedChain(config)

@@ -64,7 +64,7 @@ class MarkovChain:
 
 
 class ErrorGuidedChain(MarkovChain):
-    """The default: the same, with copies where several views agree that the picture is wrong."""
+    """The default in long runs: the same, with copies where several views agree that the picture is wrong."""
 
     def _need(self, opacities: Any, probe: Probe) -> Any:
         return probe.scores(self.config.probe_views)[1]

@@ -85,3 +85,13 @@ def draw(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
     cumulative = xp.cumsum((shares * 2.0**36).astype("int64"))  # integers: a parallel sum of floats rounds as it likes
     at = (xp.asarray(random.random(count)) * cumulative[-1]).astype("int64")
     return xp.minimum(xp.searchsorted(cumulative, at, side="right"), len(weights) - 1)
+
+
+def draw_distinct(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
+    """Up to `count` different indices, likelier with larger `weights` [K], those of weight 0 never.
+
+    Efraimidis and Spirakis 2006: the largest of u^(1 / weight), here by their logarithms.
+    """
+    keys = xp.log(xp.asarray(random.random(len(weights)))) / xp.maximum(weights, 1e-12)
+    chosen = xp.argsort(-keys)[:count]
+    return chosen[weights[chosen] > 0]

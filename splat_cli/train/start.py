@@ -13,6 +13,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.edit import limit_sh_degree
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.init import splats_from_points
+from splat_cli.milestones import milestones
 from splat_cli.scene.view import View
 
 MIN_BUDGET = 20_000  # splats, however few the pixels
@@ -41,11 +42,11 @@ def starting_splats(
         points,
         colors,
         config.sh_degree,
-        opacity=config.init_opacity,
+        opacity=milestones(config).init_opacity,
         max_splats=config.max_splats,
         random=random,
     )
-    arrays.log_scales += np.float32(np.log(config.init_scale))
+    arrays.log_scales += np.float32(np.log(milestones(config).init_scale))
     return arrays
 
 
