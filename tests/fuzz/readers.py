@@ -15,11 +15,11 @@ from PIL import Image as Picture
 
 from splat_cli.config import read_settings
 from splat_cli.device import open_backend
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split
+from tests.gaussians.some_splats import some_splats
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import small_model, write_scene, write_with_observations
 from tests.scene.transforms_files import NERFSTUDIO_APPLIED, write_blender, write_point_cloud, write_transforms
@@ -101,20 +101,12 @@ def _mask(folder: Path) -> Path:
     return path
 
 
-def _splats(folder: Path) -> Path:
-    rng = np.random.default_rng(0)
-    shapes = {
-        "means": (6, 3),
-        "log_scales": (6, 3),
-        "quats": (6, 4),
-        "logit_opacities": (6,),
-        "sh0": (6, 3),
-        "shN": (6, 3, 3),
-    }
-    write_ply(
-        folder / "splats.ply", SplatArrays(**{k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()})
-    )
-    return folder / "splats.ply"
+def _splats(suffix: str) -> Target:
+    def prepare(folder: Path) -> Path:
+        write_splats(folder / f"a{suffix}", some_splats(6, 1))
+        return folder / f"a{suffix}"
+
+    return Target(f"splats ({suffix})", prepare, lambda folder: read_splats(folder / f"a{suffix}"))
 
 
 def _cameras_json(folder: Path) -> Path:
@@ -143,7 +135,7 @@ TARGETS = [
     _point_cloud(text=False),
     *(_photograph(*kind) for kind in (("jpg",), ("jpg", "CMYK"), ("png", "RGBA"), ("png", "P"), ("tif",), ("webp",))),
     Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views)),
-    Target("splats.ply", _splats, lambda folder: read_ply(folder / "splats.ply")),
+    *(_splats(found.suffix) for found in FORMATS.values()),
     Target("cameras.json", _cameras_json, lambda folder: read_cameras(folder / "cameras.json")),
     Target("split.json", _split, lambda folder: read_split(folder / "split.json")),
     Target("preset.toml", _settings, lambda folder: read_settings(folder / "preset.toml")),

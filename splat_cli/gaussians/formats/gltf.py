@@ -76,15 +76,16 @@ def read_glb(path: Path) -> SplatArrays:
             p for mesh in document["meshes"] for p in mesh["primitives"] if EXTENSION in p.get("extensions", {})
         ]
         moved = {key for node in document.get("nodes", []) for key in _MOVES if key in node}
-        parts = [_read_primitive(document, content, primitive["attributes"]) for primitive in primitives]
+        if not primitives or moved:
+            reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
+            raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what is not finite is dropped
+            parts = [_read_primitive(document, content, primitive["attributes"]) for primitive in primitives]
+            return finite_splats(rotated(merged(parts), _HALF_TURN))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, struct.error) as error:
         raise FormatError(
             f"{path} is no readable .glb with {EXTENSION} ({type(error).__name__}: {error}); export it again"
         ) from error
-    if not parts or moved:
-        reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
-        raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
-    return finite_splats(rotated(merged(parts), _HALF_TURN))
 
 
 def _read_primitive(document: Any, content: bytes, attributes: dict[str, int]) -> SplatArrays:
@@ -96,11 +97,9 @@ def _read_primitive(document: Any, content: bytes, attributes: dict[str, int]) -
     k = sum(name.startswith(f"{EXTENSION}:SH_DEGREE_") for name in attributes) - 1
     sh = np.stack([array(name, 3) for name in _sh_names(SH_DEGREE_FROM_COEFFICIENTS[k])], axis=1)
     opacity = np.clip(array(f"{EXTENSION}:OPACITY", 1)[:, 0].astype(float), _LEAST_OPACITY, 1 - _LEAST_OPACITY)
-    with np.errstate(divide="ignore", invalid="ignore"):  # scales that have no logarithm are dropped
-        log_scales = np.log(array(f"{EXTENSION}:SCALE", 3))
     return SplatArrays(
         means=array("POSITION", 3),
-        log_scales=log_scales,
+        log_scales=np.log(array(f"{EXTENSION}:SCALE", 3)),
         quats=np.roll(array(f"{EXTENSION}:ROTATION", 4), 1, axis=1),
         logit_opacities=np.log(opacity / (1 - opacity)).astype(np.float32),
         sh0=sh[:, 0],
