@@ -10,6 +10,8 @@ from splat_cli.cli.report import Report
 
 _FORMATS = ("ply", "compressed-ply", "splat", "spz", "glb")
 
+_ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
+
 
 @click.command(
     epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02\n"
@@ -73,8 +75,14 @@ def command(
         sh_degree=sh_degree,
         morton=morton,
     )
-    splats = edits.apply(merged([read_splats(find_splats(source)[0]) for source in sources]))
+    parts = []
+    for source in sources:
+        file, run = find_splats(source)
+        parts.append(read_splats(file))
+        parts[-1].antialiased |= run is not None and run.config().antialias
+    splats = edits.apply(merged(parts))
     write_splats(out, splats, format_name)
     size = out.stat().st_size
     line = f"{len(splats):,} splats, spherical harmonics of degree {splats.sh_degree}, {size / 2**20:.1f} MiB: {out}"
-    return Report([line], {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size})
+    lines = [line, *([_ANTIALIASED] if splats.antialiased else [])]
+    return Report(lines, {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size})

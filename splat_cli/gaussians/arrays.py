@@ -1,6 +1,6 @@
 """The splats on the host, as files and initialisation see them."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -14,7 +14,8 @@ SH_DEGREE_FROM_COEFFICIENTS = {0: 0, 3: 1, 8: 2, 15: 3}
 class SplatArrays:
     """Raw parameters of N splats, float32: what an optimiser stores, before exp, sigmoid and normalisation.
 
-    `num_dropped` counts splats that a file held but that were not finite. ShapeError where the arrays disagree.
+    `num_dropped` counts splats that a file held but that were not finite; `antialiased` says that they were trained
+    with opacity compensation, where that is known. ShapeError where the arrays disagree.
     """
 
     means: np.ndarray
@@ -30,6 +31,7 @@ class SplatArrays:
     shN: np.ndarray
     """[N, K, 3], K in 0, 3, 8, 15"""
     num_dropped: int = 0
+    antialiased: bool = False
 
     def __post_init__(self) -> None:
         n = len(self)
@@ -60,10 +62,9 @@ class SplatArrays:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The six arrays by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "num_dropped"}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def select(self, index: np.ndarray) -> "SplatArrays":
         """Some of the splats: a boolean mask [N] or an index array."""
-        return SplatArrays(
-            **{name: array[index] for name, array in self.arrays().items()}, num_dropped=self.num_dropped
-        )
+        return replace(self, **{name: array[index] for name, array in self.arrays().items()})

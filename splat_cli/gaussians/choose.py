@@ -33,4 +33,9 @@ def merged(parts: list[SplatArrays]) -> SplatArrays:
     padded = [np.pad(part.shN, ((0, 0), (0, k - part.shN.shape[1]), (0, 0))) for part in parts]
     names = [name for name in parts[0].arrays() if name != "shN"]
     arrays = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in names}
-    return SplatArrays(**arrays, shN=np.concatenate(padded), num_dropped=sum(part.num_dropped for part in parts))
+    return SplatArrays(
+        **arrays,
+        shN=np.concatenate(padded),
+        num_dropped=sum(part.num_dropped for part in parts),
+        antialiased=any(part.antialiased for part in parts),
+    )

@@ -1,10 +1,12 @@
 """`splat export`: every format and edit from the command line, and what other commands make of the files."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from splat_cli.cli.export import _FORMATS
-from splat_cli.gaussians.formats import FORMATS, read_splats
+from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.train.run_folder import RunFolder
 
@@ -56,3 +58,14 @@ def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
     result = splat("info", "a.obj")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert ".compressed.ply" in result.err
+
+
+def test_antialiasing_goes_along_where_the_format_knows_it(splat, trained, tmp_path):
+    trained_so = RunFolder(trained).config().antialias
+    result = splat("export", trained, "a.spz")
+    assert ("--antialias" in result.out) == trained_so
+    assert read_splats(tmp_path / "cwd" / "a.spz").antialiased == trained_so
+    splats = read_ply(RunFolder(trained).ply_path(20))
+    for said in (True, False):
+        write_splats(tmp_path / "b.spz", dataclasses.replace(splats, antialiased=said))
+        assert read_splats(tmp_path / "b.spz").antialiased == said

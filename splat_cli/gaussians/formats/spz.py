@@ -28,7 +28,7 @@ from splat_cli.gaussians.ply import finite_splats
 _HEADER = struct.Struct("<4sIIBBBB")
 """Magic, version, splats, SH degree, bits of the fraction, flags, reserved."""
 _MAGIC = b"NGSP"
-_EXTENSIONS = 2
+_ANTIALIASED, _EXTENSIONS = 1, 2
 _MAX_EXPANSION = 1040
 """Bytes that one byte of gzip can become."""
 _COLOR_SCALE = 0.15
@@ -52,7 +52,7 @@ def write_spz(path: Path, splats: SplatArrays) -> None:
     fixed = np.clip(np.rint(splats.means * _FLIPPED_AXES * 2.0**bits), -(2**23), 2**23 - 1).astype("<i4")
     steps = _SH_STEPS[:k]
     parts = (
-        _HEADER.pack(_MAGIC, 3, n, splats.sh_degree, bits, 0, 0),
+        _HEADER.pack(_MAGIC, 3, n, splats.sh_degree, bits, _ANTIALIASED * splats.antialiased, 0),
         fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3],  # the low three bytes
         opacity_bytes(splats),
         to_bytes(255 * (0.5 + _COLOR_SCALE * splats.sh0.astype(np.float64))),
@@ -69,7 +69,7 @@ def read_spz(path: Path) -> SplatArrays:
     """Reads versions 2 and 3. FormatError where the file is damaged, of another version or has extensions."""
     try:
         with gzip.open(path) as file:
-            version, n, degree, bits = _read_header(path, file.read(_HEADER.size))
+            version, n, degree, bits, flags = _read_header(path, file.read(_HEADER.size))
             k, quat_bytes = (degree + 1) ** 2 - 1, 4 if version == 3 else 3
             sizes = (9 * n, n, 3 * n, 3 * n, quat_bytes * n, 3 * k * n)
             needed, size = sum(sizes), path.stat().st_size
@@ -92,12 +92,13 @@ def read_spz(path: Path) -> SplatArrays:
         logit_opacities=logits_from_bytes(alphas[:, 0]),
         sh0=(colors.astype(np.float32) / 255 - 0.5) / np.float32(_COLOR_SCALE),
         shN=(sh.reshape(n, k, 3).astype(np.float32) - 128) / 128 * _FLIPPED_SH[:k],
+        antialiased=bool(flags & _ANTIALIASED),
     )
     return finite_splats(splats)
 
 
-def _read_header(path: Path, content: bytes) -> tuple[int, int, int, int]:
-    """(version, splats, SH degree, bits of the fraction)."""
+def _read_header(path: Path, content: bytes) -> tuple[int, int, int, int, int]:
+    """(version, splats, SH degree, bits of the fraction, flags)."""
     if len(content) < _HEADER.size or not content.startswith(_MAGIC):
         raise FormatError(f"{path} is no .spz file: its header is missing; export it again")
     _, version, n, degree, bits, flags, _ = _HEADER.unpack(content)
@@ -108,7 +109,7 @@ def _read_header(path: Path, content: bytes) -> tuple[int, int, int, int]:
             f"{path} has SH degree {degree}, {bits} bits of fraction and flags {flags}: expected at most "
             "degree 3 and 23 bits and no extensions; export it again"
         )
-    return version, n, degree, bits
+    return version, n, degree, bits, flags
 
 
 def _fraction_bits(means: np.ndarray) -> int:
