@@ -26,7 +26,7 @@ from splat_cli.cli.report import Report
 @click.option(
     "--antialias/--no-antialias",
     default=None,
-    help="As trained with --antialias.  [default: as in training; no for a file alone]",
+    help="As trained with --antialias.  [default: as in training, as far as a file tells]",
 )
 @device_option
 def command(

@@ -20,12 +20,15 @@ from splat_cli.train.run_folder import find_splats
 
 @dataclass(frozen=True)
 class RenderJob:
-    """The splats in `file` seen from `views`; `folder` is where pictures go if nobody says otherwise."""
+    """The splats in `file` seen from `views`; `folder` is where pictures go if nobody says otherwise.
+
+    antialias: None for what the file says of itself; most formats say nothing, and mean what every viewer shows.
+    """
 
     file: Path
     views: list[View]
     background: tuple[float, float, float]
-    antialias: bool
+    antialias: bool | None
     folder: Path
 
     def with_look(self, background: tuple[float, float, float] | None, antialias: bool | None) -> Self:
@@ -46,7 +49,8 @@ class RenderJob:
 
     def render(self, backend: Backend, folder: Path | None, display: Display) -> list[Path]:
         """Writes the pictures and returns their paths."""
-        splats = Splats.from_arrays(backend, read_splats(self.file))
+        arrays = read_splats(self.file)
+        splats = Splats.from_arrays(backend, arrays)
         with display.counting("pictures", len(self.views)) as count:
             return render_to_files(
                 backend,
@@ -54,7 +58,7 @@ class RenderJob:
                 self.views,
                 folder or self.folder,
                 self.background,
-                self.antialias,
+                arrays.antialiased if self.antialias is None else self.antialias,
                 on_picture=lambda picture: count(1),
             )
 
@@ -71,6 +75,5 @@ def plan_job(source: Path, which: str | None = None, cameras: Path | None = None
     elif run is not None:
         views, name = run.views(which), which
     root = run.path / "renders" if run else Path("renders")
-    # a file alone does not say how it was trained: it means what every viewer makes of it
-    antialias = config.antialias and run is not None
+    antialias = config.antialias if run else None
     return RenderJob(file, views, background_color(config.background), antialias, root / name)

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.cli.main import run
+from splat_cli.gaussians.formats import read_splats, write_splats
 
 C0, C1 = 0.28209479177387814, 0.4886025119029199
 SIDE, FOCAL = 128, 128.0  # px
@@ -73,3 +74,17 @@ def test_rotation_and_view_dependent_color(picture: np.ndarray) -> None:
     assert at(picture, 0.3, 0.3)[0] > 0.3
     assert at(picture, -0.3, -0.3)[0] > 0.3
     assert at(picture, 0.3, -0.3).max() < 0.02
+
+
+def test_a_file_that_says_how_it_was_trained(tmp_path: Path) -> None:
+    """SPZ tells of antialiasing: the thin bar is fainter for it; --no-antialias overrules."""
+    write_scene(tmp_path)
+    splats = read_splats(tmp_path / "scene.ply")
+    splats.antialiased = True
+    write_splats(tmp_path / "scene.spz", splats)
+    cameras = ["--cameras", str(tmp_path / "cameras.json"), "--device", "cpu"]
+    levels = []
+    for name, extra in (("told", []), ("overruled", ["--no-antialias"])):
+        assert run(["render", str(tmp_path / "scene.spz"), *cameras, "-o", str(tmp_path / name), *extra]) == 0
+        levels.append(at(np.asarray(Image.open(tmp_path / name / "front.png"), np.float32), 0, 0)[0])
+    assert levels[0] < 0.92 * levels[1]
