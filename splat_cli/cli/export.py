@@ -33,6 +33,12 @@ _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with an
     "--sh-degree", type=click.IntRange(0, 3), help="Keep spherical harmonics up to this degree.  [default: all]"
 )
 @click.option("--morton", is_flag=True, help="Order the splats so that neighbours in the file are near in space.")
+@click.option(
+    "--bake/--no-bake",
+    default=True,
+    help="Set the opacities of a run trained with --antialias so that viewers without it show them alike.  "
+    "[default: bake]",
+)
 def command(
     sources: tuple[Path, ...],
     out: Path,
@@ -45,6 +51,7 @@ def command(
     max_count: int | None,
     sh_degree: int | None,
     morton: bool,
+    bake: bool,
 ) -> Report:
     """Write the splats of runs or files as one file for viewers.
 
@@ -58,29 +65,18 @@ def command(
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.choose import merged
     from splat_cli.gaussians.edits import Edits
-    from splat_cli.gaussians.formats import format_for, read_splats, write_splats
+    from splat_cli.gaussians.formats import format_for, write_splats
     from splat_cli.scene.crop import parse_crop
-    from splat_cli.train.run_folder import find_splats
+    from splat_cli.train.source import splats_for_viewers
 
     format_for(out, format_name)  # before anything takes time
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
     edits = Edits(
-        crop=parse_crop(crop) if crop else None,
-        min_opacity=min_opacity,
-        scale=scale,
-        rotate=rotate,
-        translate=translate,
-        max_count=max_count,
-        sh_degree=sh_degree,
-        morton=morton,
-    )
-    parts = []
-    for source in sources:
-        file, run = find_splats(source)
-        parts.append(read_splats(file))
-        parts[-1].antialiased |= run is not None and run.config().antialias
-    splats = edits.apply(merged(parts))
+        crop=parse_crop(crop) if crop else None, min_opacity=min_opacity, scale=scale, rotate=rotate,
+        translate=translate, max_count=max_count, sh_degree=sh_degree, morton=morton,
+    )  # fmt: skip
+    splats = edits.apply(merged([splats_for_viewers(source, bake) for source in sources]))
     write_splats(out, splats, format_name)
     size = out.stat().st_size
     line = f"{len(splats):,} splats, spherical harmonics of degree {splats.sh_degree}, {size / 2**20:.1f} MiB: {out}"

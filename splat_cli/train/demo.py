@@ -19,6 +19,7 @@ from splat_cli.scene.sample import make_sample_scene
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.session import RunResult, train_scene
+from splat_cli.train.source import splats_for_viewers
 
 _NUM_FRAMES = 60
 _FRAMES_PER_SECOND = 20
@@ -56,7 +57,7 @@ def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display
     with _timed("camera path", seconds):
         _render_path(root, result, config, backend, display)
     with _timed("export", seconds):
-        write_ply(root / "splats.ply", read_ply(run.ply_path(result.steps)))
+        write_ply(root / "splats.ply", splats_for_viewers(run.path, backend=backend))
     return Demo(root, result, seconds)
 
 

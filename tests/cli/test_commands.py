@@ -129,15 +129,25 @@ def test_background_shows_where_no_splat_is(splat, trained, tmp_path):
 
 def test_export_keeps_what_it_should(splat, trained, tmp_path):
     source = read_ply(RunFolder(trained).ply_path(20))
-    result = splat("export", trained, "all.ply")
+    result = splat("export", trained, "all.ply", "--no-bake")
     assert result.code == 0, result.err
     for name, array in read_ply(tmp_path / "cwd" / "all.ply").arrays().items():
         np.testing.assert_array_equal(array, source.arrays()[name])
-    assert splat("export", trained, "less.ply", "--sh-degree", 1, "--min-opacity", 0.1).code == 0
+    assert splat("export", trained, "less.ply", "--no-bake", "--sh-degree", 1, "--min-opacity", 0.1).code == 0
     less = read_ply(tmp_path / "cwd" / "less.ply")
     opacity = 1 / (1 + np.exp(-source.logit_opacities.astype(float)))
     assert less.sh_degree == 1
     assert len(less) == (opacity >= 0.1).sum()
+
+
+def test_export_bakes_antialiasing_into_opacities_alone(splat, trained, tmp_path):
+    assert RunFolder(trained).config().antialias
+    source = read_ply(RunFolder(trained).ply_path(20)).arrays()
+    assert splat("export", trained, "baked.ply").code == 0
+    baked = read_ply(tmp_path / "cwd" / "baked.ply").arrays()
+    assert (baked.pop("logit_opacities") <= source.pop("logit_opacities") + 1e-5).all()
+    for name, array in baked.items():
+        np.testing.assert_array_equal(array, source[name])
 
 
 def test_eval_repeats_the_measure_of_training(splat, run_copy):

@@ -62,7 +62,7 @@ def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
 
 def test_antialiasing_goes_along_where_the_format_knows_it(splat, trained, tmp_path):
     trained_so = RunFolder(trained).config().antialias
-    result = splat("export", trained, "a.spz")
+    result = splat("export", trained, "a.spz", "--no-bake")
     assert ("--antialias" in result.out) == trained_so
     assert read_splats(tmp_path / "cwd" / "a.spz").antialiased == trained_so
     splats = read_ply(RunFolder(trained).ply_path(20))

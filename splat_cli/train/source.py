@@ -1,0 +1,32 @@
+"""The splats of a run or a file, as other programs are to show them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from splat_cli.device import Backend, open_backend
+from splat_cli.errors import DeviceError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats import read_splats
+from splat_cli.render.bake import bake_antialiasing
+from splat_cli.train.run_folder import find_splats
+
+
+def splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None = None) -> SplatArrays:
+    """The splats of `source`, a run or a file; those of an antialiased run baked for viewers without antialiasing.
+
+    Where they are not baked, because `bake` is false or no views are known, `antialiased` says how they were trained.
+    backend: where to bake, by default wherever it can be done. Raises DeviceError.
+    """
+    file, run = find_splats(source)
+    splats = read_splats(file)
+    if run is None or not run.config().antialias:
+        return splats
+    if not bake or len(splats) == 0:
+        return dataclasses.replace(splats, antialiased=True)
+    try:
+        backend = backend or open_backend()
+    except DeviceError as error:
+        raise DeviceError(f"{error}; or export with --no-bake, for viewers with antialiasing") from None
+    return bake_antialiasing(backend, splats, run.views("train"))
