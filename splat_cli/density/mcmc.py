@@ -6,26 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
 from splat_cli.density.operations import OPACITY, draw, logit, share_out, sigmoid
+from splat_cli.density.rounds import Rounds
 from splat_cli.density.strategy import Probe
 from splat_cli.gaussians.splats import LOG_SCALES
-from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
 
 
-class MarkovChain:
+class MarkovChain(Rounds):
     """Dead splats move to live ones, drawn by opacity; growth adds copies in the same way."""
-
-    collects_stats = False
-
-    def __init__(self, config: TrainConfig) -> None:
-        self.config, self.milestones = config, milestones(config)
-        self.noise_scale = config.noise_scale
-
-    def due(self, step: int) -> bool:
-        inside = self.milestones.densify_start < step < self.milestones.densify_stop
-        return inside and step % self.config.densify_interval == 0
 
     def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
         xp = model.backend.xp
@@ -44,10 +33,10 @@ class MarkovChain:
         return opacities
 
     def _add(self, model: Model, parents: Any) -> None:
-        count = len(parents)
-        columns = self._shared(model, parents)
-        model.reserve(model.num + count, self.config.max_splats)
-        model.append(columns)
+        model.reserve(
+            model.num + len(parents), self.config.max_splats
+        )  # first: it may fail, and nothing has changed yet
+        model.append(self._shared(model, parents))
 
     def _shared(self, model: Model, parents: Any) -> Any:
         """Make room in each parent for its copies; returns the copies' columns [rows, len(parents)]."""

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
 from splat_cli.density.operations import OPACITY, sigmoid, split_long_axis
+from splat_cli.density.rounds import Rounds
 from splat_cli.density.strategy import Probe
-from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
 
 
-class ErrorGuidedSplits:
+class ErrorGuidedSplits(Rounds):
     """Budgeted growth by splits of the splats with the largest share of the error; nothing moves, nothing is noisy."""
-
-    collects_stats = False
-
-    def __init__(self, config: TrainConfig) -> None:
-        self.config, self.milestones = config, milestones(config)
-        self.noise_scale = config.noise_scale
-
-    def due(self, step: int) -> bool:
-        inside = self.milestones.densify_start < step < self.milestones.densify_stop
-        return inside and step % self.config.densify_interval == 0
 
     def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
         xp, config = model.backend.xp, self.config
