@@ -17,25 +17,29 @@ class MarkovChain(Rounds):
     """Dead splats move to live ones, drawn by opacity; growth adds copies in the same way."""
 
     def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
+        weights, dead, num_new = self._demand(model, probe)
+        xp = model.backend.xp
+        if 0 < len(dead) < model.num:
+            model.replace(dead, self._shared(model, draw(xp, weights, len(dead), random)))
+        if num_new > 0:
+            self._add(model, draw(xp, weights, num_new, random))
+
+    def _demand(self, model: Model, probe: Probe) -> tuple[Any, Any, int]:
+        """How likely each splat is to get a copy, up to a factor [num]; indices of dead splats; splats to be added."""
         xp = model.backend.xp
         opacities = sigmoid(xp, model.splats.params[OPACITY, : model.num])
         alive = opacities > self.config.prune_opacity
-        weights = xp.where(alive, self._need(opacities, probe), 0)
-        dead = xp.nonzero(~alive)[0]
-        if 0 < len(dead) < model.num:
-            model.replace(dead, self._shared(model, draw(xp, weights, len(dead), random)))
         target = min(self.config.max_splats, int((1 + self.milestones.growth_rate) * model.num))
-        if target > model.num:
-            self._add(model, draw(xp, weights, target - model.num, random))
+        weights = xp.where(alive, self._need(opacities, probe), 0)
+        return weights, xp.nonzero(~alive)[0], max(target - model.num, 0)
 
     def _need(self, opacities: Any, probe: Probe) -> Any:
-        """How likely each splat is to get a copy, up to a factor: here its opacity [num]."""
+        """The weight of a live splat in the draw: here its opacity [num]."""
         return opacities
 
     def _add(self, model: Model, parents: Any) -> None:
-        model.reserve(
-            model.num + len(parents), self.config.max_splats
-        )  # first: it may fail, and nothing has changed yet
+        # room first: making it may fail, and nothing has changed yet
+        model.reserve(model.num + len(parents), self.config.max_splats)
         model.append(self._shared(model, parents))
 
     def _shared(self, model: Model, parents: Any) -> Any:
