@@ -40,14 +40,22 @@ __device__ __forceinline__ void stage(
     }
 }
 
-struct Pixels { vint x, y; vbool inside[PIXELS]; };    // y of the first; the k-th lies 4 k rows below
+struct Pixels {                             // of one warp; a lane's k-th lies 4 k rows below its first
+    vint x, y;                              // of the first
+    vfloat px, py;                          // its centre
+    float left, top;                        // centre of the warp's first pixel
+    vbool inside[PIXELS];
+};
 
-// The pixels of this warp in tile (column, row).
-__device__ __forceinline__ Pixels pixels_of_warp(const Camera& camera, int column, int row, int warp)
+__device__ __forceinline__ Pixels pixels_of_warp(const Camera& camera, unsigned tile, int warp)
 {
+    const int left = (int)(tile % camera.tiles_x) * TILE + (warp & 1) * WARP_WIDTH;
+    const int top = (int)(tile / camera.tiles_x) * TILE + (warp >> 1) * WARP_HEIGHT;
     Pixels p;
-    p.x = column * TILE + (warp & 1) * WARP_WIDTH + (lane_id() & 7);
-    p.y = row * TILE + (warp >> 1) * WARP_HEIGHT + (lane_id() >> 3);
+    p.x = left + (lane_id() & 7);
+    p.y = top + (lane_id() >> 3);
+    p.px = to_float(p.x) + 0.5f; p.py = to_float(p.y) + 0.5f;
+    p.left = left + 0.5f; p.top = top + 0.5f;
     FOR_PIXELS(k) p.inside[k] = (p.x < camera.width) & (p.y + 4 * k < camera.height);
     return p;
 }
@@ -69,11 +77,11 @@ __device__ __forceinline__ vbool touches(vfloat4 shape, vfloat4 rest, float left
 }
 
 // Bit j: the warp must look at splat `first + j` of the batch.
-__device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int n, float left, float top)
+__device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int n, const Pixels& pixels)
 {
     const vint i = first + lane_id();
     const vbool in_batch = i < n;
-    return ballot(in_batch & touches(load4_row(s.shape + first, in_batch), load4_row(s.rest + first, in_batch), left, top));
+    return ballot(in_batch & touches(load4_row(s.shape + first, in_batch), load4_row(s.rest + first, in_batch), pixels.left, pixels.top));
 }
 
 // Where the states of a warp's k-th pixels lie in a plane of 256: by 8x4 pixels, whatever PIXELS is.

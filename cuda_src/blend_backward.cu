@@ -37,14 +37,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const Camera& camera = cameras[state->view];
     const unsigned tile = segments[blockIdx.x].x;
     const int segment = segments[blockIdx.x].y;
-    const int column = tile % camera.tiles_x, row = tile / camera.tiles_x, warp = threadIdx.y;
+    const int warp = threadIdx.y;
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
     const int n = min((unsigned)BATCH, tile_begins[tile + 1] - first);
     stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
 
-    const Pixels pixels = pixels_of_warp(camera, column, row, warp);
-    const vfloat px = to_float(pixels.x) + 0.5f, py = to_float(pixels.y) + 0.5f;
-    const float left = column * TILE + (warp & 1) * WARP_WIDTH + 0.5f, top = row * TILE + (warp >> 1) * WARP_HEIGHT + 0.5f;
+    const Pixels pixels = pixels_of_warp(camera, tile, warp);
     const int plane = camera.width * camera.height;
     const float* s = states + state_slot(tile, begin, segment);
     vint last[PIXELS], most = 0;                    // in this segment's numbering
@@ -68,10 +66,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     __syncthreads();
 
     for (int group = 0; group < warp_last; group += 32) {
-        for (unsigned hits = hits_of_warp(batch, group, warp_last, left, top); hits; hits &= hits - 1) {
+        for (unsigned hits = hits_of_warp(batch, group, warp_last, pixels); hits; hits &= hits - 1) {
             const int j = group + __ffs(hits) - 1;
             const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
-            const vfloat dx = px - shape.x, dy0 = py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+            const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
             vfloat power[PIXELS];
             vbool on[PIXELS], some_on = false;
             FOR_PIXELS(k) {

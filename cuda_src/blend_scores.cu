@@ -25,12 +25,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera& camera = cameras[state->view];
     if (state->halted || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
     const unsigned tile = tile_order[blockIdx.x];
-    const int column = tile % camera.tiles_x, row = tile / camera.tiles_x, warp = threadIdx.y;
     const unsigned begin = tile_begins[tile], end = tile_begins[tile + 1];
 
-    const Pixels pixels = pixels_of_warp(camera, column, row, warp);
-    const vfloat px = to_float(pixels.x) + 0.5f, py = to_float(pixels.y) + 0.5f;
-    const float left = column * TILE + (warp & 1) * WARP_WIDTH + 0.5f, top = row * TILE + (warp >> 1) * WARP_HEIGHT + 0.5f;
+    const Pixels pixels = pixels_of_warp(camera, tile, threadIdx.y);
     const int plane = camera.width * camera.height;
     vfloat T[PIXELS], error[PIXELS];
     vint last[PIXELS], most = (int)begin;
@@ -50,10 +47,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
         stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
         __syncthreads();
         for (int group = 0; group < min(n, warp_last - (int)first); group += 32) {
-            for (unsigned hits = hits_of_warp(batch, group, n, left, top); hits; hits &= hits - 1) {
+            for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {
                 const int j = group + __ffs(hits) - 1;
                 const float4 shape = batch.shape[j], rest = batch.rest[j];
-                const vfloat dx = px - shape.x, dy0 = py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+                const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
                 vfloat sums[2];
                 sums[0] = sums[1] = 0.0f;
                 FOR_PIXELS(k) {
