@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 
 @click.command(
@@ -18,7 +18,7 @@ from splat_cli.cli.report import Report
 @click.option("--preset", metavar="PRESET", help="A preset's name or a .toml file, for all scenes.")
 @device_option
 @setting_options()
-def command(scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, **options: Any) -> Report:
+def command(scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, **options: Any) -> Output:
     """Train many scenes, one on each GPU at a time.
 
     Each runs in a process of its own. SCENES are folders, or .toml files that list some: a table [[scene]] each with
@@ -35,4 +35,4 @@ def command(scenes: tuple[Path, ...], out: Path, preset: str | None, device: str
     width = max(len(outcome.name) for outcome in outcomes)
     lines = [f"{'scene':<{width}}  status    PSNR    SSIM      splats   seconds"]
     lines += [outcome.line(width) for outcome in outcomes]
-    return Report(lines, {"scenes": list(map(summary, outcomes)), "failed": failed}, int(failed > 0))
+    return Output(lines, {"scenes": list(map(summary, outcomes)), "failed": failed}, int(failed > 0))

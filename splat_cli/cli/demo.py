@@ -6,14 +6,14 @@ from typing import Any
 import click
 
 from splat_cli.cli.options import PATH, device_option, given, setting_options
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 
 @click.command(epilog="\b\nExample:\n  splat demo\n  splat demo /tmp/demo --device cpu")
 @click.argument("out", type=PATH, required=False)
 @device_option
 @setting_options("steps", "seed", preset="demo")
-def command(out: Path | None, device: str, **options: Any) -> Report:
+def command(out: Path | None, device: str, **options: Any) -> Output:
     """Try everything on a sample scene: train, measure, render, export.
 
     Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
@@ -34,4 +34,4 @@ def command(out: Path | None, device: str, **options: Any) -> Report:
     if result.score is not None:
         score = f"PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}"
         lines.append(f"held-out {score}, {result.num_splats:,} splats")
-    return Report(lines, {"folder": demo.root, **result.facts()})
+    return Output(lines, {"folder": demo.root, **result.facts()})

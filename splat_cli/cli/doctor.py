@@ -2,11 +2,11 @@
 
 import click
 
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 
 @click.command(epilog="\b\nExample:\n  splat doctor")
-def command() -> Report:
+def command() -> Output:
     """Check what is installed, and say what to install.
 
     Looks at Python, CuPy, the GPU and its driver, the C++ compiler and the extras, and runs a kernel on every device
@@ -18,4 +18,4 @@ def command() -> Report:
     width = max(len(finding.part) for finding in findings)
     lines = [f"{'ok' if found.ok else '--'}  {found.part:<{width}}  {found.text}" for found in findings]
     facts = {found.part: {"ok": found.ok, "text": found.text} for found in findings}
-    return Report(lines, facts, exit_code=int(any(found.needed and not found.ok for found in findings)))
+    return Output(lines, facts, exit_code=int(any(found.needed and not found.ok for found in findings)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH, device_option
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 
 @click.command(
@@ -14,7 +14,7 @@ from splat_cli.cli.report import Report
 @click.argument("source", type=PATH, metavar="RUN")
 @click.option("--scene", type=PATH, help="Where the run's scene lies now.  [default: where it was]")
 @device_option
-def command(source: Path, scene: Path | None, device: str) -> Report:
+def command(source: Path, scene: Path | None, device: str) -> Output:
     """Measure a run's splats on its held-out photographs: PSNR and SSIM.
 
     RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table and adds the
@@ -30,4 +30,4 @@ def command(source: Path, scene: Path | None, device: str) -> Report:
     for name, score in {**metrics.scores, "mean": metrics.mean}.items():
         lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}")
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}", f"Written to {metrics.path}"]
-    return Report(lines, metrics.facts())
+    return Output(lines, metrics.facts())

@@ -6,7 +6,7 @@ import click
 
 from splat_cli.cli.numbers import Numbers
 from splat_cli.cli.options import PATH
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 _FORMATS = ("ply", "compressed-ply", "splat", "spz", "glb")
 
@@ -52,7 +52,7 @@ def command(
     sh_degree: int | None,
     morton: bool,
     bake: bool,
-) -> Report:
+) -> Output:
     """Write the splats of runs or files as one file for viewers.
 
     Of a run, the splats of its last step; several sources become one set. OUT's name chooses the format: .ply
@@ -81,4 +81,4 @@ def command(
     size = out.stat().st_size
     line = f"{len(splats):,} splats, spherical harmonics of degree {splats.sh_degree}, {size / 2**20:.1f} MiB: {out}"
     lines = [line, *([_ANTIALIASED] if splats.antialiased else [])]
-    return Report(lines, {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size})
+    return Output(lines, {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size})

@@ -5,15 +5,15 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 
 @click.command(epilog="\b\nExample:\n  splat info photos/garden\n  splat info runs/garden\n  splat info garden.spz")
 @click.argument("path", type=PATH)
-def command(path: Path) -> Report:
+def command(path: Path) -> Output:
     """Tell what a scene, a run or a file of splats holds."""
     from splat_cli.train.describe import describe
 
     facts = describe(path)
     width = max(map(len, facts))
-    return Report([f"{label:<{width}}  {text}" for label, text in facts.items()], facts)
+    return Output([f"{label:<{width}}  {text}" for label, text in facts.items()], facts)

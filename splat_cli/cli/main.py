@@ -8,7 +8,7 @@ import traceback
 import click
 
 from splat_cli import __version__
-from splat_cli.cli.report import Report, to_json
+from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError
 
 _COMMANDS = ("train", "batch", "render", "export", "eval", "info", "sfm", "demo", "doctor")
@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> int:
         if as_json:
             click.echo(to_json({"error": message.removeprefix("Error: "), "exit_code": code}))
         return code
-    if isinstance(result, Report):
+    if isinstance(result, Output):
         result.show(as_json)
         return result.exit_code
     return result if isinstance(result, int) else 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH, Color, Size, device_option
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 
 @click.command(
@@ -40,7 +40,7 @@ def command(
     background: tuple[float, float, float] | None,
     antialias: bool | None,
     device: str,
-) -> Report:
+) -> Output:
     """Render the splats of a run or of a file to PNG files.
 
     Of a run, the splats of its last step. The views are those of the run (by default the held-out ones if it has any,
@@ -61,4 +61,4 @@ def command(
     if size:
         job = job.with_size(*size)
     paths = job.render(open_backend(device), out, Display())
-    return Report([f"{len(paths)} pictures: {out or job.folder}"], {"pictures": [str(path) for path in paths]})
+    return Output([f"{len(paths)} pictures: {out or job.folder}"], {"pictures": [str(path) for path in paths]})

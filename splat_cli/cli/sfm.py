@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from splat_cli.cli.options import PATH
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 
 @click.command(
@@ -32,7 +32,7 @@ from splat_cli.cli.report import Report
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of random choices.")
 def command(
     photos: Path, out: Path, matching: str, camera_model: str, one_camera: bool | None, frames: int, seed: int
-) -> Report:
+) -> Output:
     """Make a scene of PHOTOS: find where each photograph was taken from.
 
     PHOTOS is a folder of photographs or a video. SCENE gets images, sparse/0 and database.db; `splat train SCENE` goes
@@ -54,4 +54,4 @@ def command(
         *found.advice(),
         f"Scene: {out}",
     ]
-    return Report(lines, facts)
+    return Output(lines, facts)

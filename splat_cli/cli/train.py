@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
-from splat_cli.cli.report import Report
+from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from splat_cli.train.session import RunResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @setting_options()
 def command(
     scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, device: str, **options: Any
-) -> Report:
+) -> Output:
     """Train splats on the photographs of SCENE.
 
     SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), or
@@ -50,7 +50,7 @@ def command(
     if result.score is not None:
         lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
     lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
-    return Report(lines, result.facts())
+    return Output(lines, result.facts())
 
 
 def _new(scene: Path, out: Path | None, preset: str | None, device: str, changes: dict[str, Any]) -> "RunResult":

@@ -10,7 +10,7 @@ import click
 
 
 @dataclass(frozen=True)
-class Report:
+class Output:
     """The result of a command, in both forms. Commands return it; `main` prints it."""
 
     lines: Sequence[str]

@@ -1,0 +1,87 @@
+"""What README and docs/ point to is there: files, headings, options."""
+
+import functools
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from splat_cli.cli.main import splat
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+OTHER_PROGRAMS = ("npm ", "pip ", "pytest ", "apt ", "chromium ")
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+@pages
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    assert [link for link in links if not _leads_somewhere(page, link)] == []
+
+
+@pages
+def test_options_exist(page):
+    assert [f"{option} in {code!r}" for code in _pieces(page.read_text()) for option in _unknown_options(code)] == []
+
+
+@pytest.mark.parametrize("text", ["`splat info --steps`", "`--magic`", "```\nsplat info x --magic\n```"])
+def test_stale_options_are_noticed(text):
+    assert any(_unknown_options(code) for code in _pieces(text))
+
+
+@pytest.mark.parametrize("link", ["docs/nowhere.md", "docs/kernels.md#nowhere", "#nowhere"])
+def test_broken_links_are_noticed(link):
+    assert not _leads_somewhere(ROOT / "README.md", link)
+
+
+def _leads_somewhere(page, link):
+    """Whether the file, and the heading in it, are there; addresses on the network are not asked."""
+    if re.match(r"[a-z]+:", link):
+        return True
+    name, _, anchor = link.partition("#")
+    target = page.parent / name if name else page
+    return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+def _anchors(page):
+    """The anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ +(.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _pieces(text):
+    """The lines of code blocks, the spans of code in the text, and what is left of it."""
+    blocks = re.findall(r"^```.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`]+)`", rest)
+    return [line for block in blocks for line in block.splitlines()] + spans + [re.sub(r"`[^`]+`", "", rest)]
+
+
+def _unknown_options(code):
+    """The options in a piece of code that nothing has: no script, no command, or not the command that is named."""
+    code = code.removeprefix("$ ")
+    if code.startswith(OTHER_PROGRAMS):
+        return []
+    if script := re.search(r"scripts/\w+\.py", code):
+        known = set(OPTION.findall((ROOT / script[0]).read_text() + (ROOT / "tests" / "conftest.py").read_text()))
+    elif (named := re.match(r"(?:\S*/)?splat ([a-z]+)", code)) and named[1] in _options():
+        known = _options()[named[1]]
+    else:
+        known = set().union(*_options().values())
+    return [option for option in OPTION.findall(code) if option not in known]
+
+
+@functools.cache
+def _options():
+    """Command -> its options and those of the whole program."""
+    context = click.Context(splat)
+    shared = {"--help", "--version", *_names(splat)}
+    return {name: _names(splat.get_command(context, name)) | shared for name in splat.list_commands(context)}
+
+
+def _names(command):
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
