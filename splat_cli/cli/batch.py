@@ -1,12 +1,16 @@
 """`splat batch`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
 from splat_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from splat_cli.train.progress import Display
 
 
 @click.command(
@@ -17,8 +21,11 @@ from splat_cli.cli.output import Output
 @click.option("-o", "--out", type=PATH, default=Path("runs"), show_default=True, help="Folder of the runs.")
 @click.option("--preset", metavar="PRESET", help="A preset's name or a .toml file, for all scenes.")
 @device_option
+@display_options
 @setting_options()
-def command(scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, **options: Any) -> Output:
+def command(
+    scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, display: "Display", **options: Any
+) -> Output:
     """Train many scenes, one on each GPU at a time.
 
     Each runs in a process of its own. SCENES are folders, or .toml files that list some: a table [[scene]] each with
@@ -27,10 +34,9 @@ def command(scenes: tuple[Path, ...], out: Path, preset: str | None, device: str
     """
     from splat_cli.train.batch import run_batch, summary
     from splat_cli.train.batch_list import plan_batch
-    from splat_cli.train.progress import Display
 
     jobs = plan_batch(scenes, out, preset, given(options))
-    outcomes = run_batch(jobs, out, device, Display())
+    outcomes = run_batch(jobs, out, device, display)
     failed = sum(outcome.status == "failed" for outcome in outcomes)
     width = max(len(outcome.name) for outcome in outcomes)
     lines = [f"{'scene':<{width}}  status    PSNR    SSIM      splats   seconds"]

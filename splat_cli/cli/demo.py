@@ -1,19 +1,24 @@
 """`splat demo`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, device_option, given, setting_options
 from splat_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from splat_cli.train.progress import Display
 
 
 @click.command(epilog="\b\nExample:\n  splat demo\n  splat demo /tmp/demo --device cpu")
 @click.argument("out", type=PATH, required=False)
 @device_option
+@display_options
 @setting_options("steps", "seed", preset="demo")
-def command(out: Path | None, device: str, **options: Any) -> Output:
+def command(out: Path | None, device: str, display: "Display", **options: Any) -> Output:
     """Try everything on a sample scene: train, measure, render, export.
 
     Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
@@ -22,12 +27,11 @@ def command(out: Path | None, device: str, **options: Any) -> Output:
     from splat_cli.config import load_config
     from splat_cli.train.claim import new_run_folder, unused_folder
     from splat_cli.train.demo import run_demo
-    from splat_cli.train.progress import Display
     from splat_cli.train.session import open_device
 
     config = load_config("demo", given(options))
     with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:
-        demo = run_demo(folder.path, config, open_device(device, config), Display())
+        demo = run_demo(folder.path, config, open_device(device, config), display)
     lines = [f"{part:<28}  {seconds:6.1f} s" for part, seconds in demo.seconds.items()]
     lines += [f"{what:<28}  {place}" for what, place in demo.places.items()]
     result = demo.result

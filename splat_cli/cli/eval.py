@@ -1,11 +1,16 @@
 """`splat eval`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from splat_cli.train.progress import Display
 
 
 @click.command(
@@ -14,7 +19,8 @@ from splat_cli.cli.output import Output
 @click.argument("source", type=PATH, metavar="RUN")
 @click.option("--scene", type=PATH, help="Where the run's scene lies now.  [default: where it was]")
 @device_option
-def command(source: Path, scene: Path | None, device: str) -> Output:
+@display_options
+def command(source: Path, scene: Path | None, device: str, display: "Display") -> Output:
     """Measure a run's splats on its held-out photographs: PSNR and SSIM.
 
     RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table and adds the
@@ -22,9 +28,8 @@ def command(source: Path, scene: Path | None, device: str) -> Output:
     """
     from splat_cli.device import open_backend
     from splat_cli.train.measure import evaluate_run
-    from splat_cli.train.progress import Display
 
-    metrics = evaluate_run(source, scene, open_backend(device), Display())
+    metrics = evaluate_run(source, scene, open_backend(device), display)
     width = max(len(name) for name in metrics.scores)
     lines = [f"{'photograph':<{width}}   PSNR    SSIM"]
     for name, score in {**metrics.scores, "mean": metrics.mean}.items():

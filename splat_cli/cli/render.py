@@ -1,11 +1,16 @@
 """`splat render`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, Color, Size, device_option
 from splat_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from splat_cli.train.progress import Display
 
 
 @click.command(
@@ -29,6 +34,7 @@ from splat_cli.cli.output import Output
     help="As trained with --antialias.  [default: as in training, as far as a file tells]",
 )
 @device_option
+@display_options
 def command(
     source: Path,
     out: Path | None,
@@ -40,6 +46,7 @@ def command(
     background: tuple[float, float, float] | None,
     antialias: bool | None,
     device: str,
+    display: "Display",
 ) -> Output:
     """Render the splats of a run or of a file to PNG files.
 
@@ -48,7 +55,6 @@ def command(
     """
     from splat_cli.device import open_backend
     from splat_cli.errors import UsageError
-    from splat_cli.train.progress import Display
     from splat_cli.train.render_job import plan_job
 
     if views and cameras:
@@ -60,5 +66,5 @@ def command(
         job = job.along_path(frames or 120)
     if size:
         job = job.with_size(*size)
-    paths = job.render(open_backend(device), out, Display())
+    paths = job.render(open_backend(device), out, display)
     return Output([f"{len(paths)} pictures: {out or job.folder}"], {"pictures": [str(path) for path in paths]})

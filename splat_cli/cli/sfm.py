@@ -1,11 +1,16 @@
 """`splat sfm`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from splat_cli.train.progress import Display
 
 
 @click.command(
@@ -30,8 +35,16 @@ from splat_cli.cli.output import Output
 @click.option("--one-camera/--any-cameras", default=None, help="All photographs by one camera.  [default: for a video]")
 @click.option("--frames", type=click.IntRange(3, 100_000), default=200, show_default=True, help="Frames of a video.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of random choices.")
+@display_options
 def command(
-    photos: Path, out: Path, matching: str, camera_model: str, one_camera: bool | None, frames: int, seed: int
+    photos: Path,
+    out: Path,
+    matching: str,
+    camera_model: str,
+    one_camera: bool | None,
+    frames: int,
+    seed: int,
+    display: "Display",
 ) -> Output:
     """Make a scene of PHOTOS: find where each photograph was taken from.
 
@@ -39,9 +52,7 @@ def command(
     on from there. Needs the extra `sfm` (pip install 'splat-cli[sfm]'), no GPU.
     """
     from splat_cli.scene.sfm import is_video, make_scene
-    from splat_cli.train.progress import Display
 
-    display = Display()
     shared = is_video(photos) if one_camera is None else one_camera
     found = make_scene(photos, out, frames, matching, camera_model, shared, seed, display.counting, display.say)
     facts = {

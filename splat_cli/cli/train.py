@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
+    from splat_cli.train.progress import Display
     from splat_cli.train.session import RunResult
 
 
@@ -26,9 +28,16 @@ if TYPE_CHECKING:
     "--preset", metavar="PRESET", help="A preset's name (fast, quality, ...) or a .toml file; options override it."
 )
 @device_option
+@display_options
 @setting_options()
 def command(
-    scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, device: str, **options: Any
+    scene: Path | None,
+    out: Path | None,
+    resume: Path | None,
+    preset: str | None,
+    device: str,
+    display: "Display",
+    **options: Any,
 ) -> Output:
     """Train splats on the photographs of SCENE.
 
@@ -41,9 +50,9 @@ def command(
     if resume and (out or preset):
         raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
     if resume:
-        result = _resumed(resume, scene, device, given(options))
+        result = _resumed(resume, scene, device, given(options), display)
     elif scene:
-        result = _new(scene, out, preset, device, given(options))
+        result = _new(scene, out, preset, device, given(options), display)
     else:
         raise UsageError("name a SCENE to train on, or a run with --resume")
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s"]
@@ -53,25 +62,24 @@ def command(
     return Output(lines, result.facts())
 
 
-def _new(scene: Path, out: Path | None, preset: str | None, device: str, changes: dict[str, Any]) -> "RunResult":
+def _new(
+    scene: Path, out: Path | None, preset: str | None, device: str, changes: dict[str, Any], display: "Display"
+) -> "RunResult":
     from splat_cli.config import load_config
     from splat_cli.train.claim import new_run_folder, unused_folder
-    from splat_cli.train.progress import Display
     from splat_cli.train.session import open_device, train_scene
 
     config = load_config(preset, changes)
     with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
-        return train_scene(scene, run, config, open_device(device, config), Display())
+        return train_scene(scene, run, config, open_device(device, config), display)
 
 
-def _resumed(path: Path, scene: Path | None, device: str, changes: dict[str, Any]) -> "RunResult":
+def _resumed(path: Path, scene: Path | None, device: str, changes: dict[str, Any], display: "Display") -> "RunResult":
     from splat_cli.train.claim import existing_run
-    from splat_cli.train.progress import Display
     from splat_cli.train.resume import plan_resumption
     from splat_cli.train.session import open_device, train_scene
 
-    display = Display()
     with existing_run(path) as run:
-        plan = plan_resumption(run, scene, changes, display.say)
+        plan = plan_resumption(run, scene, changes, display)
         backend = open_device(device, plan.config)
         return train_scene(plan.scene, run, plan.config, backend, display, plan.checkpoint)

@@ -18,10 +18,10 @@ from splat_cli.train.trainer import Trainer
 
 
 class Checkpointer:
-    """Saves a trainer to `folder`/step_N.npz. What goes wrong with a disk is told through `say`; training goes on."""
+    """Saves a trainer to `folder`/step_N.npz. What goes wrong with a disk is told through `warn`; training goes on."""
 
-    def __init__(self, folder: Path, config: TrainConfig, backend: Backend, say: Callable[[str], None]) -> None:
-        self.folder, self.config, self.backend, self.say = folder, config, backend, say
+    def __init__(self, folder: Path, config: TrainConfig, backend: Backend, warn: Callable[[str], None]) -> None:
+        self.folder, self.config, self.backend, self.warn = folder, config, backend, warn
         self._thread: threading.Thread | None = None
         self._failure: SplatError | None = None
         self._last_step, self._last_time = 0, time.monotonic()
@@ -78,7 +78,7 @@ class Checkpointer:
         return self.folder / f"step_{step}.npz"
 
     def _tell(self, error: SplatError) -> None:
-        self.say(f"Warning: {error}; training goes on, older checkpoints are as they were")
+        self.warn(f"{error}; training goes on, older checkpoints are as they were")
 
 
 def checkpoint_paths(folder: Path) -> list[Path]:
@@ -87,7 +87,7 @@ def checkpoint_paths(folder: Path) -> list[Path]:
     return [path for _, path in sorted(((int(match[1]), path) for match, path in found if match), reverse=True)]
 
 
-def newest_checkpoint(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
+def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that can be read; None where there is none at all.
 
     One that cannot is told and set aside as FILE.unreadable. FormatError where none of them can be read.
@@ -98,7 +98,7 @@ def newest_checkpoint(folder: Path, say: Callable[[str], None]) -> Checkpoint | 
             return read_checkpoint(path)
         except FormatError as error:
             last_error = error
-            say(f"Warning: {error}; trying the one before")
+            warn(f"{error}; trying the one before")
             path.rename(path.with_name(path.name + ".unreadable"))
     if last_error:
         raise FormatError(f"no checkpoint of the run can be read, the last because {last_error}")

@@ -77,4 +77,4 @@ def _report(data: TrainingData, display: Display) -> None:
         display.say(f"Left out points: {reasons}")
     if data.skipped:
         names, more = data.skipped[:_SKIPPED_SHOWN], len(data.skipped) - _SKIPPED_SHOWN
-        display.say(f"Left out {len(data.skipped)} photographs: {'; '.join(names)}{f' and {more} more' * (more > 0)}")
+        display.warn(f"left out {len(data.skipped)} photographs: {'; '.join(names)}{f' and {more} more' * (more > 0)}")

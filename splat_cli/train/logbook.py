@@ -1,7 +1,8 @@
-"""train.jsonl, and the warnings that go with it: each is told once and logged always."""
+"""train.jsonl: how training goes, and every warning; each is told once and logged always."""
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from splat_cli.files import write_error
@@ -17,32 +18,57 @@ class Logbook:
 
     def __init__(self, run: RunFolder, display: Display) -> None:
         self.run, self.display = run, display
-        self._last = 0.0
+        self._last_time = 0.0
+        self._last_step, self._last_seconds, self._steps_per_second = 0, 0.0, 0.0
         self._told: set[str] = set()
+        self._num_logged = 0
+
+    def start_from(self, step: int, seconds: float) -> None:
+        """The next line's speed is measured from here."""
+        self._last_step, self._last_seconds = step, seconds
 
     def note(self, trainer: Trainer, progress: Progress, seconds: float, last_step: int) -> None:
         """A line a second and one for the last step; `seconds` of training so far."""
         for notice in trainer.notices:
-            self._warn("notice", notice)
-            self._add({"step": trainer.step, "notice": notice})
+            self.display.warn(notice)
         trainer.notices.clear()
+        self._add_warnings(trainer.step)
         now = time.perf_counter()
-        if now - self._last < _INTERVAL and progress.step != last_step:
+        if now - self._last_time < _INTERVAL and progress.step != last_step:
             return
-        self._last = now
+        self._last_time = now
         bad = {name: count for name, count in trainer.bad_numbers.items() if count}
         if bad:
             words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in bad.items())
-            self._warn("numbers", f"Warning: numbers that are not finite: {words}; the log counts them")
-        self._add({**dataclasses.asdict(progress), "seconds": round(seconds, 3), **bad})
+            self._warn_once("numbers", f"numbers that are not finite: {words}; the log counts them")
+        facts = {"steps_per_second": self._speed(progress.step, seconds), "memory_bytes": trainer.backend.peak_bytes}
+        self._add({**dataclasses.asdict(progress), "seconds": round(seconds, 3), **facts, **bad})
 
-    def _add(self, entry: dict[str, Any]) -> None:
+    def close(self, step: int, phases: Mapping[str, float]) -> None:
+        """The last line of a session that ended in order: seconds by phase, from reading the scene on."""
+        self._add_warnings(step)
+        self._add({"step": step, "phases": phases})
+
+    def _speed(self, step: int, seconds: float) -> float:
+        """Steps a second since the line before, or since the one before that where the last was just now."""
+        if seconds - self._last_seconds > _INTERVAL / 2 or self._steps_per_second == 0:
+            self._steps_per_second = (step - self._last_step) / max(seconds - self._last_seconds, 1e-6)
+            self.start_from(step, seconds)
+        return round(self._steps_per_second, 3)
+
+    def _add_warnings(self, step: int) -> None:
+        """A line for each warning that anybody has given since the last time."""
+        for text in self.display.warnings[self._num_logged :]:
+            self._add({"step": step, "warning": text})
+        self._num_logged = len(self.display.warnings)
+
+    def _add(self, entry: Mapping[str, Any]) -> None:
         try:
             self.run.log(entry)
         except OSError as error:
-            self._warn("disk", f"Warning: {write_error(self.run.log_path, error)}; training goes on")
+            self._warn_once("disk", f"{write_error(self.run.log_path, error)}; training goes on")
 
-    def _warn(self, subject: str, line: str) -> None:
+    def _warn_once(self, subject: str, text: str) -> None:
         if subject not in self._told:
-            self.display.say(line)
+            self.display.warn(text)
         self._told.add(subject)

@@ -107,7 +107,7 @@ def _test_photographs(run: RunFolder, scene_path: Path, backend: Backend, displa
     photographs = load_photographs(present, config, backend, display)
     gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
     for line in (*gone, *photographs.skipped):
-        display.say(f"left out {line}")
+        display.warn(f"left out {line}")
     return photographs
 
 

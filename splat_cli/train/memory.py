@@ -1,5 +1,6 @@
 """How much device memory a run needs, how many splats fit, and what would help."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,11 @@ from splat_cli.gaussians.splats import num_rows
 from splat_cli.milestones import milestones
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
-from splat_cli.train.trainer import PAIRS_PER_SPLAT
+from splat_cli.train.clock import Clock
+from splat_cli.train.data import TrainingData
+from splat_cli.train.progress import Display
+from splat_cli.train.start import with_budget
+from splat_cli.train.trainer import PAIRS_PER_SPLAT, Trainer
 
 MIN_SPLATS = 1000
 _GIB = 2**30
@@ -61,6 +66,27 @@ class MemoryPlan:
             f"--downscale {2 * self.config.downscale} saves {_gib(smaller)}, --sh-degree 0 {colours:.0%} of a splat, "
             f"and --max-splats {max(self.max_splats, 1)} is what fits now"
         )
+
+
+def fitting_trainer(
+    backend: Backend, data: TrainingData, config: TrainConfig, display: Display, clock: Clock
+) -> Trainer:
+    """A trainer with as many splats at most as the device's memory allows."""
+    photographs = data.training
+    config = with_budget(config, photographs.views)
+    num_masks = sum(mask is not None for mask in photographs.masks)
+    plan = plan_memory(backend, config, photographs.views, num_masks, len(data.points[0]))
+    plan.check()
+    display.say(plan.line())
+    if plan.max_splats < plan.wanted_splats:
+        display.warn(f"only {plan.max_splats:,} splats fit; {plan.advice()}")
+        config = dataclasses.replace(config, max_splats=plan.max_splats)
+    try:
+        return Trainer(
+            backend, photographs.views, photographs.images, *data.points, config, photographs.masks, clock
+        )  # fmt: skip
+    except MemoryError:
+        raise OutOfMemory(f"{plan.line()} did not fit; {plan.advice()}") from None
 
 
 def plan_memory(backend: Backend, config: TrainConfig, views: Sequence[View], num_masks: int, start: int) -> MemoryPlan:

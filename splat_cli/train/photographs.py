@@ -44,5 +44,5 @@ def starting_points(scene: Scene, config: TrainConfig, display: Display) -> tupl
     if len(scene.points) or config.init_from is not None:
         return scene.points, scene.colors
     count = min(config.random_points, config.max_splats)
-    display.say(f"The scene brings no points: training starts from {count:,} random ones")
+    display.warn(f"the scene brings no points: training starts from {count:,} random ones")
     return random_points(scene.views, count, np.random.default_rng(config.seed))

@@ -1,10 +1,11 @@
-"""What is shown while something takes its time: a bar on a terminal, plain lines in a log."""
+"""What is shown while something takes its time: a bar on a terminal, plain lines in a log; and what has to be said."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TextIO
 
 from tqdm import tqdm
@@ -22,20 +23,47 @@ class Progress:
     psnr: float | None = None
 
 
-class Display:
-    """Writes to `stream`, standard error by default."""
+class Level(IntEnum):
+    """How much is shown: warnings alone, what happens as well, and details of it."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+class Display:
+    """Writes to `stream`, standard error by default; `warnings` are those so far.
+
+    bar: whether a bar shows progress, not plain lines; by default where the stream is a terminal.
+    """
+
+    def __init__(self, stream: TextIO | None = None, level: Level = Level.NORMAL, bar: bool | None = None) -> None:
         self._stream = stream or sys.stderr
+        self._level = level
+        self._bar = self._stream.isatty() if bar is None else bar
+        self.warnings: list[str] = []
 
     def say(self, line: str) -> None:
         """Prints a line, above the bar if there is one."""
-        tqdm.write(line, file=self._stream)
+        self._print(line, Level.NORMAL)
+
+    def warn(self, text: str) -> None:
+        """The same for what went wrong and ends nothing; also where little is shown."""
+        self.warnings.append(text)
+        self._print(f"Warning: {text}", Level.QUIET)
+
+    def detail(self, line: str) -> None:
+        """The same for what only those want to know who look closely."""
+        self._print(line, Level.VERBOSE)
+
+    def _print(self, line: str, level: Level) -> None:
+        if self._level >= level:
+            tqdm.write(line, file=self._stream)
 
     @contextmanager
     def counting(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
-        """Yields a function to call with the number of things just done, of `total`; silent off a terminal."""
-        hidden = not self._stream.isatty()
+        """Yields a function to call with the number of things just done, of `total`; silent without a bar."""
+        hidden = not self._bar or self._level == Level.QUIET
         with tqdm(total=total, desc=label, file=self._stream, dynamic_ncols=True, leave=False, disable=hidden) as bar:
             yield bar.update
 
@@ -45,7 +73,10 @@ class Display:
 
         first: steps that were done before.
         """
-        if not self._stream.isatty():
+        if self._level == Level.QUIET:
+            yield lambda progress: None
+            return
+        if not self._bar:
             yield _PlainLines(num_steps, first, self.say)
             return
         with tqdm(

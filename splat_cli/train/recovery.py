@@ -41,7 +41,7 @@ def make_do(trainer: Trainer) -> str:
     trainer.cap_splats(model.num)
     trainer.state.write(step=trainer.step, num_splats=model.num, halted=0)
     dropped = f"; the {before - model.num:,} most transparent were dropped" if before > model.num else ""
-    return f"Warning: out of device memory at step {trainer.step}: going on with at most {model.num:,} splats{dropped}"
+    return f"out of device memory at step {trainer.step}: going on with at most {model.num:,} splats{dropped}"
 
 
 def keep_most_opaque(model: Model, num: int) -> None:

@@ -1,7 +1,6 @@
 """Going on with a run: which settings, from which checkpoint, with which changes."""
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from splat_cli.errors import UsageError
 from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import newest_checkpoint
 from splat_cli.train.data import with_fixed_paths
+from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
 
 _FIXED = ("seed", "eval", "test_every", "split", "sh_degree", "init_from", "init_opacity", "init_scale")
@@ -26,9 +26,7 @@ class Resumption:
     checkpoint: Checkpoint | None
 
 
-def plan_resumption(
-    run: RunFolder, scene: Path | None, changes: dict[str, Any], say: Callable[[str], None]
-) -> Resumption:
+def plan_resumption(run: RunFolder, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:
     """How to go on with `run` with `changes` to its settings, and with its scene elsewhere if `scene` says so.
 
     UsageError where nothing is left to do, or where a change cannot be made.
@@ -39,13 +37,15 @@ def plan_resumption(
     _refuse_fixed(run, changes)
     for name in changes:
         declared = SETTINGS[name]
-        say(f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}")
+        display.say(
+            f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}"
+        )
     done = run.result().get("steps", 0)
     if config.steps <= done:
         raise UsageError(f"{run.path} is finished after {done} steps: give more --steps to go on")
-    checkpoint = newest_checkpoint(run.checkpoints_path, say)
+    checkpoint = newest_checkpoint(run.checkpoints_path, display.warn)
     if checkpoint is None:
-        say("No checkpoint was saved yet: starting from step 0")
+        display.say("No checkpoint was saved yet: starting from step 0")
     elif checkpoint.step > config.steps:
         raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.steps} --steps")
     return Resumption(scene, config, checkpoint)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class RunFolder:
     def save_result(self, facts: dict[str, Any]) -> None:
         _write_json(self.result_path, facts)
 
-    def log(self, entry: dict[str, Any]) -> None:
+    def log(self, entry: Mapping[str, Any]) -> None:
         """Adds a line to train.jsonl."""
         with self.log_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")

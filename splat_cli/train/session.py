@@ -9,7 +9,7 @@ from typing import Any
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
-from splat_cli.errors import DiskError, OutOfMemory
+from splat_cli.errors import DiskError
 from splat_cli.files import require_space
 from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.scene.images import Photographs
@@ -17,15 +17,15 @@ from splat_cli.scene.split import write_split
 from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
 from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import Checkpointer
-from splat_cli.train.data import TrainingData, read_data, with_fixed_paths
+from splat_cli.train.clock import Clock
+from splat_cli.train.data import read_data, with_fixed_paths
 from splat_cli.train.evaluation import Score, mean_score
 from splat_cli.train.interrupt import Interrupted, deferred_interrupt
 from splat_cli.train.logbook import Logbook
 from splat_cli.train.measure import add_metrics, measure
-from splat_cli.train.memory import plan_memory
+from splat_cli.train.memory import fitting_trainer
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.run_folder import RunFolder
-from splat_cli.train.start import with_budget
 from splat_cli.train.trainer import Trainer
 
 
@@ -68,34 +68,19 @@ def train_scene(
     could not be saved.
     """
     config = with_fixed_paths(config, scene_path)
-    data = read_data(scene_path, config, backend, display)
+    clock = Clock("starting")
+    with clock("reading the scene"):
+        data = read_data(scene_path, config, backend, display)
     run.save_cameras(data.scene.views)
     run.save_config(config, scene_path, backend.describe())  # with both, the folder is that of a run
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
-    trainer = _make_trainer(backend, data, config, display)
+    trainer = fitting_trainer(backend, data, config, display, clock)
     session = _Session(run, config, backend, display, trainer, data.held_out)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
         session.continue_from(checkpoint)
     return session.train()
-
-
-def _make_trainer(backend: Backend, data: TrainingData, config: TrainConfig, display: Display) -> Trainer:
-    """A trainer with as many splats at most as the device's memory allows."""
-    photographs = data.training
-    config = with_budget(config, photographs.views)
-    num_masks = sum(mask is not None for mask in photographs.masks)
-    plan = plan_memory(backend, config, photographs.views, num_masks, len(data.points[0]))
-    plan.check()
-    display.say(plan.line())
-    if plan.max_splats < plan.wanted_splats:
-        display.say(f"Warning: only {plan.max_splats:,} splats fit; {plan.advice()}")
-        config = dataclasses.replace(config, max_splats=plan.max_splats)
-    try:
-        return Trainer(backend, photographs.views, photographs.images, *data.points, config, masks=photographs.masks)
-    except MemoryError:
-        raise OutOfMemory(f"{plan.line()} did not fit; {plan.advice()}") from None
 
 
 class _Session:
@@ -111,9 +96,9 @@ class _Session:
         held_out: Photographs | None,
     ) -> None:
         self.run, self.config, self.backend, self.display = run, config, backend, display
-        self.trainer = trainer
+        self.trainer, self.clock = trainer, trainer.clock
         self.held_out = held_out
-        self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.say)
+        self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.warn)
         self.score: Score | None = None
         self.seconds = 0.0
         self.log = Logbook(run, display)
@@ -129,13 +114,15 @@ class _Session:
 
     def train(self) -> RunResult:
         first, last = self.trainer.step, self.config.steps
+        self.log.start_from(first, self.seconds)
         stops = sorted({step for step in self.config.save_at if first < step < last} | {last})
         with self.display.training(last, first) as show, deferred_interrupt() as check:
 
             def on_progress(progress: Progress) -> None:
                 show(progress)
                 self.log.note(self.trainer, progress, self._seconds_now(), last)
-                self.checkpoints.save_if_due(self.trainer, self._seconds_now())
+                with self.clock("checkpoints"):
+                    self.checkpoints.save_if_due(self.trainer, self._seconds_now())
                 check()
 
             try:
@@ -146,14 +133,16 @@ class _Session:
             except KeyboardInterrupt:
                 raise Interrupted(self._stop_early()) from None
         trainer = self.trainer
+        self._close_log()
         result = RunResult(self.run, trainer.step, trainer.splats.num, self.seconds, self.score, trainer.bad_numbers)
         self.run.save_result(result.facts())
         return result
 
     def _train_until(self, stop: int, on_progress: Callable[[Progress], None]) -> None:
         self._started = time.perf_counter()
-        self.trainer.run_until(stop, on_progress)
-        self.backend.synchronize()
+        with self.clock("training steps"):
+            self.trainer.run_until(stop, on_progress)
+            self.backend.synchronize()
         self.seconds, self._started = self._seconds_now(), time.perf_counter()
 
     def _seconds_now(self) -> float:
@@ -162,17 +151,25 @@ class _Session:
     def _save(self, stop: int) -> None:
         """Writes the splats and measures on what is held out. A full disk ends the run only at its last step."""
         if stop == self.config.steps:
-            self.checkpoints.save(self.trainer, self.seconds)
+            with self.clock("checkpoints"):
+                self.checkpoints.save(self.trainer, self.seconds)
         try:
-            write_ply(self.run.ply_path(stop), finite_splats(self.trainer.splats.to_arrays()))
-            self._measure(stop)
+            with self.clock("saving"):
+                write_ply(self.run.ply_path(stop), finite_splats(self.trainer.splats.to_arrays()))
+            with self.clock("measuring"):
+                self._measure(stop)
         except DiskError as error:
             if stop == self.config.steps:
                 self.checkpoints.finish()
                 raise DiskError(f"{error}, then: splat train --resume {self.run.path}") from error
-            self.display.say(f"Warning: {error}; training goes on")
+            self.display.warn(f"{error}; training goes on")
         if stop == self.config.steps:
             self.checkpoints.finish()
+
+    def _close_log(self) -> None:
+        phases = self.clock.seconds
+        self.log.close(self.trainer.step, phases)
+        self.display.detail("Time: " + ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases.items()))
 
     def _measure(self, step: int) -> None:
         if self.held_out is None:
@@ -195,5 +192,6 @@ class _Session:
         except DiskError as error:
             saved = str(error)
         self.checkpoints.finish()
+        self._close_log()
         go_on = f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""
         return f"Interrupted after step {step}; {saved}{go_on}"

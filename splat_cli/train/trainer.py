@@ -21,6 +21,7 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.view import View
+from splat_cli.train.clock import Clock
 from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
@@ -50,9 +51,11 @@ class Trainer:
         colors: np.ndarray,
         config: TrainConfig,
         masks: Sequence[np.ndarray | None] = (),
+        clock: Clock | None = None,
     ) -> None:
         config = with_budget(config, views)
         self.backend, self.config = backend, config
+        self.clock = clock or Clock("training")
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
         arrays = starting_splats(backend, points, colors, config, self.random)
@@ -96,7 +99,8 @@ class Trainer:
             try:
                 self._advance(min(step, self.step + chunk, self._next_refinement()))
                 if self.strategy.due(self.step) and self.step < self.config.steps:
-                    self._refine()
+                    with self.clock("density control"):
+                        self._refine()
             except MemoryError:
                 self.notices.append(make_do(self))
                 self._forget_recordings()
@@ -144,8 +148,9 @@ class Trainer:
         while self.step < target:
             left = target - self.step
             if self._replay is None:
-                self.launch_step()  # loads kernels, which a recording may not
-                self._replay = self.backend.capture(self.launch_step)
+                with self.clock("preparing kernels"):
+                    self.launch_step()  # loads kernels, which a recording may not
+                    self._replay = self.backend.capture(self.launch_step)
                 left -= 1
             for _ in range(left):
                 self._replay()

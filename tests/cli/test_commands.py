@@ -52,8 +52,12 @@ def test_train_measures_at_the_saved_steps(trained):
 
 def test_train_keeps_a_log(trained):
     lines = [json.loads(line) for line in RunFolder(trained).log_path.read_text().splitlines()]
-    assert lines[-1]["step"] == 20
-    assert lines[-1].keys() == {"step", "loss", "psnr", "num_splats", "seconds"}
+    *_, figures, phases = lines
+    assert figures["step"] == phases["step"] == 20
+    assert figures.keys() == {"step", "loss", "psnr", "num_splats", "seconds", "steps_per_second", "memory_bytes"}
+    assert figures["steps_per_second"] > 0
+    assert figures["memory_bytes"] > 1e6
+    assert {"reading the scene", "training steps", "measuring"} <= phases["phases"].keys()
 
 
 def test_train_without_a_folder_takes_the_scene_s_name_and_counts(splat, scene, tmp_path):
@@ -70,7 +74,7 @@ def test_train_names_the_photographs_it_leaves_out(splat, scene, tmp_path):
     (broken / "images" / "a_02.jpg").write_bytes(b"")
     result = splat("train", broken, "--device", "cpu", "--steps", 2)
     assert result.code == 0, result.err
-    assert "Left out 2 photographs: a_01.jpg: " in result.err
+    assert "left out 2 photographs: a_01.jpg: " in result.err
 
 
 def test_interrupted_training_saves_and_exits_with_130(scene, tmp_path):

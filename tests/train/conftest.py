@@ -1,5 +1,7 @@
 """A small scene, and training on it inside the test's process."""
 
+import io
+
 import pytest
 
 from splat_cli.config import load_config
@@ -20,9 +22,12 @@ class Trained:
 
     def __init__(self, scene):
         self.scene = scene
-        self.said = []
-        self.display = Display()
-        self.display.say = self.said.append
+        self._stream = io.StringIO()
+        self.display = Display(self._stream)
+
+    @property
+    def said(self):
+        return self._stream.getvalue().splitlines()
 
     def new(self, path, **changes):
         config = load_config(None, {**SETTINGS, **changes})
@@ -32,7 +37,7 @@ class Trained:
 
     def resume(self, path, **changes):
         with existing_run(path) as run:
-            plan = plan_resumption(run, None, changes, self.display.say)
+            plan = plan_resumption(run, None, changes, self.display)
             backend = open_device("cpu", plan.config)
             train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
         return run

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from splat_cli.train.interrupt import deferred_interrupt
-from splat_cli.train.progress import Display, Progress
+from splat_cli.train.progress import Display, Level, Progress
 
 
 class _Terminal(io.StringIO):
@@ -33,6 +33,43 @@ def test_terminal_gets_a_bar():
         show(Progress(100, 0.1, 3000, 23.456))
     assert "100/100" in stream.getvalue()
     assert "loss 0.1000, PSNR 23.46, 3,000 splats" in stream.getvalue()
+
+
+def test_a_terminal_gets_plain_lines_where_they_are_asked_for():
+    stream = _Terminal()
+    display = Display(stream, bar=False)
+    with display.training(100) as show, display.counting("views", 3) as count:
+        show(Progress(100, 0.1, 3000))
+        count(3)
+    assert stream.getvalue().startswith("step 100/100, ")
+    assert "\r" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [
+        (Level.QUIET, "Warning: b\n"),
+        (Level.NORMAL, "a\nWarning: b\n"),
+        (Level.VERBOSE, "a\nWarning: b\nc\n"),
+    ],
+)
+def test_levels(level, shown):
+    stream = io.StringIO()
+    display = Display(stream, level)
+    display.say("a")
+    display.warn("b")
+    display.detail("c")
+    assert stream.getvalue() == shown
+    assert display.warnings == ["b"]
+
+
+def test_quiet_shows_no_progress():
+    stream = _Terminal()
+    display = Display(stream, Level.QUIET)
+    with display.training(100) as show, display.counting("views", 3) as count:
+        show(Progress(100, 0.1, 3000))
+        count(3)
+    assert stream.getvalue() == ""
 
 
 def test_first_interrupt_waits_for_the_check():

@@ -1,0 +1,34 @@
+"""How much a command shows while it works: options that several share."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from splat_cli.errors import UsageError
+
+
+def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --progress, --quiet and --verbose; `function` gets the Display that they ask for as `display`."""
+
+    @click.option(
+        "--progress",
+        type=click.Choice(["auto", "bar", "plain"]),
+        default="auto",
+        show_default=True,
+        help="A bar, or plain lines for a log file; auto takes the bar on a terminal.",
+    )
+    @click.option("-q", "--quiet", is_flag=True, help="Show only warnings, errors and the result.")
+    @click.option("-v", "--verbose", is_flag=True, help="Show more, such as where the time went.")
+    @functools.wraps(function)
+    def with_display(*args: Any, progress: str, quiet: bool, verbose: bool, **options: Any) -> Any:
+        from splat_cli.train.progress import Display, Level
+
+        if quiet and verbose:
+            raise UsageError("--quiet and --verbose exclude each other")
+        level = Level.QUIET if quiet else Level.VERBOSE if verbose else Level.NORMAL
+        bar = None if progress == "auto" else progress == "bar"
+        return function(*args, display=Display(level=level, bar=bar), **options)
+
+    return with_display
