@@ -87,11 +87,19 @@ class TrainConfig:
         group=_SCENE,
         metavar="X,Y,...",
     )
-    random_points: int = setting(100_000, "Points placed at random where a scene brings none.", group=_SCENE, low=1)
 
     sh_degree: int = setting(3, "Degree of the spherical harmonics of colour.", group=_MODEL, low=0, high=3)
     sh_degree_interval: int | None = setting(
         None, "Steps between two degrees, from degree 0 on; by default a 30th of the run.", group=_MODEL, low=1
+    )
+    init: str = setting(
+        "auto",
+        "Start from the scene's points, those a sweep over depths finds, or random ones; auto: the first there are.",
+        group=_MODEL,
+        choices=("auto", "points", "sweep", "random"),
+    )
+    init_points: int = setting(
+        100_000, "Pixels whose depth the sweep looks for, or number of random points.", group=_MODEL, low=1
     )
     init_from: str | None = setting(
         None,

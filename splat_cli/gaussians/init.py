@@ -35,7 +35,7 @@ def splats_from_points(
         points, colors = points[kept], colors[kept]
     n = len(points)
     if n == 0:
-        raise SceneError("the scene has no points to start from; run COLMAP again and keep its points3D file")
+        raise SceneError("the scene has no points to start from: leave out --init, or give it COLMAP's points3D file")
     distances = neighbor_distances(backend, np.ascontiguousarray(points)).astype(np.float64)
     squared = np.clip(distances**2, MIN_SQUARED_DISTANCE, MAX_SQUARED_DISTANCE)
     log_scale = 0.5 * np.log(squared).astype(np.float32)

@@ -30,6 +30,10 @@ class Checkpoint:
     arrays: dict[str, Any]
     facts: dict[str, Any]
 
+    @property
+    def num_splats(self) -> int:
+        return int(self.arrays["params"].shape[1])
+
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Writes and flushes the file; `path` appears when it is complete. DiskError, UsageError as `replacing`."""

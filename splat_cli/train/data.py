@@ -10,6 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.options import NO_MASKS, SceneOptions
+from splat_cli.scene.points import random_points
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
 from splat_cli.train.photographs import load_photographs, split_scene, starting_points
@@ -32,25 +33,25 @@ class TrainingData:
     split: tuple[list[View], list[View]]
     is_split_by_name: bool
 
-    @property
-    def skipped(self) -> list[str]:
-        """ "name: reason" of every photograph that is left out."""
-        return [*self.scene.skipped, *self.training.skipped, *(self.held_out.skipped if self.held_out else ())]
 
-
-def read_data(scene_path: Path, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
+def read_data(
+    scene_path: Path, config: TrainConfig, backend: Backend, display: Display, num_resumed: int = 0
+) -> TrainingData:
     """Reads the scene and decodes its photographs; tells what was found and what had to be left out.
 
+    num_resumed: splats of the checkpoint that will take the start's place, if there is one: nothing is looked for.
     SceneError where nothing is left.
     """
     scene = read_scene(scene_path, SceneOptions.of(config))
     train, test, by_name = split_scene(scene, config)
     training = load_photographs(train, config, backend, display)
     held_out = load_photographs(test, config, backend, display) if test else None
-    points = starting_points(scene, config, display)
-    data = TrainingData(scene, training, held_out, points, (train, test), by_name)
-    _report(data, display)
-    return data
+    _report(scene, [*training.skipped, *(held_out.skipped if held_out else ())], display)
+    if num_resumed:
+        points = random_points(training.views, num_resumed, np.random.default_rng(0))
+    else:
+        points = starting_points(scene, training, config, backend, display)
+    return TrainingData(scene, training, held_out, points, (train, test), by_name)
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
@@ -67,14 +68,14 @@ def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
     )  # fmt: skip
 
 
-def _report(data: TrainingData, display: Display) -> None:
-    scene = data.scene
+def _report(scene: Scene, undecodable: list[str], display: Display) -> None:
     num_masks = sum(view.mask is not None for view in scene.views)
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
         display.say(f"Left out points: {reasons}")
-    if data.skipped:
-        names, more = data.skipped[:_SKIPPED_SHOWN], len(data.skipped) - _SKIPPED_SHOWN
-        display.warn(f"left out {len(data.skipped)} photographs: {'; '.join(names)}{f' and {more} more' * (more > 0)}")
+    skipped = [*scene.skipped, *undecodable]
+    if skipped:
+        names, more = skipped[:_SKIPPED_SHOWN], len(skipped) - _SKIPPED_SHOWN
+        display.warn(f"left out {len(skipped)} photographs: {'; '.join(names)}{f' and {more} more' * (more > 0)}")

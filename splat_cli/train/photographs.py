@@ -11,10 +11,13 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.images import Photographs, load_images
 from splat_cli.scene.points import random_points
 from splat_cli.scene.split import read_split, split
+from splat_cli.scene.sweep import MIN_POINTS, sweep_points
 from splat_cli.scene.view import Scene, View
 from splat_cli.train.progress import Display
+from splat_cli.train.start import with_budget
 
 _BACKGROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255)}
+_TRIES = 2  # pixels that the sweep looks at, a splat that there may be: it finds the depth of less than half
 
 
 def load_photographs(views: Sequence[View], config: TrainConfig, backend: Backend, display: Display) -> Photographs:
@@ -39,10 +42,18 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
     return train, test, names is not None
 
 
-def starting_points(scene: Scene, config: TrainConfig, display: Display) -> tuple[np.ndarray, np.ndarray]:
-    """Points and colours of the scene; random ones, with a message, where it has none."""
-    if len(scene.points) or config.init_from is not None:
+def starting_points(
+    scene: Scene, training: Photographs, config: TrainConfig, backend: Backend, display: Display
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points float32 [P, 3] and colours uint8 [P, 3] to start from, as --init says, with a word on it."""
+    if config.init_from is not None or config.init == "points" or (config.init == "auto" and len(scene.points)):
         return scene.points, scene.colors
-    count = min(config.random_points, config.max_splats)
-    display.warn(f"the scene brings no points: training starts from {count:,} random ones")
-    return random_points(scene.views, count, np.random.default_rng(config.seed))
+    max_splats, random = with_budget(config, training.views).max_splats, np.random.default_rng(config.seed)
+    count = min(config.init_points, max_splats)
+    if config.init != "random":
+        points, colors = sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
+        if len(points) >= MIN_POINTS:
+            display.say(f"Start: {len(points):,} points on which photographs agree")
+            return points, colors
+        display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
+    return random_points(scene.views, count, random)

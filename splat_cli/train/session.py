@@ -1,5 +1,6 @@
 """From a scene's folder to a run's folder: training, saving and measuring, in the order of their steps."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class RunResult:
 
     def facts(self) -> dict[str, Any]:
         """The same for programs: what result.json holds and `--json` prints."""
-        measured = self.score.facts() if self.score else {}
+        measured = dataclasses.asdict(self.score) if self.score else {}
         return {
             "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
             "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.bad_numbers,
@@ -69,7 +70,7 @@ def train_scene(
     config = with_fixed_paths(config, scene_path)
     clock = Clock("starting")
     with clock("reading the scene"):
-        data = read_data(scene_path, config, backend, display)
+        data = read_data(scene_path, config, backend, display, checkpoint.num_splats if checkpoint else 0)
     run.save_cameras(data.scene.views)
     run.save_config(config, scene_path, backend.describe())  # with both, the folder is that of a run
     if data.is_split_by_name:

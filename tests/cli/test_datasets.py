@@ -11,7 +11,7 @@ from tests.scene.transforms_files import write_blender, write_transforms
 from tests.small_scene import write_small_scene
 from tests.views import ring_of_views
 
-FEW_STEPS = ["--device", "cpu", "--steps", "3", "--random-points", "200"]
+FEW_STEPS = ["--device", "cpu", "--steps", "3", "--init-points", "200"]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_distorted_photographs_are_measured_again(trained_run, splat, tmp_path):
 def test_transforms_without_points(trained_run, splat, tmp_path):
     scene = write_transforms(tmp_path / "scene", k1=0.05)
     run, result = trained_run(scene)
-    assert "starts from 200 random ones" in result.err
+    assert "starts from 200 random points" in result.err
     assert "transforms.json" in result.err
     assert len(run.views("all")) == 5
     assert "transforms.json" in splat("info", scene).out

@@ -1,1 +1,0 @@
-"""Neural fields: encodings of positions and directions, a small network, and the colour field made of them."""

@@ -1,0 +1,98 @@
+"""Points from photographs and poses alone, for scenes that bring none: a plane sweep at random pixels.
+
+First roughly: a few pixels of very small photographs, at all depths that the distances between the cameras leave open.
+What is found tells how near the scene is and which views see the same. Then larger photographs are compared at even
+steps of disparity. Only what several views agree on, at one depth and no other, becomes a point.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.scene.images import Photographs
+from splat_cli.scene.sweep.agreement import RADIUS, Surfaces, find_surfaces
+from splat_cli.scene.sweep.companions import companions_by_place, companions_by_points, disparity
+from splat_cli.scene.sweep.greys import Greys
+from splat_cli.scene.view import View
+
+MIN_POINTS = 50
+"""Fewer are no start: the sweep has failed."""
+_MAX_VIEWS = 400  # looked at, spread evenly over more
+_ROUGH_SIDE, _ROUGH_PIXELS, _ROUGH_DEPTHS = 160, 8000, 160
+_FARTHEST = 1000.0  # over the nearest depth, while nothing is known
+_ROUGH_SCORE, _ROUGH_MARGIN = 0.9, 0.05
+_SIDE, _SCORE, _MARGIN = 512, 0.75, 0.1
+_STEP = 1.5  # px of disparity between two depths
+_DEPTHS = (32, 256)  # at least, at most
+_PIXELS_A_TRY = 4  # on average
+
+
+def sweep_points(
+    backend: Backend, photographs: Photographs, count: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points float32 [P, 3] and colours uint8 [P, 3] found at up to `count` random pixels, or none."""
+    chosen = _some(photographs, random)
+    rough = _rough_points(backend, chosen, random)
+    if len(rough) < MIN_POINTS:
+        return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
+    greys = Greys.of(backend, chosen.views, chosen.images, _SIDE)
+    companions = companions_by_points(greys.views, rough)
+    num_depths = int(np.clip(disparity(greys.views, companions) / _STEP, *_DEPTHS))
+    inverse_depths = (companions.nearest[:, None] * np.linspace(0, 1, num_depths)).astype(np.float32)
+    pixels = _random_pixels(greys.views, chosen.masks, count, random)
+    found = find_surfaces(backend, greys, companions.neighbors, pixels, inverse_depths, _SCORE, _MARGIN)
+    return found.points(greys.views).astype(np.float32), _colors(found, greys.views, chosen.images)
+
+
+def _some(photographs: Photographs, random: np.random.Generator) -> Photographs:
+    """At most _MAX_VIEWS of them, evenly from the list."""
+    count = len(photographs.views)
+    kept = np.unique(np.linspace(0, count - 1, min(count, _MAX_VIEWS)).astype(int))
+    views, images, masks, skipped = photographs
+    return Photographs([views[i] for i in kept], [images[i] for i in kept], [masks[i] for i in kept], skipped)
+
+
+def _rough_points(backend: Backend, photographs: Photographs, random: np.random.Generator) -> np.ndarray:
+    """A few points float64 [P, 3] that are seen well."""
+    greys = Greys.of(backend, photographs.views, photographs.images, _ROUGH_SIDE)
+    companions = companions_by_place(greys.views)
+    if companions is None:
+        return np.zeros((0, 3))
+    spread = np.geomspace(1 / _FARTHEST, 1, _ROUGH_DEPTHS)
+    inverse_depths = (companions.nearest[:, None] * spread).astype(np.float32)
+    pixels = _random_pixels(greys.views, photographs.masks, _ROUGH_PIXELS, random)
+    found = find_surfaces(backend, greys, companions.neighbors, pixels, inverse_depths, _ROUGH_SCORE, _ROUGH_MARGIN)
+    return found.points(greys.views)
+
+
+def _random_pixels(
+    views: Sequence[View], masks: Sequence[np.ndarray | None], count: int, random: np.random.Generator
+) -> np.ndarray:
+    """Up to `count` pixels int32 [P, 3] (view, column, row) whose patches are in the images and that masks leave."""
+    sizes = np.array([(view.width, view.height) for view in views])
+    count = min(count, int(sizes.prod(axis=1).sum()) // _PIXELS_A_TRY)
+    which = np.sort(random.integers(len(views), size=count))
+    room = sizes[which] - 2 * RADIUS
+    places = (RADIUS + random.random((count, 2)) * room).astype(np.int32)
+    kept = np.all(room > 0, axis=1)
+    for index, mask in enumerate(masks):
+        if mask is not None:
+            rows = np.flatnonzero(which == index)
+            kept[rows] = kept[rows] & (_at(mask, places[rows], views[index]) > 0)
+    return np.c_[which, places].astype(np.int32)[np.flatnonzero(kept)]
+
+
+def _colors(found: Surfaces, views: Sequence[View], images: Sequence[np.ndarray]) -> np.ndarray:
+    """uint8 [P, 3], from the photographs of the shrunk `views`."""
+    colors = np.empty((len(found.pixels), 3), np.uint8)
+    for index in np.unique(found.pixels[:, 0]):
+        rows = np.flatnonzero(found.pixels[:, 0] == index)
+        colors[rows] = _at(images[index], found.pixels[rows, 1:], views[index])
+    return colors
+
+
+def _at(image: np.ndarray, places: np.ndarray, view: View) -> np.ndarray:
+    """The values of a large image at (column, row) [P, 2] of its shrunk view."""
+    columns, rows = ((places + 0.5) * image.shape[1::-1] / (view.width, view.height)).astype(int).T
+    return image[rows, columns]

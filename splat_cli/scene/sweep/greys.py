@@ -1,0 +1,60 @@
+"""Small grey copies of photographs, for searches that need no more."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from splat_cli.device import Backend
+from splat_cli.scene.view import View
+
+
+@dataclasses.dataclass(frozen=True)
+class Greys:
+    """The copies' cameras, and on the device their pixels uint8, one copy after the other.
+
+    begins: int64 [V], where each begins. sizes: int32 [V, 2], width and height.
+    """
+
+    views: list[View]
+    pixels: Any
+    begins: Any
+    sizes: Any
+
+    @classmethod
+    def of(cls, backend: Backend, views: Sequence[View], images: Sequence[np.ndarray], longer_side: int) -> Greys:
+        """Copies of images uint8 [H, W, 3], shrunk to `longer_side` pixels where they are larger."""
+        small = [_shrunk(view, longer_side) for view in views]
+        with ThreadPoolExecutor() as pool:
+            greys = list(pool.map(_grey, images, small))
+        begins = np.cumsum([0, *(grey.size for grey in greys)])[:-1].astype(np.int64)
+        sizes = np.array([(view.width, view.height) for view in small], np.int32)
+        flat = np.concatenate([grey.ravel() for grey in greys])
+        return cls(small, backend.upload(flat), backend.upload(begins), backend.upload(sizes))
+
+
+def intrinsics(view: View) -> np.ndarray:
+    """Float64 [3, 3]."""
+    return np.array([[view.fx, 0, view.cx], [0, view.fy, view.cy], [0, 0, 1.0]])
+
+
+def _shrunk(view: View, longer_side: int) -> View:
+    scale = min(1.0, longer_side / max(view.width, view.height))
+    width, height = max(1, round(view.width * scale)), max(1, round(view.height * scale))
+    x, y = width / view.width, height / view.height
+    return dataclasses.replace(
+        view, width=width, height=height, fx=view.fx * x, fy=view.fy * y, cx=view.cx * x, cy=view.cy * y
+    )
+
+
+def _grey(image: np.ndarray, view: View) -> np.ndarray:
+    """uint8 [H, W] of the view's size."""
+    grey = Image.fromarray(image).convert("L")
+    if grey.size != (view.width, view.height):
+        grey = grey.resize((view.width, view.height), Image.Resampling.BOX)
+    return np.asarray(grey)

@@ -1,3 +1,0 @@
-"""Fixtures of the field's tests."""
-
-from tests.agreement import agreement  # noqa: F401

@@ -1,0 +1,37 @@
+"""A textured ball, photographed: a scene whose surface is known exactly."""
+
+import dataclasses
+
+import numpy as np
+
+from splat_cli.scene.images import Photographs
+from tests.views import ring_of_views
+
+SIZE, RADIUS = (160, 120), 1.0
+
+
+def views_of_ball(num_views=24, scale=1.0):
+    """On an arc of 120 degrees, 3 radii from the middle."""
+    views = ring_of_views(3 * num_views, radius=3.0 * scale)[:num_views]
+    return [
+        dataclasses.replace(view, width=SIZE[0], height=SIZE[1], fx=160.0, fy=162.0, cx=82.0, cy=58.0) for view in views
+    ]
+
+
+def photograph(view, scale=1.0, texture=1.0):
+    """uint8 [H, W, 3]: a ball with a pattern that changes in every direction, before grey."""
+    column, row = np.meshgrid(np.arange(view.width) + 0.5, np.arange(view.height) + 0.5)
+    rays = np.stack([(column - view.cx) / view.fx, (row - view.cy) / view.fy, np.ones_like(row)], axis=-1)
+    rays = rays @ view.w2c[:3, :3] / np.linalg.norm(rays, axis=-1, keepdims=True)
+    center = view.center / scale
+    along = -(rays @ center)
+    inside = along**2 - center @ center + RADIUS**2
+    hit = center + (along - np.sqrt(np.maximum(inside, 0)))[..., None] * rays
+    x, y, z = 9 * np.moveaxis(hit, -1, 0)
+    pattern = np.sin(x + 2 * np.sin(2 * y)) + np.sin(1.7 * y + np.sin(2.3 * z + x)) + np.sin(2.1 * z - 0.8 * x)
+    red = np.where(inside > 0, 128 + texture * 40 * pattern, 128)
+    return np.stack([red, np.full_like(red, 90), 255 - red], axis=-1).astype(np.uint8)
+
+
+def photographs_of_ball(views, masks=None, **look):
+    return Photographs(views, [photograph(view, **look) for view in views], masks or [None] * len(views), [])

@@ -1,0 +1,61 @@
+"""Where splats start, as --init says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.scene.view import Scene
+from splat_cli.train.photographs import starting_points
+from splat_cli.train.progress import Display
+from tests.textured_ball import photographs_of_ball, views_of_ball
+
+POINTS = np.array([[0, 0, 0], [1, 0, 0]], np.float32)
+
+
+@pytest.fixture
+def start(backend):
+    taken = photographs_of_ball(views_of_ball(16))
+
+    def start(points=POINTS, taken=taken, **settings):
+        said = []
+        display = Display()
+        display.say = display.warn = said.append
+        scene = Scene(Path(), taken.views, points, np.full((len(points), 3), 7, np.uint8))
+        found, colors = starting_points(scene, taken, TrainConfig(init_points=1500, **settings), backend, display)
+        assert colors.shape == found.shape
+        return found, " ".join(said)
+
+    return start
+
+
+@pytest.mark.parametrize("init", ["auto", "points"])
+def test_points_of_the_scene(start, init):
+    points, said = start(init=init)
+    np.testing.assert_array_equal(points, POINTS)
+    assert not said
+
+
+def test_points_found_in_photographs(start):
+    points, said = start(POINTS[:0])
+    assert f"{len(points)} points on which photographs agree" in said
+    assert np.median(np.abs(np.linalg.norm(points, axis=1) - 1)) < 0.05
+    np.testing.assert_array_equal(start(init="sweep")[0], points)
+
+
+def test_random_points(start):
+    points, said = start(init="random")
+    assert len(points) == 1500
+    assert not said
+
+
+def test_random_points_where_photographs_have_nothing_in_common(start):
+    points, said = start(POINTS[:0], taken=photographs_of_ball(views_of_ball(16), texture=0.0))
+    assert len(points) == 1500
+    assert "1,500 random points" in said
+
+
+def test_no_points(start):
+    """What makes splats of them says that there are none."""
+    assert len(start(POINTS[:0], init="points")[0]) == 0
