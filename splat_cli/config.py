@@ -17,6 +17,7 @@ _RUN = "Run"
 _SCENE = "Photographs"
 _MODEL = "Splats and rendering"
 _OPTIMIZER = "Loss and optimiser"
+_CAMERAS = "Cameras"
 _DENSITY = "Density control"
 
 
@@ -169,6 +170,14 @@ class TrainConfig:
         "Noise on positions of transparent splats, times their learning rate (3DGS-MCMC: 500000).",
         group=_OPTIMIZER,
         low=0,
+    )
+
+    pose_opt: bool = setting(False, "Refine the poses of the cameras while training.", group=_CAMERAS)
+    lr_poses: float = setting(
+        1e-3, "Learning rate of poses: radians; translation takes it times the scene's extent.", group=_CAMERAS, low=0
+    )
+    lr_poses_final: float = setting(
+        1e-5, "The same at the last step; between them it decays exponentially.", group=_CAMERAS, low=0
     )
 
     strategy: str = setting(

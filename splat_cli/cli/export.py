@@ -39,6 +39,12 @@ _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with an
     help="Set the opacities of a run trained with --antialias so that viewers without it show them alike.  "
     "[default: bake]",
 )
+@click.option(
+    "--cameras",
+    type=PATH,
+    metavar="FILE",
+    help="Write the cameras of the run as well (JSON), moved with the splats.",
+)
 def command(
     sources: tuple[Path, ...],
     out: Path,
@@ -52,6 +58,7 @@ def command(
     sh_degree: int | None,
     morton: bool,
     bake: bool,
+    cameras: Path | None,
 ) -> Output:
     """Write the splats of runs or files as one file for viewers.
 
@@ -67,7 +74,7 @@ def command(
     from splat_cli.gaussians.edits import Edits
     from splat_cli.gaussians.formats import format_for, write_splats
     from splat_cli.scene.crop import parse_crop
-    from splat_cli.train.source import splats_for_viewers
+    from splat_cli.train.source import save_cameras, splats_for_viewers
 
     format_for(out, format_name)  # before anything takes time
     if out.is_dir():
@@ -77,8 +84,10 @@ def command(
         translate=translate, max_count=max_count, sh_degree=sh_degree, morton=morton,
     )  # fmt: skip
     splats = edits.apply(merged([splats_for_viewers(source, bake) for source in sources]))
+    if cameras is not None:
+        save_cameras(sources, edits, cameras)
     write_splats(out, splats, format_name)
     size = out.stat().st_size
     line = f"{len(splats):,} splats, spherical harmonics of degree {splats.sh_degree}, {size / 2**20:.1f} MiB: {out}"
-    lines = [line, *([_ANTIALIASED] if splats.antialiased else [])]
+    lines = [line, *([f"Cameras: {cameras}"] if cameras else []), *([_ANTIALIASED] if splats.antialiased else [])]
     return Output(lines, {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size})

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.choose import in_morton_order, keep_strongest
 from splat_cli.gaussians.edit import drop_transparent, limit_sh_degree
 from splat_cli.gaussians.move import rotated, rotation_about_axes, scaled, translated
 from splat_cli.scene.crop import Crop
+from splat_cli.scene.poses import Similarity
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Edits:
     max_count: int | None = None
     sh_degree: int | None = None
     morton: bool = False
+
+    def similarity(self) -> Similarity:
+        """What scaling, turning and moving do to the world."""
+        rotation = np.eye(3) if self.rotate is None else rotation_about_axes(self.rotate)
+        return Similarity(self.scale or 1.0, rotation, np.array(self.translate or (0.0, 0.0, 0.0)))
 
     def apply(self, splats: SplatArrays) -> SplatArrays:
         """The splats after all changes."""

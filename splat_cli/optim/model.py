@@ -45,7 +45,7 @@ class Model:
         for name, array in self.planes().items():
             if planes[name].shape != (len(array), num):
                 raise ShapeError(f"{name} is {list(planes[name].shape)}, expected {[len(array), num]}")
-        self._place(planes, capacity)
+        self._place({name: planes[name] for name in self.planes()}, capacity)
 
     def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         num, wider = planes["params"].shape[1], {}

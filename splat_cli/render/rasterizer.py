@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from splat_cli.device import Backend
@@ -59,9 +60,16 @@ class Rasterizer:
         self.tiles.build(self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def backward(self, splats: Splats, state: StepState, update: Update) -> None:
-        """From picture.d_image back to the raw parameters, as `update` says."""
+    def backward(
+        self, splats: Splats, state: StepState, update: Update, between: Callable[[], None] | None = None
+    ) -> None:
+        """From picture.d_image back to the raw parameters, as `update` says.
+
+        between: called when the gradients of projected splats are there and no splat has moved yet.
+        """
         blend_backward(self.cameras, state, self.projection, self.tiles, self.picture, update.absgrad)
+        if between:
+            between()
         project_backward(splats, self.cameras, state, self.antialias, self.projection, update)
 
     def image(self, view_index: int) -> Any:

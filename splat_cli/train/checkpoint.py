@@ -20,6 +20,7 @@ def take_checkpoint(trainer: Trainer) -> Checkpoint:
     model, num = trainer.model, trainer.model.num
     state = trainer.state.read()
     arrays = {name: _copy(trainer, array, num) for name, array in model.planes().items()}
+    arrays |= {name: array.copy() for name, array in trainer.besides.arrays().items()}
     facts = {
         "capacity": model.splats.capacity,
         "state": {name: state[name].tolist() for name in STEP_DTYPE.names or ()},
@@ -44,6 +45,7 @@ def put_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
         )
     capacity = int(checkpoint.facts["capacity"])
     trainer.model.load_planes(checkpoint.arrays, capacity)
+    trainer.besides.load(checkpoint.arrays)
     trainer.rasterizer.resize_splats(capacity)
     known = {name: value for name, value in checkpoint.facts["state"].items() if name in (STEP_DTYPE.names or ())}
     trainer.state.write(**known)

@@ -22,7 +22,8 @@ _CHUNK = 1 << 22
 class Checkpoint:
     """A moment of a run.
 
-    arrays: float32 `params`, `moments1`, `moments2` [rows, num] and `stats` [2, num]; on the device until written.
+    arrays: float32 `params`, `moments1`, `moments2` [rows, num] and `stats` [2, num], and what the run trains besides
+    (train.besides); on the device until written.
     facts: everything else, as JSON can hold it (docs/checkpoints.md lists the keys).
     """
 

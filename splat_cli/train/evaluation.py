@@ -20,13 +20,20 @@ class Score:
     ssim: float
 
 
-def protocol(test_every: int, held_out: bool, named: bool = False) -> str:
-    """The measurement in words, for metrics.json; `named`: the images are those that split.json names."""
+def protocol(test_every: int, held_out: bool, named: bool = False, refined: bool = False) -> str:
+    """The measurement in words, for metrics.json.
+
+    named: the images are those that split.json names. refined: training has moved its cameras.
+    """
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
     which = "images that split.json names" if named else every
+    moved = (
+        "cameras that were not trained on are moved by the similarity that takes the others from their given to their "
+        "refined poses; "
+    )
     return (
-        f"{which} ({seen}); "
+        f"{which} ({seen}); {moved if refined else ''}"
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "

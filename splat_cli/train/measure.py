@@ -54,7 +54,7 @@ def add_metrics(
     means = dataclasses.asdict(mean_score(scores.values()))
     per_image = {name: dataclasses.asdict(one) for name, one in scores.items()}
     steps[str(step)] = {**steps.get(str(step), {}), **means, **facts, "per_image": per_image}
-    measured = protocol(config.test_every, config.eval, run.split_path.is_file())
+    measured = protocol(config.test_every, config.eval, run.split_path.is_file(), config.pose_opt)
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)
     return metrics

@@ -12,19 +12,19 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.errors import DiskError
 from splat_cli.files import require_space
 from splat_cli.gaussians.ply import finite_splats, write_ply
-from splat_cli.scene.images import Photographs
 from splat_cli.scene.split import write_split
 from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
 from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import Checkpointer
 from splat_cli.train.clock import Clock
-from splat_cli.train.data import read_data, with_fixed_paths
+from splat_cli.train.data import TrainingData, read_data, with_fixed_paths
 from splat_cli.train.evaluation import Score, mean_score
 from splat_cli.train.interrupt import Interrupted, deferred_interrupt
 from splat_cli.train.logbook import Logbook
 from splat_cli.train.measure import add_metrics, measure
 from splat_cli.train.memory import fitting_trainer
 from splat_cli.train.progress import Display, Progress
+from splat_cli.train.refined import refined_views
 from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.trainer import Trainer
 
@@ -76,7 +76,7 @@ def train_scene(
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
     trainer = fitting_trainer(backend, data, config, display, clock)
-    session = _Session(run, config, backend, display, trainer, data.held_out)
+    session = _Session(run, config, backend, display, trainer, data)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
         session.continue_from(checkpoint)
@@ -93,11 +93,11 @@ class _Session:
         backend: Backend,
         display: Display,
         trainer: Trainer,
-        held_out: Photographs | None,
+        data: TrainingData,
     ) -> None:
         self.run, self.config, self.backend, self.display = run, config, backend, display
         self.trainer, self.clock = trainer, trainer.clock
-        self.held_out = held_out
+        self.data = data
         self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.warn)
         self.score: Score | None = None
         self.seconds = 0.0
@@ -110,6 +110,7 @@ class _Session:
         self.seconds = checkpoint.facts["seconds"]
         self.checkpoints.start_from(checkpoint.step)
         self.run.cut_log(checkpoint.step)
+        self._save_cameras()
         self.display.say(f"Going on from step {checkpoint.step}")
 
     def train(self) -> RunResult:
@@ -156,6 +157,7 @@ class _Session:
         try:
             with self.clock("saving"):
                 write_ply(self.run.ply_path(stop), finite_splats(self.trainer.splats.to_arrays()))
+                self._save_cameras()
             with self.clock("measuring"):
                 self._measure(stop)
         except DiskError as error:
@@ -171,10 +173,17 @@ class _Session:
         self.log.close(self.trainer.step, phases)
         self.display.detail("Time: " + ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases.items()))
 
+    def _save_cameras(self) -> None:
+        """Writes where the cameras are now, where training moves them."""
+        if self.config.pose_opt:
+            self.run.save_cameras(refined_views(self.trainer, self.data.scene.views))
+
     def _measure(self, step: int) -> None:
-        if self.held_out is None:
+        held_out = self.data.held_out
+        if held_out is None:
             return
-        scores = measure(self.backend, self.trainer.splats, self.held_out, self.config)
+        held_out = held_out._replace(views=refined_views(self.trainer, held_out.views))
+        scores = measure(self.backend, self.trainer.splats, held_out, self.config)
         facts = {"num_splats": self.trainer.splats.num, "seconds": round(self.seconds, 2)}
         facts["peak_bytes"] = int(self.backend.peak_bytes)
         add_metrics(self.run, step, scores, self.backend.describe(), facts)
@@ -188,6 +197,7 @@ class _Session:
         path = self.run.ply_path(step)
         try:
             write_ply(path, finite_splats(self.trainer.splats.to_arrays()))
+            self._save_cameras()
             saved = f"the splats so far are in {path}"
         except DiskError as error:
             saved = str(error)

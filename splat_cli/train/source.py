@@ -1,16 +1,28 @@
-"""The splats of a run or a file, as other programs are to show them."""
+"""The splats of a run or a file, and its cameras, as other programs are to show them."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from splat_cli.device import Backend, open_backend
-from splat_cli.errors import DeviceError
+from splat_cli.errors import DeviceError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edits import Edits
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.render.bake import bake_antialiasing
+from splat_cli.scene.cameras_json import write_cameras
 from splat_cli.train.run_folder import find_splats
+
+
+def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
+    """Writes the cameras of the one run among `sources` as JSON, moved as `edits` move the splats. UsageError."""
+    runs = [run for _, run in map(find_splats, sources) if run is not None]
+    if len(runs) != 1:
+        raise UsageError(f"--cameras writes those of one run, but {len(runs)} of the sources are runs: export it alone")
+    moved = edits.similarity()
+    write_cameras(out, [moved.apply(view) for view in runs[0].views("all")])
 
 
 def splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None = None) -> SplatArrays:

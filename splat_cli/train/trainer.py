@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 
@@ -21,6 +22,7 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.view import View
+from splat_cli.train.besides import Besides
 from splat_cli.train.clock import Clock
 from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
@@ -68,6 +70,7 @@ class Trainer:
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
         )  # fmt: skip
         self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
+        self.besides = Besides(backend, self.cameras, config, self.extent)
         self.state = StepState(backend, num_splats=self.model.num)
         self.schedule = upload_schedule(backend, config, self.extent, len(views))
         self.order = backend.upload(view_order(len(views), config.steps, config.seed))
@@ -124,7 +127,9 @@ class Trainer:
         picture = self.rasterizer.picture
         self.loss.forward(self.state, picture.image)
         self.loss.backward(self.state, picture.image, picture.d_image)
-        self.rasterizer.backward(self.splats, self.state, update)
+        gradients = functools.partial(self.besides.backward, self.splats, self.state, self.rasterizer)
+        self.rasterizer.backward(self.splats, self.state, update, gradients)
+        self.besides.step(self.state)
         if self.strategy.noise_scale > 0:
             langevin_noise(self.splats, self.state, self.config.seed, self.strategy.noise_scale)
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from splat_cli.cli.export import _FORMATS
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
@@ -43,6 +44,26 @@ def test_edits(splat, trained, tmp_path):
     distances = np.linalg.norm(moved[:, None] - expected, axis=2)
     assert len(moved) == len(source) - 1
     assert distances.min(axis=1).max() < 1e-4
+
+
+def test_cameras_move_with_the_splats(splat, trained, tmp_path):
+    edits = ["--scale", "2", "--rotate", "0,0,180", "--translate", "1,-2,3"]
+    result = splat("export", trained, "a.ply", *edits, "--no-bake", "--cameras", "moved.json")
+    assert result.code == 0, result.err
+    run = RunFolder(trained)
+    for name, file, cameras in (("moved", "a.ply", "moved.json"), ("own", run.ply_path(20), run.cameras_path)):
+        options = ["--cameras", cameras, "-o", name, "--no-antialias", "--device", "cpu"]
+        assert splat("render", file, *options).code == 0
+    for path in (tmp_path / "cwd" / "own").glob("*.png"):
+        own, moved = (np.array(Image.open(tmp_path / "cwd" / name / path.name), float) for name in ("own", "moved"))
+        assert np.abs(own - moved).mean() < 1
+
+
+def test_cameras_of_a_file_are_not_known(splat, trained):
+    assert splat("export", trained, "a.ply").code == 0
+    result = splat("export", "a.ply", "b.ply", "--cameras", "c.json")
+    assert result.code == 2
+    assert "0 of the sources are runs" in result.err
 
 
 def test_several_sources_become_one(splat, trained):

@@ -1,0 +1,77 @@
+"""Refinement of the training cameras' poses: the host side of cuda_src/pose.cu."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Projection
+from splat_cli.render.step import StepState
+from splat_cli.scene.poses import moved_pose
+from splat_cli.scene.view import View
+
+# Blocks and threads of a sum over all splats. On the CPU a barrier costs more than many additions: one thread a block.
+SUM_BLOCKS = {"cuda": 264, "cpu": 32}
+SUM_THREADS = {"cuda": 128, "cpu": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class PoseRates:
+    """Radians a step, log-linear from `first` to `last` over `steps`; with a radian of turn goes `extent` of shift."""
+
+    first: float
+    last: float
+    steps: int
+    extent: float
+
+
+class PoseRefinement:
+    """Offsets of all cameras of a table, which move by gradients and move the cameras with them.
+
+    offsets: float32 [num_views, 3, 6]: turn (radians) and shift (world units) as `scene.poses.moved_pose` takes them,
+    then Adam's first and second moments. All zero at the start.
+    """
+
+    def __init__(self, backend: Backend, cameras: CameraTable, rates: PoseRates) -> None:
+        self.backend, self.cameras, self.rates = backend, cameras, rates
+        self.originals = cameras.array.copy()
+        self.offsets = backend.xp.zeros((len(cameras.views), 3, 6), "float32")
+        self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6), "float32")
+
+    def backward(self, splats: Splats, state: StepState, antialias: bool, projection: Projection) -> None:
+        """Sum up the gradient of the state's view. Reads projection.d_splats; the splats must be as rendered.
+
+        Leaves rows of sums in d_pose [.., 6]: by a turn about the camera's centre and by a shift, in its axes.
+        """
+        self.backend.kernel("pose", "pose_backward")(
+            (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
+            self.cameras.array, state.array, splats.capacity, int(antialias), projection.depths, projection.colors,
+            projection.d_splats, splats.params, self.d_pose,
+        )  # fmt: skip
+
+    def step(self, state: StepState) -> None:
+        """One step of Adam on the state's view, whose camera moves."""
+        rates = self.rates
+        self.backend.kernel("pose", "step_pose")(
+            (1,), (SUM_THREADS[self.backend.name],),
+            state.array, self.originals, self.cameras.array, self.d_pose, len(self.d_pose), len(self.offsets),
+            rates.first, rates.last, rates.extent, rates.steps, self.offsets,
+        )  # fmt: skip
+
+    def place(self) -> None:
+        """Move all cameras to where the offsets say."""
+        self.backend.kernel("pose", "place_cameras")(
+            (-(-len(self.offsets) // 32),), (32,), self.originals, self.cameras.array, len(self.offsets), self.offsets,
+        )  # fmt: skip
+
+    def refined(self) -> list[View]:
+        """The table's views at the poses they have now."""
+        offsets = self.backend.download(self.offsets)[:, 0].astype(np.float64)
+        return [
+            dataclasses.replace(view, w2c=moved_pose(view.w2c, offset))
+            for view, offset in zip(self.cameras.views, offsets, strict=True)
+        ]

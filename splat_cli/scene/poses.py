@@ -1,0 +1,59 @@
+"""Poses of cameras moved: by an offset of each, and by one similarity of all."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splat_cli.scene.view import View
+
+
+def rotation_from_vector(vector: np.ndarray) -> np.ndarray:
+    """The rotation [3, 3] about `vector` [3] by its length, radians (Rodrigues' formula)."""
+    angle = float(np.linalg.norm(vector))
+    x, y, z = vector
+    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    a, b = np.sinc(angle / np.pi), 0.5 * np.sinc(angle / (2 * np.pi)) ** 2  # sin(a) / a and (1 - cos(a)) / a^2
+    return np.eye(3) + a * cross + b * cross @ cross
+
+
+def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """w2c [4, 4] after an offset [6], turn (radians) and shift (world units), as cuda_src/pose.cu applies it."""
+    rotation, result = rotation_from_vector(offset[:3]), np.eye(4)
+    result[:3, :3] = rotation @ w2c[:3, :3]
+    result[:3, 3] = rotation @ (w2c[:3, 3] + offset[3:])
+    return result
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """World coordinates x become scale * rotation @ x + translation."""
+
+    scale: float
+    rotation: np.ndarray  # [3, 3]
+    translation: np.ndarray  # [3]
+
+    def apply(self, view: View) -> View:
+        """The view from the place that its camera comes to."""
+        w2c = np.eye(4)
+        w2c[:3, :3] = view.w2c[:3, :3] @ self.rotation.T
+        center = self.scale * self.rotation @ view.center + self.translation
+        w2c[:3, 3] = -w2c[:3, :3] @ center
+        return dataclasses.replace(view, w2c=w2c)
+
+
+def similarity_between(views: Sequence[View], others: Sequence[View]) -> Similarity:
+    """What takes the cameras of `views` best to those of `others`, one each, in the sense of least squares.
+
+    The rotation is that between the cameras' axes (so that cameras in a line, or few of them, suffice), scale and
+    translation are those between their centres. Cameras all in one place keep their scale.
+    """
+    turns = sum(other.w2c[:3, :3].T @ view.w2c[:3, :3] for view, other in zip(views, others, strict=True))
+    u, _, vt = np.linalg.svd(turns)
+    rotation = u @ np.diag([1, 1, np.linalg.det(u @ vt)]) @ vt
+    source, target = (np.array([view.center for view in many]) for many in (views, others))
+    turned = (source - source.mean(axis=0)) @ rotation.T
+    spread = float((turned**2).sum())
+    scale = float((turned * (target - target.mean(axis=0))).sum()) / spread if spread > 0 else 1.0
+    return Similarity(scale, rotation, target.mean(axis=0) - scale * rotation @ source.mean(axis=0))

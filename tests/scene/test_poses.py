@@ -1,0 +1,34 @@
+"""Cameras moved together."""
+
+import dataclasses
+
+import numpy as np
+
+from splat_cli.scene.poses import Similarity, moved_pose, rotation_from_vector, similarity_between
+from tests.views import ring_of_views
+
+MOVED = Similarity(1.7, rotation_from_vector(np.array([0.3, -1.2, 2.0])), np.array([5.0, -3.0, 0.5]))
+
+
+def test_similarity_is_found_again():
+    views = ring_of_views(7)
+    found = similarity_between(views, [MOVED.apply(view) for view in views])
+    np.testing.assert_allclose(found.scale, MOVED.scale)
+    np.testing.assert_allclose(found.rotation, MOVED.rotation, atol=1e-12)
+    np.testing.assert_allclose(found.translation, MOVED.translation, atol=1e-12)
+
+
+def test_one_camera_is_enough_and_keeps_its_scale():
+    view = ring_of_views(1)[0]
+    other = dataclasses.replace(view, w2c=moved_pose(view.w2c, np.array([0.1, 0.2, -0.3, 1.0, 2.0, 3.0])))
+    found = similarity_between([view], [other])
+    assert found.scale == 1
+    np.testing.assert_allclose(found.apply(view).w2c, other.w2c, atol=1e-12)
+
+
+def test_a_moved_camera_sees_moved_points_in_the_same_directions():
+    view, point = ring_of_views(3)[1], np.array([0.2, -0.1, 0.4])
+    seen = view.w2c[:3, :3] @ point + view.w2c[:3, 3]
+    w2c = MOVED.apply(view).w2c
+    again = w2c[:3, :3] @ (MOVED.scale * MOVED.rotation @ point + MOVED.translation) + w2c[:3, 3]
+    np.testing.assert_allclose(again, MOVED.scale * seen, atol=1e-12)

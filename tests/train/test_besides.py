@@ -1,0 +1,55 @@
+"""What a run trains besides the splats: it resumes, and its results are where they are promised to be."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.train.checkpoint_file import read_checkpoint
+from splat_cli.train.checkpointer import checkpoint_paths
+from splat_cli.train.run_folder import RunFolder
+from tests.train.conftest import Trained
+
+BESIDES = {"pose_opt": True}
+
+
+@pytest.fixture(scope="module")
+def whole(scene, tmp_path_factory):
+    """A run that trains all there is. Not to be changed."""
+    return Trained(scene).new(tmp_path_factory.mktemp("besides") / "whole", eval=True, **BESIDES)
+
+
+def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
+    run = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
+    run.result_path.unlink()
+    checkpoint_paths(run.checkpoints_path)[0].unlink()
+    training.resume(run.path)
+    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
+    assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
+
+
+def test_checkpoint_holds_it(whole):
+    checkpoint = read_checkpoint(checkpoint_paths(whole.checkpoints_path)[0])
+    assert checkpoint.arrays["poses"].shape == (7, 3, 6)
+    assert np.abs(checkpoint.arrays["poses"][:, 0]).min() > 0
+
+
+def test_it_cannot_be_switched_on_later(training, finished):
+    with pytest.raises(UsageError, match="--pose-opt cannot change"):
+        training.resume(finished.path, steps=70, pose_opt=True)
+
+
+def test_run_saves_refined_cameras(whole, finished):
+    """Those it was trained on have moved, each in its own way; the held-out ones have moved along."""
+    given, refined = read_cameras(finished.cameras_path), read_cameras(whole.cameras_path)
+    shifts = [np.linalg.norm(a.center - b.center) for a, b in zip(given, refined, strict=True)]
+    assert min(shifts) > 0
+    assert max(shifts) < 0.1
+
+
+def test_metrics_say_how_held_out_cameras_were_placed(whole):
+    assert "similarity" in json.loads(whole.metrics_path.read_text())["protocol"]
