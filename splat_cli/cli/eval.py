@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 )
 @click.argument("source", type=PATH, metavar="RUN")
 @click.option("--scene", type=PATH, help="Where the run's scene lies now.  [default: where it was]")
+@click.option(
+    "--save-pictures",
+    type=PATH,
+    metavar="DIR",
+    help="Write each photograph beside its render and their error map there, PNG.",
+)
 @device_option
 @display_options
-def command(source: Path, scene: Path | None, device: str, display: "Display") -> Output:
-    """Measure a run's splats on its held-out photographs: PSNR and SSIM.
+def command(source: Path, scene: Path | None, save_pictures: Path | None, device: str, display: "Display") -> Output:
+    """Measure a run's splats on its held-out photographs: PSNR and SSIM, and FLIP where it is installed.
 
     RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table and adds the
     numbers to RUN/metrics.json, with the protocol that they were measured by.
@@ -29,10 +35,13 @@ def command(source: Path, scene: Path | None, device: str, display: "Display") -
     from splat_cli.device import open_backend
     from splat_cli.train.measure import evaluate_run
 
-    metrics = evaluate_run(source, scene, open_backend(device), display)
+    metrics = evaluate_run(source, scene, open_backend(device), display, save_pictures)
     width = max(len(name) for name in metrics.scores)
-    lines = [f"{'photograph':<{width}}   PSNR    SSIM"]
+    with_flip = metrics.mean.flip is not None
+    lines = [f"{'photograph':<{width}}   PSNR    SSIM{'    FLIP' * with_flip}"]
     for name, score in {**metrics.scores, "mean": metrics.mean}.items():
-        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}")
+        looks = "" if score.flip is None else f"  {score.flip:.4f}"
+        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}")
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}", f"Written to {metrics.path}"]
+    lines += [f"Pictures: {save_pictures}"] if save_pictures else []
     return Output(lines, metrics.facts())

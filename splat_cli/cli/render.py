@@ -1,33 +1,67 @@
 """`splat render`."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from splat_cli.cli.display import display_options
+from splat_cli.cli.numbers import Numbers
 from splat_cli.cli.options import PATH, Color, Size, device_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
+    from splat_cli.render.frame_files import FrameFiles
+    from splat_cli.scene.paths import CameraPath
     from splat_cli.train.progress import Display
+    from splat_cli.train.render_job import RenderJob
+
+_PANORAMA = (2048, 1024)
 
 
 @click.command(
     epilog="\b\nExample:\n  splat render runs/garden --views test\n"
-    "  splat render runs/garden --path interpolate --frames 240 --size 1280x720\n"
-    "  splat render garden.spz --cameras cameras.json --background white -o pictures"
+    "  splat render runs/garden --path orbit --seconds 8 --size 1280x720 --video garden.mp4\n"
+    "  splat render garden.spz --cameras cameras.json --depth --normal -o pictures"
 )
 @click.argument("source", type=PATH, metavar="RUN_OR_FILE")
 @click.option("-o", "--out", type=PATH, help="Folder of the pictures.  [default: RUN/renders/..., or renders/...]")
-@click.option("--views", type=click.Choice(["test", "train", "all"]), help="Views of the run.  [default: test, or all]")
+@click.option(
+    "--views",
+    type=click.Choice(["test", "train", "all"]),
+    help="Views of the run.  [default: test, or all for paths]",
+)
 @click.option("--cameras", type=PATH, help="Views of a cameras.json file instead.")
-@click.option("--path", "path_kind", type=click.Choice(["interpolate"]), help="A smooth path through these views.")
+@click.option(
+    "--path", "kind", metavar="KIND|FILE.json",
+    help="A camera path: orbit, ellipse or spiral about what the views look at, interpolate through them, or a file.",
+)  # fmt: skip
 @click.option(
     "--frames", type=click.IntRange(1, 1_000_000), metavar="N", help="Pictures along the path.  [default: 120]"
 )
-@click.option("--size", type=Size(), help="Size of the pictures.  [default: each view's own]")
+@click.option("--seconds", type=click.FloatRange(0.01, 36_000), help="Or its length; --fps times as many pictures.")
+@click.option("--fps", type=click.FloatRange(0.1, 1000), help="Pictures a second, for both.  [default: 30]")
+@click.option("--focus", type=Numbers("X,Y,Z"), help="What paths circle.  [default: nearest to all optical axes]")
+@click.option("--up", type=Numbers("X,Y,Z"), help="Which way is up.  [default: the mean of the cameras' own]")
+@click.option("--video", type=PATH, metavar="OUT.mp4", help="The pictures as a video, too (needs the extra `video`).")
+@click.option("--size", type=Size(), help="Size of the pictures.  [default: each view's own, or 2048x1024 all around]")
 @click.option("--background", type=Color(), metavar="COLOR", help="black, white or r,g,b.  [default: as in training]")
+@click.option("--transparent", is_flag=True, help="No background: PNG files with an alpha channel.")
+@click.option("--alpha", is_flag=True, help="Maps of opacity, 8-bit PNG, in OUT/alpha.")
+@click.option("--depth", is_flag=True, help="Maps of depth, in OUT/depth.")
+@click.option("--depth-format", type=click.Choice(["png", "tiff"]), help="16-bit PNG or 32-bit TIFF.  [default: png]")
+@click.option(
+    "--depth-levels", type=click.FloatRange(1e-6, 1e9), help="Levels of a 16-bit depth to a unit.  [default: 1000]"
+)
+@click.option("--normal", is_flag=True, help="Maps of surface normals, 8-bit PNG, in OUT/normal.")
+@click.option(
+    "--projection", type=click.Choice(["perspective", "equirectangular"]), default="perspective", show_default=True,
+    help="equirectangular: 360 by 180 degrees around each camera.",
+)  # fmt: skip
+@click.option("--stereo", type=click.FloatRange(0, min_open=True), metavar="BASELINE",
+              help="Two cameras so far apart, in world units; left and right picture side by side.")  # fmt: skip
 @click.option(
     "--antialias/--no-antialias",
     default=None,
@@ -36,35 +70,96 @@ if TYPE_CHECKING:
 @device_option
 @display_options
 def command(
-    source: Path,
-    out: Path | None,
-    views: str | None,
-    cameras: Path | None,
-    path_kind: str | None,
-    frames: int | None,
-    size: tuple[int, int] | None,
-    background: tuple[float, float, float] | None,
-    antialias: bool | None,
-    device: str,
-    display: "Display",
+    source: Path, out: Path | None, video: Path | None, device: str, display: Display, **options: Any
 ) -> Output:
-    """Render the splats of a run or of a file to PNG files.
+    """Render the splats of a run or of a file to PNG files, maps and videos.
 
     Of a run, the splats of its last step. The views are those of the run (by default the held-out ones if it has any,
-    else all) or of a JSON file in the layout of cameras.json; with --path, a smooth path through them.
+    else all) or of a JSON file in the layout of cameras.json; with --path, a camera path through or about them.
+
+    Called again, it keeps the frames that are there and show the same.
     """
     from splat_cli.device import open_backend
+    from splat_cli.render.video import require_video
+
+    if video:
+        require_video(video)
+    job = _job(source, **options)
+    written = job.render(open_backend(device), out, display)
+    lines = [f"{len(written.pictures)} pictures: {out or job.folder}"]
+    if written.num_kept:
+        lines.append(f"{written.num_kept} of them were there already")
+    if job.files.maps:
+        lines.append(f"beside them: {', '.join(sorted(job.files.maps))}")
+    if written.num_cut:
+        reach = 65535 / job.files.depth_levels
+        display.warn(
+            f"{written.num_cut} pictures have depths beyond {reach:g} units, cut: lower --depth-levels, or use tiff"
+        )
+    if video:
+        job.write_video(video, written, display)
+        lines.append(f"video, {job.frames_per_second:g} frames a second: {video}")
+    facts = {"pictures": [str(path) for path in written.pictures], "kept": written.num_kept, "video": video}
+    return Output(lines, facts)
+
+
+def _job(source: Path, views: str | None, cameras: Path | None, **options: Any) -> RenderJob:
+    import dataclasses
+
     from splat_cli.errors import UsageError
     from splat_cli.train.render_job import plan_job
 
     if views and cameras:
         raise UsageError("--views and --cameras exclude each other")
-    if frames and not path_kind:
-        raise UsageError("--frames counts the pictures of a path: add --path interpolate")
-    job = plan_job(source, views, cameras).with_look(background, antialias)
-    if path_kind:
-        job = job.along_path(frames or 120)
-    if size:
-        job = job.with_size(*size)
-    paths = job.render(open_backend(device), out, display)
-    return Output([f"{len(paths)} pictures: {out or job.folder}"], {"pictures": [str(path) for path in paths]})
+    if options["transparent"] and options["background"]:
+        raise UsageError("--transparent and --background exclude each other")
+    job = plan_job(source, views, cameras, _path(options))
+    job = dataclasses.replace(
+        job.with_look(options["background"], options["antialias"]),
+        files=_files(options),
+        frames_per_second=options["fps"] or job.frames_per_second,
+    )
+    return _with_projection(job, options["projection"], options["size"], options["stereo"], options["up"])
+
+
+def _path(options: dict[str, Any]) -> CameraPath | None:
+    from splat_cli.errors import UsageError
+    from splat_cli.scene.paths import CameraPath
+
+    if options["kind"]:
+        names = ("kind", "frames", "seconds", "fps", "focus", "up")
+        return CameraPath(**{name: options[name] for name in names})
+    if options["frames"] or options["seconds"] or options["focus"]:
+        raise UsageError("--frames, --seconds and --focus belong to a path: add --path orbit, or another")
+    return None
+
+
+def _files(options: dict[str, Any]) -> FrameFiles:
+    from splat_cli.errors import UsageError
+    from splat_cli.render.frame_files import MAPS, FrameFiles
+
+    levels, file_format = options["depth_levels"], options["depth_format"]
+    if not options["depth"] and (levels or file_format):
+        raise UsageError("--depth-format and --depth-levels are about --depth: add it")
+    maps = frozenset(name for name in MAPS if options[name])
+    return FrameFiles(maps, options["transparent"], levels or 1000.0, file_format or "png")
+
+
+def _with_projection(
+    job: RenderJob,
+    projection: str,
+    size: tuple[int, int] | None,
+    stereo: float | None,
+    up: tuple[float, float, float] | None,
+) -> RenderJob:
+    from splat_cli.errors import UsageError
+
+    if projection == "equirectangular":
+        width, height = size or _PANORAMA
+        if stereo:
+            raise UsageError("--stereo and --projection equirectangular exclude each other")
+        if width != 2 * height:
+            raise UsageError(f"{width}x{height}: an equirectangular picture is twice as wide as high, like 2048x1024")
+        return job.as_panorama(width, up)
+    job = job.with_size(*size) if size else job
+    return job.as_stereo(stereo) if stereo else job

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.gaussians.rotations import rotations
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS
 
 OPACITY = 10  # row of the logit
@@ -20,17 +21,6 @@ def sigmoid(xp: Any, logits: Any) -> Any:
 def logit(xp: Any, opacities: Any) -> Any:
     opacities = xp.clip(opacities, 1e-6, 1 - 1e-6)
     return xp.log(opacities / (1 - opacities))
-
-
-def rotations(xp: Any, quats: Any) -> Any:
-    """Rotation matrices [K, 3, 3] of raw quaternions [4, K] (wxyz)."""
-    w, x, y, z = quats / xp.maximum(xp.linalg.norm(quats, axis=0), 1e-12)
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
 def split_random(xp: Any, columns: Any, random: np.random.Generator) -> Any:

@@ -1,10 +1,10 @@
 """Rendered images as 8-bit pictures, in memory and on disk."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from splat_cli.files import replacing
 
@@ -15,14 +15,17 @@ def background_color(name: str) -> tuple[float, float, float]:
 
 
 def to_8bit(image: np.ndarray) -> np.ndarray:
-    """float32 [H, W, 3] colours, 0 to 1 and beyond -> uint8 [H, W, 3], clamped and rounded; NaN becomes 0."""
+    """Floats of any shape, 0 to 1 and beyond -> uint8, clamped and rounded; NaN becomes 0."""
     return np.rint(np.nan_to_num(np.clip(image, 0.0, 1.0)) * 255).astype(np.uint8)
 
 
-def save_png(path: Path, pixels: np.ndarray) -> None:
-    """Writes uint8 [H, W, 3] as a PNG file."""
+def save_png(path: Path, pixels: np.ndarray, texts: Mapping[str, str] | None = None) -> None:
+    """Writes uint8 [H, W], [H, W, 3] or [H, W, 4], or uint16 [H, W], as a PNG file with `texts` by their keywords."""
+    info = PngImagePlugin.PngInfo()
+    for keyword, text in (texts or {}).items():
+        info.add_text(keyword, text)
     with replacing(path) as beside:
-        Image.fromarray(pixels).save(beside, format="PNG", compress_level=4)
+        Image.fromarray(pixels).save(beside, format="PNG", compress_level=4, pnginfo=info)
 
 
 def save_animation(path: Path, frames: Sequence[np.ndarray], frames_per_second: float) -> None:

@@ -60,6 +60,11 @@ class Rasterizer:
         self.tiles.build(self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
+    def blend_values(self, state: StepState, values: Any) -> None:
+        """Blend once more into `picture`, with values float32 [num, C <= 3] in place of the splats' colours."""
+        self.projection.colors[: values.shape[0], : values.shape[1]] = values
+        blend(self.cameras, state, self.projection, self.tiles, self.picture)
+
     def backward(
         self, splats: Splats, state: StepState, update: Update, between: Callable[[], None] | None = None
     ) -> None:

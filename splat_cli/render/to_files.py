@@ -1,15 +1,41 @@
-"""Rendering many views into picture files."""
+"""Rendering many views into files; what is there already is not rendered again."""
 
+from __future__ import annotations
+
+import hashlib
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
+from splat_cli import __version__
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import png_names, save_png, to_8bit
+from splat_cli.render.frame import render_frame
+from splat_cli.render.frame_files import FrameFiles
+from splat_cli.render.pictures import png_names
+from splat_cli.render.rigs import Rig, SingleCamera
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
+
+
+@dataclass(frozen=True)
+class Look:
+    """How views are shown, and what is written of them."""
+
+    background: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    antialias: bool = False
+    rig: Rig = field(default_factory=SingleCamera)
+    files: FrameFiles = field(default_factory=FrameFiles)
+
+
+@dataclass
+class Written:
+    """The pictures in the order of the views; how many frames were there before, how many depths a file cuts."""
+
+    pictures: list[Path]
+    num_kept: int = 0
+    num_cut: int = 0
 
 
 def render_to_files(
@@ -17,18 +43,40 @@ def render_to_files(
     splats: Splats,
     views: Sequence[View],
     folder: Path,
-    background: tuple[float, float, float] = (0.0, 0.0, 0.0),
-    antialias: bool = False,
-    on_picture: Callable[[np.ndarray], object] = lambda picture: None,
-) -> list[Path]:
-    """Writes a PNG for each view, named after the view, into `folder`; returns their paths.
+    look: Look,
+    source: str | None = None,
+    on_frame: Callable[[int], object] = lambda count: None,
+) -> Written:
+    """Writes what `look.files` says for each view, named after the view, into `folder`.
 
-    on_picture: called with every picture, uint8 [H, W, 3], after it is written.
+    source: what the splats are, a digest of their file. With it, frames are kept whose files all carry the key of the
+    same source, view and look. on_frame: called with the number of frames just done.
     """
-    renderer = ViewRenderer(backend, splats, views, antialias)
-    paths = [folder / name for name in png_names([view.name for view in views])]
-    for index, path in enumerate(paths):
-        picture = to_8bit(renderer.render(index, background))
-        save_png(path, picture)
-        on_picture(picture)
-    return paths
+    pictures = [folder / name for name in png_names([view.name for view in views])]
+    paths = [look.files.paths(picture, folder) for picture in pictures]
+    keys = ["" if source is None else frame_key(source, view, look) for view in views]
+    missing = [i for i in range(len(views)) if source is None or not look.files.are_there(paths[i], keys[i])]
+    written = Written(pictures, num_kept=len(views) - len(missing))
+    on_frame(written.num_kept)
+    if not missing:
+        return written
+    cameras = [look.rig.views(views[i]) for i in missing]
+    renderer = ViewRenderer(backend, splats, [one for several in cameras for one in several], look.antialias)
+    background = (0.0, 0.0, 0.0) if look.files.transparent else look.background
+    first = 0
+    for i, several in zip(missing, cameras, strict=True):
+        numbers = range(first, first := first + len(several))
+        maps, distances = look.files.needed_maps, look.rig.distances
+        frame = look.rig.join([render_frame(renderer, n, background, maps, distances) for n in numbers])
+        look.files.save(frame, paths[i], keys[i])
+        written.num_cut += look.files.cuts(frame)
+        on_frame(1)
+    return written
+
+
+def frame_key(source: str, view: View, look: Look) -> str:
+    """A digest of all that decides what a frame's files show, but for the device and the name."""
+    files = look.files
+    camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, view.w2c.tolist()]
+    shown = [look.background, look.antialias, repr(look.rig), files.transparent, files.depth_levels]
+    return hashlib.sha256(json.dumps([__version__, source, camera, shown]).encode()).hexdigest()

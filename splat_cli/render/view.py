@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,3 +37,19 @@ class ViewRenderer:
                 image = self.backend.download(self.rasterizer.image(index))
                 return np.ascontiguousarray(image.transpose(1, 2, 0))
             self.rasterizer.resize_pairs(int(state["needed_pairs"] * HEADROOM))
+
+    def alpha(self, index: int) -> np.ndarray:
+        """How much of the background the splats of the last view, `index`, hide: float32 [H, W], 0 to 1."""
+        view = self.cameras.views[index]
+        left = self.rasterizer.picture.final_T[: view.height * view.width]
+        return 1 - self.backend.download(left).reshape(view.height, view.width)
+
+    def blended(self, index: int, values: Any) -> np.ndarray:
+        """Values of the splats blended in place of colours in the last view, `index`, over nothing.
+
+        values: float32 [num, C] on the device, C at most 3, of any sign. Returns float32 [H, W, 3], C of them filled.
+        """
+        self.state.write(background=(0.0, 0.0, 0.0))
+        self.rasterizer.blend_values(self.state, values)
+        image = self.backend.download(self.rasterizer.image(index))
+        return np.ascontiguousarray(image.transpose(1, 2, 0))

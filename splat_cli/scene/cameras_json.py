@@ -11,7 +11,7 @@ from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.scene.view import View
 
-_MAX_SIDE = 1 << 15
+MAX_SIDE = 1 << 15
 _ROTATION_TOLERANCE = 1e-3
 
 
@@ -24,15 +24,28 @@ def write_cameras(path: Path, views: Sequence[View]) -> None:
 
 def read_cameras(path: Path) -> list[View]:
     """The cameras in `path`, in the file's order, without photographs. Raises FormatError."""
+    entries = read_json(path)
+    if not isinstance(entries, list) or not entries:
+        raise FormatError(f"{path}: expected a list of at least one camera")
+    return [_view(entry, f"{path}: camera {number}") for number, entry in enumerate(entries)]
+
+
+def read_json(path: Path) -> Any:
+    """What the JSON file holds. Raises FormatError."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not a JSON file: {error}") from None
-    if not isinstance(entries, list) or not entries:
-        raise FormatError(f"{path}: expected a list of at least one camera")
-    return [_view(entry, f"{path}: camera {number}") for number, entry in enumerate(entries)]
+
+
+def is_rotation(matrix: np.ndarray) -> bool:
+    """Whether a matrix [3, 3] is one, to a thousandth."""
+    if not np.isfinite(matrix).all() or np.abs(matrix).max() > 2:
+        return False
+    orthogonal = np.allclose(matrix @ matrix.T, np.eye(3), atol=_ROTATION_TOLERANCE)
+    return bool(orthogonal and np.linalg.det(matrix) > 0)
 
 
 def _entry(number: int, view: View) -> dict[str, Any]:
@@ -61,20 +74,13 @@ def _view(entry: Any, where: str) -> View:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
-    if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE):
+    if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         raise FormatError(f"{where}: {width}x{height} is no size of an image")
     if not (np.isfinite([*focal, *center, *position]).all() and min(focal) > 0):
         raise FormatError(f"{where}: position, focal lengths and principal point have to be finite, focal lengths > 0")
-    if not _is_rotation(rotation):
+    if not is_rotation(rotation):
         raise FormatError(f"{where}: `rotation` is not a rotation matrix")
     w2c = np.eye(4)
     w2c[:3, :3] = rotation.T
     w2c[:3, 3] = -rotation.T @ position
     return View(name, None, width, height, *focal, *center, w2c)
-
-
-def _is_rotation(matrix: np.ndarray) -> bool:
-    if not np.isfinite(matrix).all() or np.abs(matrix).max() > 2:
-        return False
-    orthogonal = np.allclose(matrix @ matrix.T, np.eye(3), atol=_ROTATION_TOLERANCE)
-    return bool(orthogonal and np.linalg.det(matrix) > 0)

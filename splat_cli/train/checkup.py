@@ -15,7 +15,11 @@ from splat_cli.device.nvrtc import why_no_nvrtc
 from splat_cli.errors import SplatError
 from splat_cli.gaussians.knn import neighbor_distances
 
-_EXTRAS = {"sfm": ("pycolmap", "imageio_ffmpeg"), "test": ("pytest", "xdist", "hypothesis", "build")}
+_EXTRAS = {
+    "sfm": ("pycolmap", "imageio_ffmpeg"),
+    "video": ("imageio_ffmpeg",),
+    "test": ("pytest", "xdist", "hypothesis", "build"),
+}
 """Extra -> the modules that it brings."""
 
 

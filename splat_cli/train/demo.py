@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import background_color, save_animation
-from splat_cli.render.to_files import render_to_files
+from splat_cli.render.to_files import Look, render_to_files
 from splat_cli.scene.camera_path import interpolate_path
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.train.progress import Display
@@ -64,15 +65,10 @@ def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display
 def _render_path(root: Path, result: RunResult, config: TrainConfig, backend: Backend, display: Display) -> None:
     views = interpolate_path(result.run.views("all"), _NUM_FRAMES)
     splats = Splats.from_arrays(backend, read_ply(result.run.ply_path(result.steps)))
-    frames: list[np.ndarray] = []
+    look = Look(background_color(config.background), config.antialias)
     with display.counting("pictures", len(views)) as count:
-
-        def keep(picture: np.ndarray) -> None:
-            frames.append(picture)
-            count(1)
-
-        background = background_color(config.background)
-        render_to_files(backend, splats, views, root / "path", background, config.antialias, keep)
+        written = render_to_files(backend, splats, views, root / "path", look, on_frame=count)
+    frames = [np.asarray(Image.open(picture)) for picture in written.pictures]
     save_animation(root / "path.webp", frames, _FRAMES_PER_SECOND)
 
 

@@ -1,10 +1,13 @@
-"""How close renders come to photographs: PSNR and SSIM, and the protocol they were measured by."""
+"""How close renders come to photographs: PSNR, SSIM and FLIP, and the protocol they were measured by."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+
+from splat_cli.train.flip import PIXELS_PER_DEGREE, flip
 
 _WINDOW_RADIUS = 5
 _WINDOW_SIGMA = 1.5
@@ -14,17 +17,25 @@ _BLOCK = 32
 
 @dataclass(frozen=True)
 class Score:
-    """PSNR in dB and SSIM of one image."""
+    """PSNR in dB and SSIM of one image, and FLIP where it was measured."""
 
     psnr: float
     ssim: float
+    flip: float | None = None
+
+    def facts(self) -> dict[str, float]:
+        """What was measured, by name."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
-def protocol(test_every: int, held_out: bool, named: bool = False, refined: bool = False) -> str:
+def protocol(
+    test_every: int, held_out: bool, named: bool = False, refined: bool = False, with_flip: bool = False
+) -> str:
     """The measurement in words, for metrics.json.
 
     named: the images are those that split.json names. refined: training has moved its cameras.
     """
+    looks = f"FLIP at {PIXELS_PER_DEGREE} pixels a degree, mean over pixels, then over images; " if with_flip else ""
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
     which = "images that split.json names" if named else every
@@ -37,24 +48,30 @@ def protocol(test_every: int, held_out: bool, named: bool = False, refined: bool
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        "images; pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
+        f"images; {looks}pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
     )
 
 
-def score(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None) -> Score:
+def score(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None, with_flip: bool = False) -> Score:
     """Compares two uint8 [H, W, 3] images where `mask` [H, W], if there is one, is not 0."""
+    looks = flip(render, photograph, mask) if with_flip else None
     if mask is None:
-        return Score(psnr(render, photograph), ssim(render, photograph))
+        return Score(psnr(render, photograph), ssim(render, photograph), looks)
     kept = mask > 0
     blank = np.uint8(0)
     render, photograph = (np.where(kept[..., None], image, blank) for image in (render, photograph))
-    return Score(psnr(render[kept], photograph[kept]), ssim(render, photograph, kept))
+    return Score(psnr(render[kept], photograph[kept]), ssim(render, photograph, kept), looks)
 
 
 def mean_score(scores: Iterable[Score]) -> Score:
-    """The mean of each measure."""
-    table = np.array([(one.psnr, one.ssim) for one in scores])
-    return Score(float(table[:, 0].mean()), float(table[:, 1].mean()))
+    """The mean of each measure, of FLIP where all have it."""
+    scores = list(scores)
+    flips = [one.flip for one in scores if one.flip is not None]
+    return Score(
+        float(np.mean([one.psnr for one in scores])),
+        float(np.mean([one.ssim for one in scores])),
+        float(np.mean(flips)) if len(flips) == len(scores) else None,
+    )
 
 
 def psnr(x: np.ndarray, y: np.ndarray) -> float:

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.error_map import side_by_side
+from splat_cli.render.pictures import background_color, png_names, save_png, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
 from splat_cli.train.evaluation import Score, mean_score, protocol, score
+from splat_cli.train.flip import has_flip
 from splat_cli.train.photographs import load_photographs
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder, find_splats, step_of
@@ -28,19 +32,20 @@ def measure(
     splats: Splats,
     photographs: Photographs,
     config: TrainConfig,
-    on_view: Callable[[int], object] = lambda count: None,
+    on_render: Callable[[int, np.ndarray], object] = lambda index, render: None,
+    with_flip: bool = False,
 ) -> dict[str, Score]:
     """The score of each photograph's render, by name; background and antialiasing as in training.
 
-    on_view: called with 1 after every view.
+    on_render: called with the number and the picture, uint8 [H, W, 3], of every view.
     """
     renderer = ViewRenderer(backend, splats, photographs.views, config.antialias)
     background = background_color(config.background)
     scores = {}
     for index, view in enumerate(photographs.views):
         rendered = to_8bit(renderer.render(index, background))
-        scores[view.name] = score(rendered, photographs.images[index], photographs.masks[index])
-        on_view(1)
+        scores[view.name] = score(rendered, photographs.images[index], photographs.masks[index], with_flip)
+        on_render(index, rendered)
     return scores
 
 
@@ -51,10 +56,11 @@ def add_metrics(
     config = run.config()
     metrics = run.metrics()
     steps = metrics.get("steps", {})
-    means = dataclasses.asdict(mean_score(scores.values()))
-    per_image = {name: dataclasses.asdict(one) for name, one in scores.items()}
-    steps[str(step)] = {**steps.get(str(step), {}), **means, **facts, "per_image": per_image}
-    measured = protocol(config.test_every, config.eval, run.split_path.is_file(), config.pose_opt)
+    mean = mean_score(scores.values())
+    per_image = {name: one.facts() for name, one in scores.items()}
+    steps[str(step)] = {**steps.get(str(step), {}), **mean.facts(), **facts, "per_image": per_image}
+    is_named, has_flips = run.split_path.is_file(), mean.flip is not None
+    measured = protocol(config.test_every, config.eval, is_named, config.pose_opt, has_flips)
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)
     return metrics
@@ -72,25 +78,36 @@ class Evaluation:
 
     def facts(self) -> dict[str, Any]:
         """The same for programs."""
-        per_image = {name: dataclasses.asdict(one) for name, one in self.scores.items()}
+        per_image = {name: one.facts() for name, one in self.scores.items()}
         return {
-            "step": self.step, **dataclasses.asdict(self.mean), "protocol": self.protocol, "path": str(self.path),
+            "step": self.step, **self.mean.facts(), "protocol": self.protocol, "path": str(self.path),
             "per_image": per_image,
         }  # fmt: skip
 
 
-def evaluate_run(source: Path, scene: Path | None, backend: Backend, display: Display) -> Evaluation:
+def evaluate_run(
+    source: Path, scene: Path | None, backend: Backend, display: Display, pictures: Path | None = None
+) -> Evaluation:
     """Measures a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; fills metrics.json.
 
-    scene: where the photographs lie now, by default where they were in training.
+    scene: where the photographs lie now, by default where they were in training. pictures: a folder for a PNG of each
+    photograph beside its render and their error map. FLIP is measured where it is installed.
     """
     ply, run = find_splats(source)
     if run is None:
         raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
     photographs = _test_photographs(run, scene or run.scene_path(), backend, display)
     splats = Splats.from_arrays(backend, read_ply(ply))
-    with display.counting("views", len(photographs.views)) as on_view:
-        scores = measure(backend, splats, photographs, run.config(), on_view)
+    names = png_names([view.name for view in photographs.views])
+    with display.counting("views", len(photographs.views)) as count:
+
+        def on_render(index: int, render: np.ndarray) -> None:
+            if pictures:
+                compared = side_by_side(render, photographs.images[index], photographs.masks[index])
+                save_png(pictures / names[index], compared)
+            count(1)
+
+        scores = measure(backend, splats, photographs, run.config(), on_render, has_flip())
     step = step_of(ply)
     metrics = add_metrics(run, step, scores, backend.describe(), {"num_splats": splats.num})
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)

@@ -1,18 +1,27 @@
-"""What `splat render` is to render: which splats, from where, on which background, into which folder."""
+"""What `splat render` is to render: which splats, from where, how they look, and into which folder."""
 
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render.frame_files import FrameFiles
+from splat_cli.render.panorama import Panorama
 from splat_cli.render.pictures import background_color
-from splat_cli.render.to_files import render_to_files
-from splat_cli.scene.camera_path import interpolate_path, with_size
+from splat_cli.render.rigs import Rig, SingleCamera, StereoPair
+from splat_cli.render.to_files import Look, Written, render_to_files
+from splat_cli.render.video import write_video
+from splat_cli.scene.camera_path import with_size
 from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.orbits import levelled
+from splat_cli.scene.paths import DEFAULT_FPS, CameraPath, up_of
 from splat_cli.scene.view import View
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import find_splats
@@ -30,50 +39,76 @@ class RenderJob:
     background: tuple[float, float, float]
     antialias: bool | None
     folder: Path
+    rig: Rig = field(default_factory=SingleCamera)
+    files: FrameFiles = field(default_factory=FrameFiles)
+    frames_per_second: float = DEFAULT_FPS
 
-    def with_look(self, background: tuple[float, float, float] | None, antialias: bool | None) -> Self:
+    def with_look(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
         """The same job with what is given in place of what the run was trained with."""
-        return replace(
+        return dataclasses.replace(
             self,
             background=self.background if background is None else background,
             antialias=self.antialias if antialias is None else antialias,
         )
 
-    def along_path(self, num_frames: int) -> Self:
-        """A smooth path through the views instead of the views."""
-        return replace(self, views=interpolate_path(self.views, num_frames), folder=self.folder.parent / "path")
-
-    def with_size(self, width: int, height: int) -> Self:
+    def with_size(self, width: int, height: int) -> RenderJob:
         """The same views at another size in pixels."""
-        return replace(self, views=[with_size(view, width, height) for view in self.views])
+        return dataclasses.replace(self, views=[with_size(view, width, height) for view in self.views])
 
-    def render(self, backend: Backend, folder: Path | None, display: Display) -> list[Path]:
-        """Writes the pictures and returns their paths."""
+    def as_panorama(self, width: int, up: tuple[float, float, float] | None) -> RenderJob:
+        """All around each view, in pictures of `width` x `width` / 2; the horizon is level."""
+        upwards = up_of(self.views, up)
+        views = [levelled(view, upwards) for view in self.views]
+        return dataclasses.replace(self, views=views, rig=Panorama(width))
+
+    def as_stereo(self, baseline: float) -> RenderJob:
+        """Each view twice, from places `baseline` world units apart, side by side in one picture."""
+        return dataclasses.replace(self, rig=StereoPair(baseline))
+
+    def render(self, backend: Backend, folder: Path | None, display: Display) -> Written:
+        """Writes the frames; those are kept that an earlier call wrote of the same file and views, in the same look."""
         arrays = read_splats(self.file)
+        look = Look(
+            background=self.background,
+            antialias=arrays.antialiased if self.antialias is None else self.antialias,
+            rig=self.rig,
+            files=self.files,
+        )
+        with self.file.open("rb") as file:
+            source = hashlib.file_digest(file, "sha256").hexdigest()
         splats = Splats.from_arrays(backend, arrays)
         with display.counting("pictures", len(self.views)) as count:
-            return render_to_files(
-                backend,
-                splats,
-                self.views,
-                folder or self.folder,
-                self.background,
-                arrays.antialiased if self.antialias is None else self.antialias,
-                on_picture=lambda picture: count(1),
-            )
+            return render_to_files(backend, splats, self.views, folder or self.folder, look, source, count)
+
+    def write_video(self, path: Path, written: Written, display: Display) -> None:
+        """Makes a video of the pictures."""
+        with display.counting("video", len(written.pictures)) as count:
+            write_video(path, written.pictures, self.frames_per_second, count)
 
 
-def plan_job(source: Path, which: str | None = None, cameras: Path | None = None) -> RenderJob:
-    """A job for a run or a file of splats: views of the run ("test", "train", "all"), or those of a JSON file."""
+def plan_job(
+    source: Path, which: str | None = None, cameras: Path | None = None, path: CameraPath | None = None
+) -> RenderJob:
+    """A job for a run or a file of splats.
+
+    Its views are those of the run ("test", "train", "all"), or those of a JSON file, or a path through or about them.
+    """
     file, run = find_splats(source)
-    if cameras is None and run is None:
+    if run is None and cameras is None and (path is None or not path.is_file):
         raise UsageError(f"{source} brings no views: give some with --cameras FILE.json")
     config = run.config() if run else TrainConfig()
-    which = which or ("test" if config.eval else "all")
+    which = which or ("test" if config.eval and path is None else "all")
+    views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
     if cameras is not None:
         views, name = read_cameras(cameras), cameras.stem
-    elif run is not None:
-        views, name = run.views(which), which
+    if path is not None:
+        (views, fps), name = path.through(views), path.name
     root = run.path / "renders" if run else Path("renders")
-    antialias = config.antialias if run else None
-    return RenderJob(file, views, background_color(config.background), antialias, root / name)
+    return RenderJob(
+        file,
+        views,
+        background_color(config.background),
+        antialias=config.antialias if run else None,
+        folder=root / name,
+        frames_per_second=fps,
+    )

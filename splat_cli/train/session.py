@@ -1,6 +1,5 @@
 """From a scene's folder to a run's folder: training, saving and measuring, in the order of their steps."""
 
-import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ class RunResult:
 
     def facts(self) -> dict[str, Any]:
         """The same for programs: what result.json holds and `--json` prints."""
-        measured = dataclasses.asdict(self.score) if self.score else {}
+        measured = self.score.facts() if self.score else {}
         return {
             "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
             "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.bad_numbers,

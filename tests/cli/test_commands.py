@@ -14,6 +14,7 @@ from PIL import Image
 
 from splat_cli.config import load_config
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.train import evaluation, measure
 from splat_cli.train.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -163,6 +164,25 @@ def test_eval_repeats_the_measure_of_training(splat, run_copy):
     after = RunFolder(run_copy).metrics()
     assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
     assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
+
+
+def test_eval_writes_pictures_beside_each_other(splat, run_copy, tmp_path):
+    result = splat("eval", run_copy, "--device", "cpu", "--save-pictures", tmp_path / "pictures")
+    assert result.code == 0, result.err
+    pictures = sorted((tmp_path / "pictures").iterdir())
+    assert [picture.name for picture in pictures] == ["a_00.png", "a_03.png", "a_06.png"]
+    assert _pixels(pictures[0]).shape == (30, 3 * 40 + 16, 3)
+    with Image.open(RunFolder(run_copy).scene_path() / "images" / "a_00.jpg") as photograph:
+        np.testing.assert_array_equal(_pixels(pictures[0])[:, :40], np.asarray(photograph.convert("RGB")))
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_eval_measures_flip_where_it_is_installed(splat, run_copy, monkeypatch, installed):
+    monkeypatch.setattr(measure, "has_flip", lambda: installed)
+    monkeypatch.setattr(evaluation, "flip", lambda *pictures: 0.125)
+    result = splat("eval", run_copy, "--device", "cpu")
+    assert ("  0.1250" in result.out) is installed
+    assert (RunFolder(run_copy).metrics()["steps"]["20"].get("flip") == 0.125) is installed
 
 
 def test_eval_of_an_earlier_step(splat, run_copy):

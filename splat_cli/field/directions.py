@@ -1,0 +1,33 @@
+"""Directions as values of spherical harmonics: the host side of cuda_src/sh_encode.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.device import Backend, check_arrays
+
+THREADS = 256
+
+
+def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: int, features: Any) -> None:
+    """Write degree^2 values (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
+    rows = _check("sh_encode", directions, degree, features)
+    backend.kernel("sh_encode", "sh_encode")(
+        (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, features
+    )
+
+
+def backward_directions(
+    backend: Backend, directions: Any, num_rows: Any, degree: int, d_features: Any, d_directions: Any
+) -> None:
+    """Write the gradients of the directions' coordinates as free variables, planes [3, rows]."""
+    rows = _check("sh_encode_backward", directions, degree, d_features)
+    backend.kernel("sh_encode", "sh_encode_backward")(
+        (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, d_features, d_directions
+    )
+
+
+def _check(kernel: str, directions: Any, degree: int, features: Any) -> int:
+    return check_arrays(
+        kernel, directions=(directions, "float32", "3 R"), features=(features, "float32", f"{degree**2} R")
+    )["R"]

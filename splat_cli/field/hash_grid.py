@@ -1,0 +1,110 @@
+"""Multiresolution hash encoding (Mueller et al. 2022, Instant-NGP, sec. 3): the host side of cuda_src/hash_grid.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend, check_arrays
+from splat_cli.errors import ShapeError
+from splat_cli.field.parameters import Parameters
+
+THREADS = 256
+INITIAL = 1e-4  # entries begin uniformly within plus and minus this
+
+# Mirrors `struct Level` in cuda_src/hash_grid.cu.
+LEVEL_DTYPE = np.dtype([("resolution", np.int32), ("size", np.uint32), ("offset", np.uint32), ("hashed", np.int32)])
+
+
+@dataclass(frozen=True)
+class GridShape:
+    """The paper's L, T, F, N_min and b, for inputs of `dimensions` 2 or 3."""
+
+    dimensions: int
+    levels: int = 16
+    table_size: int = 2**19
+    features: int = 2
+    base_resolution: int = 16
+    growth: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.dimensions not in (2, 3) or self.features not in (1, 2, 4):
+            got = f"{self.dimensions} dimensions and {self.features} features"
+            raise ShapeError(f"a hash grid has 2 or 3 dimensions and 1, 2 or 4 features, got {got}")
+
+    @property
+    def width(self) -> int:
+        """Values that a point is encoded as."""
+        return self.levels * self.features
+
+    def level_table(self) -> np.ndarray:
+        """The levels as LEVEL_DTYPE [L]; a table is as large as its grid where that is no more than table_size."""
+        table, offset = np.zeros(self.levels, LEVEL_DTYPE), 0
+        for index in range(self.levels):
+            resolution = int(self.base_resolution * self.growth**index)
+            corners = (resolution + 1) ** self.dimensions
+            size = min(corners, self.table_size)
+            table[index] = (resolution, size, offset, corners > self.table_size)
+            offset += size
+        return table
+
+    @property
+    def num_entries(self) -> int:
+        last = self.level_table()[-1]
+        return int(last["offset"]) + int(last["size"])
+
+
+class HashGrid:
+    """The encoding and its tables, which are `parameters`, [entries, F] as a flat array.
+
+    Points are float32 planes [dimensions, rows] from 0 to 1, features planes [width, rows]; `num_rows`, uint32 [1] on
+    the device, says how many rows are in use. half: encode from tables in half precision.
+    """
+
+    def __init__(self, backend: Backend, shape: GridShape, random: np.random.Generator, half: bool = False) -> None:
+        self.backend, self.shape = backend, shape
+        start = random.uniform(-INITIAL, INITIAL, shape.num_entries * shape.features)
+        self.parameters = Parameters(backend, start.astype(np.float32), half)
+        self.levels = backend.upload(shape.level_table().view(np.uint8))
+        self.defines = {"DIM": shape.dimensions, "FEATURES": shape.features}
+        self.table_defines = {**self.defines, "HALF_TABLES": 1} if half else self.defines
+
+    @property
+    def tables(self) -> Any:
+        """What is encoded from."""
+        return self.parameters.values if self.parameters.halves is None else self.parameters.halves
+
+    def encode(self, positions: Any, num_rows: Any, features: Any) -> None:
+        """Write the features of the points."""
+        rows = self._check("hash_encode", positions, features)
+        self.backend.kernel("hash_grid", "hash_encode", **self.table_defines)(
+            (-(-rows // THREADS), self.shape.levels), (THREADS,),
+            positions, rows, num_rows, self.levels, self.tables, features,
+        )  # fmt: skip
+
+    def backward(self, positions: Any, num_rows: Any, d_features: Any) -> None:
+        """Add to the gradients of the tables."""
+        rows = self._check("hash_encode_backward", positions, d_features)
+        self.backend.kernel("hash_grid", "hash_encode_backward", **self.defines)(
+            (-(-rows // THREADS), self.shape.levels), (THREADS,),
+            positions, rows, num_rows, self.levels, d_features, self.parameters.gradients,
+        )  # fmt: skip
+
+    def backward_positions(self, positions: Any, num_rows: Any, d_features: Any, d_positions: Any) -> None:
+        """Write the gradients of the points, planes like them; zero along an axis that a point lies outside of."""
+        rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
+        self.backend.kernel("hash_grid", "hash_encode_d_positions", **self.table_defines)(
+            (-(-rows // THREADS),), (THREADS,),
+            positions, rows, num_rows, self.levels, self.shape.levels, self.tables, d_features, d_positions,
+        )  # fmt: skip
+
+    def _check(self, kernel: str, positions: Any, features: Any, d_positions: Any | None = None) -> int:
+        planes = f"{self.shape.dimensions} R"
+        given = {} if d_positions is None else {"d_positions": (d_positions, "float32", planes)}
+        sizes = check_arrays(
+            kernel, positions=(positions, "float32", planes), features=(features, "float32", f"{self.shape.width} R"),
+            **given,
+        )  # fmt: skip
+        return sizes["R"]

@@ -1,0 +1,123 @@
+"""A small fully connected network over planes: the host side of cuda_src/dense.cu."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.errors import ShapeError
+from splat_cli.field.parameters import Parameters
+
+NONE, RELU, SIGMOID = 0, 1, 2
+MAX_WIDTH = 128
+GRAIN = 8  # values that a warp computes
+WEIGHT_TILE, TILE_OUTPUTS, SUM_ROWS = 4, 8, 2048  # weights of a warp and rows of a block, as in the kernel
+BLOCK_ROWS, BLOCK_VALUES = 256, 64
+WARPS = 8
+
+
+def padded(width: int) -> int:
+    """The planes that so many values take."""
+    return -(-width // GRAIN) * GRAIN
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """weights and d_weights: [num_inputs + 1, num_outputs], the last row the bias; x and y: planes."""
+
+    num_inputs: int
+    num_outputs: int
+    activation: int
+    weights: Any
+    d_weights: Any
+    x: Any
+    d_x: Any
+    y: Any
+    d_y: Any
+
+
+class Network:
+    """inputs -> hidden layers with ReLU -> outputs, with none or the sigmoid as their activation.
+
+    widths: of the inputs, of each hidden layer (16 to 128, a multiple of 8) and of the outputs. rows: samples at most.
+    inputs and d_inputs: planes float32 [inputs, rows]; outputs and d_outputs: planes [padded(outputs), rows], of which
+    those past the outputs stay zero in d_outputs.
+    """
+
+    def __init__(
+        self, backend: Backend, widths: Sequence[int], rows: int, random: np.random.Generator,
+        sigmoid: bool = False, zero_outputs: bool = False,
+    ) -> None:  # fmt: skip
+        if any(width % GRAIN or not 16 <= width <= MAX_WIDTH for width in widths[1:-1]) or widths[0] > MAX_WIDTH:
+            raise ShapeError(f"a network has up to 128 inputs and layers of 16 to 128, multiples of 8, got {widths}")
+        self.backend, self.widths, self.rows = backend, tuple(widths), rows
+        self.last = SIGMOID if sigmoid else NONE
+        self.parameters = Parameters(backend, _initial_weights(widths, random, zero_outputs))
+        self.resize(rows)
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` samples; what was computed before is lost."""
+        self.rows = rows
+        sizes = [self.widths[0], *map(padded, self.widths[1:])]
+        zeros = self.backend.xp.zeros
+        planes = [zeros((size, rows), "float32") for size in sizes]
+        d_planes = [zeros((size, rows), "float32") for size in sizes]
+        self.layers, offset = [], 0
+        for k, (num_inputs, num_outputs) in enumerate(itertools.pairwise(sizes)):
+            end = offset + (num_inputs + 1) * num_outputs
+            activation = self.last if k == len(sizes) - 2 else RELU
+            weights, d_weights = self.parameters.values[offset:end], self.parameters.gradients[offset:end]
+            self.layers.append(_Layer(num_inputs, num_outputs, activation, weights, d_weights,
+                                      planes[k], d_planes[k], planes[k + 1], d_planes[k + 1]))  # fmt: skip
+            offset = end
+        self.inputs, self.d_inputs, self.outputs, self.d_outputs = planes[0], d_planes[0], planes[-1], d_planes[-1]
+
+    def forward(self, num_rows: Any) -> None:
+        """From `inputs` to `outputs`. num_rows: uint32 [1], the samples in use."""
+        for layer in self.layers:
+            slices = -(-layer.num_outputs // BLOCK_VALUES)
+            self.backend.kernel("dense", "dense_forward")(
+                (-(-self.rows // BLOCK_ROWS), slices), (32, WARPS),
+                layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.activation,
+                layer.y,
+            )  # fmt: skip
+
+    def backward(self, num_rows: Any, to_inputs: bool = True) -> None:
+        """From `d_outputs` to `d_inputs`, where they are wanted, adding to the gradients of the weights."""
+        if self.last == SIGMOID:
+            self._through_sigmoid(num_rows)
+        for k, layer in reversed(list(enumerate(self.layers))):
+            tiles = -(-(layer.num_inputs + 1) // WEIGHT_TILE) * (layer.num_outputs // TILE_OUTPUTS)
+            self.backend.kernel("dense", "dense_backward_weights")(
+                (-(-self.rows // SUM_ROWS), -(-tiles // WARPS)), (32, WARPS),
+                layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
+            )  # fmt: skip
+            if k or to_inputs:
+                self.backend.kernel("dense", "dense_backward_inputs")(
+                    (-(-self.rows // BLOCK_ROWS), -(-layer.num_inputs // BLOCK_VALUES)), (32, WARPS),
+                    layer.d_y, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs,
+                    layer.x if k else None, layer.d_x,
+                )  # fmt: skip
+
+    def _through_sigmoid(self, num_rows: Any) -> None:
+        self.backend.kernel("regression", "sigmoid_backward")(
+            (-(-self.rows // (32 * WARPS)), self.widths[-1]), (32, WARPS),
+            self.outputs, self.rows, num_rows, self.d_outputs,
+        )  # fmt: skip
+
+
+def _initial_weights(widths: Sequence[int], random: np.random.Generator, zero_outputs: bool) -> np.ndarray:
+    """All layers one after the other: uniform as fits ReLU (He et al. 2015), biases and what pads a layer zero."""
+    parts = []
+    sizes = [widths[0], *map(padded, widths[1:])]
+    for k in range(1, len(widths)):
+        weights = np.zeros((sizes[k - 1] + 1, sizes[k]), np.float32)
+        bound = 0.0 if zero_outputs and k == len(widths) - 1 else np.sqrt(6 / widths[k - 1])
+        weights[: widths[k - 1], : widths[k]] = random.uniform(-bound, bound, (widths[k - 1], widths[k]))
+        parts.append(weights.ravel())
+    return np.concatenate(parts)

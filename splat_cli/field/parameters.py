@@ -1,0 +1,61 @@
+"""Trained values with their gradients and moments, and one step of the optimiser on them: cuda_src/descend.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.render.step import StepState
+
+THREADS = 256
+GRAIN = 4  # values a thread owns
+
+
+class Parameters:
+    """Flat float32 arrays of one length, a multiple of 4: values, gradients, moments1 and moments2.
+
+    halves: float16, a copy of the values that follows them, or None. What is added to `gradients` stays there until
+    `descend` takes it.
+    """
+
+    def __init__(self, backend: Backend, values: np.ndarray, half: bool = False) -> None:
+        self.backend = backend
+        padded = np.zeros(-(-values.size // GRAIN) * GRAIN, np.float32)
+        padded[: values.size] = values.ravel()
+        self.values = backend.upload(padded)
+        self.gradients, self.moments1, self.moments2 = (backend.xp.zeros_like(self.values) for _ in range(3))
+        self.halves = self.values.astype("float16") if half else None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def arrays(self) -> dict[str, Any]:
+        """What the next steps depend on, by name."""
+        return {"values": self.values, "moments1": self.moments1, "moments2": self.moments2}
+
+    def load(self, arrays: dict[str, np.ndarray]) -> None:
+        """Become what `arrays` gave, in place."""
+        for name, array in self.arrays().items():
+            array[...] = self.backend.upload(arrays[name])
+        if self.halves is not None:
+            self.halves[...] = self.values.astype("float16")
+
+    def descend(self, state: StepState, rate: int, sparse: bool = False, adam: bool = True) -> None:
+        """One step of Adam, or of plain gradient descent, at learning rate number `rate` of the state.
+
+        sparse: values whose gradient is zero stay as they are. A gradient that is not finite is skipped and counted in
+        the state. The gradients are zero afterwards.
+        """
+        halves = None if self.halves is None else self.halves.view("uint16")
+        moments = (self.moments1, self.moments2) if adam else (None, None)
+        self.backend.kernel("descend", "descend")(
+            (-(-len(self) // (GRAIN * THREADS)),), (THREADS,),
+            state.array, rate, len(self), int(sparse), self.values, self.gradients, *moments, halves,
+        )  # fmt: skip
+
+
+def adam_bias(step: int, beta1: float = 0.9, beta2: float = 0.999) -> dict[str, float]:
+    """The state's corrections of Adam's bias in step `step`, from 1 on (Kingma and Ba 2015, algorithm 1)."""
+    return {"inv_bias1": 1 / (1 - beta1**step), "inv_root_bias2": (1 - beta2**step) ** -0.5}

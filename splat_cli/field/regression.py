@@ -1,0 +1,26 @@
+"""Losses of a network against targets: the host side of cuda_src/regression.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.device import check_arrays
+from splat_cli.field.network import WARPS, Network
+
+L2, RELATIVE_L2, HUBER = 0, 1, 2
+
+
+def regression_loss(
+    network: Network, targets: Any, num_rows: Any, loss: Any, kind: int = L2, delta: float = 0.05
+) -> None:
+    """Add the mean loss over rows and channels to `loss` float32 [1], and write the network's d_outputs.
+
+    targets: planes float32 [channels, rows]. kind: L2, RELATIVE_L2 (Mueller et al. 2022, sec. 5.4: over the square of
+    the output, which counts as a constant) or HUBER, linear from `delta` on.
+    """
+    channels = network.widths[-1]
+    check_arrays("regression_loss", targets=(targets, "float32", f"{channels} {network.rows}"))
+    network.backend.kernel("regression", "regression_loss")(
+        (-(-network.rows // (32 * WARPS)), channels), (32, WARPS),
+        network.outputs, targets, network.rows, num_rows, kind, float(delta), loss, network.d_outputs,
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""A view's picture and its maps: alpha, depth and normals, blended like colours from what each splat brings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.gaussians.rotations import rotations
+from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, Splats
+from splat_cli.render.view import ViewRenderer
+
+MIN_ALPHA = 1 / 255
+"""A pixel that is more transparent than this has neither depth nor normal."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a camera sees, float32; None for a map that nobody asked for."""
+
+    color: np.ndarray
+    """[H, W, 3] over the background, 0 to 1 and beyond"""
+    alpha: np.ndarray | None = None
+    """[H, W], 0 to 1: how much of the background is hidden"""
+    depth: np.ndarray | None = None
+    """[H, W] world units along the view's axis: the splats' mean by their share in the pixel; 0 where there is none"""
+    normal: np.ndarray | None = None
+    """[H, W, 3] of length 1 in the camera's frame (x right, y down, z forward), towards the camera; 0 for none"""
+
+    def maps(self) -> dict[str, np.ndarray]:
+        """All that is there, by name."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def render_frame(
+    renderer: ViewRenderer,
+    index: int,
+    background: Sequence[float] = (0.0, 0.0, 0.0),
+    maps: Collection[str] = (),
+    distances: bool = False,
+) -> Frame:
+    """View `index` with those of the maps "alpha", "depth" and "normal" that are asked for.
+
+    distances: depths are those of the splats from the camera, not along its axis.
+    """
+    color = renderer.render(index, background)
+    if not maps:
+        return Frame(color)
+    alpha = renderer.alpha(index)
+    seen = alpha >= MIN_ALPHA
+    depth = normal = None
+    w2c = renderer.cameras.views[index].w2c
+    if "depth" in maps:
+        positions = _in_camera(renderer.splats, w2c)
+        depths = renderer.backend.xp.linalg.norm(positions, axis=1, keepdims=True) if distances else positions[:, 2:]
+        depth = np.where(seen, renderer.blended(index, depths)[..., 0] / np.maximum(alpha, MIN_ALPHA), 0)
+    if "normal" in maps:
+        total = renderer.blended(index, splat_normals(renderer.splats, w2c))
+        length = np.linalg.norm(total, axis=-1, keepdims=True)
+        normal = np.where(seen[..., None], total / np.maximum(length, 1e-12), 0)
+    return Frame(color, alpha if "alpha" in maps else None, depth, normal)
+
+
+def splat_normals(splats: Splats, w2c: np.ndarray) -> Any:
+    """The shortest axis of each splat, turned towards the camera, in the camera's frame: float32 [num, 3], length 1.
+
+    A trained splat lies flat on the surface that it shows (as in SuGaR, Guedon and Lepetit 2024, sec. 4.1).
+    """
+    xp, params = splats.backend.xp, splats.params[:, : splats.num]
+    shortest = xp.argmin(params[LOG_SCALES], axis=0)
+    axes = rotations(xp, params[QUATS])[xp.arange(splats.num), :, shortest] @ _rotation(xp, w2c).T
+    away = (_in_camera(splats, w2c) * axes).sum(axis=1, keepdims=True) > 0
+    return xp.where(away, -axes, axes)
+
+
+def _in_camera(splats: Splats, w2c: np.ndarray) -> Any:
+    """Positions float32 [num, 3] in the camera's frame."""
+    xp = splats.backend.xp
+    return splats.params[MEANS, : splats.num].T @ _rotation(xp, w2c).T + xp.asarray(w2c[:3, 3].astype(np.float32))
+
+
+def _rotation(xp: Any, w2c: np.ndarray) -> Any:
+    return xp.asarray(w2c[:3, :3].astype(np.float32))

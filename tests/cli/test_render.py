@@ -1,0 +1,69 @@
+"""`splat render`: paths, maps, panoramas, stereo pairs and videos from the command line."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.train.run_folder import RunFolder
+
+CPU = ("--device", "cpu")
+
+
+def sizes(folder):
+    found = {}
+    for path in sorted(folder.rglob("*.png")):
+        with Image.open(path) as image:
+            found[str(path.relative_to(folder))] = image.size
+    return found
+
+
+@pytest.mark.parametrize("kind", ["orbit", "ellipse", "spiral", "interpolate"])
+def test_paths_lie_in_a_folder_of_their_name(splat, trained, tmp_path, kind):
+    run = shutil.copytree(trained, tmp_path / "run")
+    result = splat("render", run, "--path", kind, "--seconds", 0.1, *CPU)
+    assert result.code == 0, result.err
+    assert sizes(run / "renders" / kind) == {f"{i:05d}.png": (40, 30) for i in range(3)}
+
+
+def test_a_path_from_a_file_needs_no_other_cameras(splat, trained, tmp_path):
+    ply = shutil.copy(RunFolder(trained).ply_path(20), tmp_path / "alone.ply")
+    pose = np.diag([1.0, -1, -1, 1])
+    path = {"camera_path": [{"camera_to_world": pose.ravel().tolist(), "fov": 50}], "render_width": 32}
+    (tmp_path / "cwd" / "fly.json").write_text(json.dumps(path | {"render_height": 24}))
+    result = splat("render", ply, "--path", "fly.json", *CPU)
+    assert result.code == 0, result.err
+    assert sizes(tmp_path / "cwd" / "renders" / "fly") == {"00000.png": (32, 24)}
+
+
+def test_maps_lie_beside_the_pictures_and_all_are_kept(splat, trained, tmp_path):
+    options = ["-o", "out", "--alpha", "--depth", "--normal", "--transparent", *CPU]
+    result = splat("render", trained, *options)
+    assert result.code == 0, result.err
+    found = sizes(tmp_path / "cwd" / "out")
+    assert len(found) == 12
+    assert {f"{folder}a_03.png" for folder in ("", "alpha/", "depth/", "normal/")} <= set(found)
+    assert "3 of them were there already" in splat("render", trained, *options).out
+    assert "cut" in splat("render", trained, *options, "--depth-levels", "60000").err
+
+
+def test_all_around_and_stereo(splat, trained, tmp_path):
+    options = [trained, "--path", "orbit", "--frames", 2, *CPU]
+    around = splat("render", *options, "--projection", "equirectangular", "--size", "64x32", "-o", "around")
+    assert around.code == 0, around.err
+    assert set(sizes(tmp_path / "cwd" / "around").values()) == {(64, 32)}
+    assert splat("render", *options, "--stereo", 0.1, "--size", "20x16", "-o", "stereo").code == 0
+    assert set(sizes(tmp_path / "cwd" / "stereo").values()) == {(40, 16)}
+    for wrong in (["--size", "64x64"], ["--stereo", "0.1"]):
+        assert splat("render", *options, "--projection", "equirectangular", *wrong).code == 2
+
+
+def test_video(splat, trained, tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    options = ["--path", "orbit", "--frames", 4, "--fps", 8, "--video", "out.mp4", "-o", "frames"]
+    result = splat("render", trained, *options, *CPU)
+    assert result.code == 0, result.err
+    assert "8 frames a second: out.mp4" in result.out
+    assert (tmp_path / "cwd" / "out.mp4").read_bytes()[4:8] == b"ftyp"

@@ -1,0 +1,3 @@
+"""Fixtures of the field's tests."""
+
+from tests.agreement import agreement  # noqa: F401
