@@ -19,21 +19,25 @@ if TYPE_CHECKING:
 @display_options
 @setting_options("steps", "seed", preset="demo")
 def command(out: Path | None, device: str, display: "Display", **options: Any) -> Output:
-    """Try everything on a sample scene: train, measure, render, export.
+    """Try everything on a sample scene: train, measure, report, render, export.
 
     Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
     It takes about a minute without a GPU.
     """
     from splat_cli.config import load_config
+    from splat_cli.report import try_report
     from splat_cli.train.claim import new_run_folder, unused_folder
     from splat_cli.train.demo import run_demo
     from splat_cli.train.session import open_device
 
     config = load_config("demo", given(options))
     with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:
-        demo = run_demo(folder.path, config, open_device(device, config), display)
+        backend = open_device(device, config)
+        demo = run_demo(folder.path, config, backend, display)
+        report = try_report(demo.result.run, backend, display)
     lines = [f"{part:<28}  {seconds:6.1f} s" for part, seconds in demo.seconds.items()]
     lines += [f"{what:<28}  {place}" for what, place in demo.places.items()]
+    lines += [f"{'report':<28}  {report}"] if report else []
     result = demo.result
     if result.score is not None:
         score = f"PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}"

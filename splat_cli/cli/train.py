@@ -10,7 +10,10 @@ from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, s
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
+    from splat_cli.config import TrainConfig
+    from splat_cli.train.checkpoint_file import Checkpoint
     from splat_cli.train.progress import Display
+    from splat_cli.train.run_folder import RunFolder
     from splat_cli.train.session import RunResult
 
 
@@ -59,6 +62,7 @@ def command(
     if result.score is not None:
         lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
     lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
+    lines += [f"Report: {result.run.report_path}"] if result.run.report_path.is_file() else []
     return Output(lines, result.facts())
 
 
@@ -67,19 +71,33 @@ def _new(
 ) -> "RunResult":
     from splat_cli.config import load_config
     from splat_cli.train.claim import new_run_folder, unused_folder
-    from splat_cli.train.session import open_device, train_scene
 
     config = load_config(preset, changes)
     with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
-        return train_scene(scene, run, config, open_device(device, config), display)
+        return _train(scene, run, config, device, display)
 
 
 def _resumed(path: Path, scene: Path | None, device: str, changes: dict[str, Any], display: "Display") -> "RunResult":
     from splat_cli.train.claim import existing_run
     from splat_cli.train.resume import plan_resumption
-    from splat_cli.train.session import open_device, train_scene
 
     with existing_run(path) as run:
         plan = plan_resumption(run, scene, changes, display)
-        backend = open_device(device, plan.config)
-        return train_scene(plan.scene, run, plan.config, backend, display, plan.checkpoint)
+        return _train(plan.scene, run, plan.config, device, display, plan.checkpoint)
+
+
+def _train(
+    scene: Path,
+    run: "RunFolder",
+    config: "TrainConfig",
+    device: str,
+    display: "Display",
+    checkpoint: "Checkpoint | None" = None,
+) -> "RunResult":
+    from splat_cli.report import try_report
+    from splat_cli.train.session import open_device, train_scene
+
+    backend = open_device(device, config)
+    result = train_scene(scene, run, config, backend, display, checkpoint)
+    try_report(run, backend, display)
+    return result

@@ -1,7 +1,7 @@
 """Measuring splats on photographs, and the entry of metrics.json that comes of it."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def evaluate_run(
     ply, run = find_splats(source)
     if run is None:
         raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
-    photographs = _test_photographs(run, scene or run.scene_path(), backend, display)
+    photographs = photographs_of(run, run.views("test"), scene, backend, display)
     splats = Splats.from_arrays(backend, read_ply(ply))
     names = png_names([view.name for view in photographs.views])
     with display.counting("views", len(photographs.views)) as count:
@@ -113,11 +113,15 @@ def evaluate_run(
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)
 
 
-def _test_photographs(run: RunFolder, scene_path: Path, backend: Backend, display: Display) -> Photographs:
-    """The photographs of the run's held-out views; those that are not in the scene any more are named and left out."""
-    config = run.config()
+def photographs_of(
+    run: RunFolder, views: Sequence[View], scene: Path | None, backend: Backend, display: Display
+) -> Photographs:
+    """The photographs of some of the run's views; those that are not in the scene any more are named and left out.
+
+    scene: where it lies now, by default where it was in training. Raises SceneError.
+    """
+    config, scene_path = run.config(), scene or run.scene_path()
     found = {view.name: view for view in read_scene(scene_path, SceneOptions.of(config)).views}
-    views = run.views("test")
     present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")

@@ -57,6 +57,10 @@ class RunFolder:
         return self.path / "result.json"
 
     @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    @property
     def log_path(self) -> Path:
         return self.path / "train.jsonl"
 
@@ -64,12 +68,17 @@ class RunFolder:
         """The settings that the run was trained with."""
         return TrainConfig(**read_settings(self.config_path))
 
+    def about(self) -> dict[str, str]:
+        """What config.toml says under [run]: scene, device and version."""
+        table = read_toml(self.config_path).get("run")
+        return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
+
     def scene_path(self) -> Path:
         """The scene that the run was trained on; it may have moved since."""
-        try:
-            return Path(read_toml(self.config_path)["run"]["scene"])
-        except (KeyError, TypeError):
-            raise UsageError(f"{self.config_path} names no scene under [run]") from None
+        about = self.about()
+        if "scene" not in about:
+            raise UsageError(f"{self.config_path} names no scene under [run]")
+        return Path(about["scene"])
 
     def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
         """Writes config.toml: every setting, and under [run] the scene, the device and this program's version."""
@@ -111,10 +120,14 @@ class RunFolder:
         with self.log_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
+    def log_lines(self) -> list[dict[str, Any]]:
+        """What train.jsonl says, without a last line that was not finished."""
+        lines = self.log_path.read_text(encoding="utf-8").splitlines() if self.log_path.is_file() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
     def cut_log(self, step: int) -> None:
         """Drops the lines after `step`, and a last one that was not finished."""
-        lines = self.log_path.read_text(encoding="utf-8").splitlines() if self.log_path.is_file() else []
-        kept = [line + "\n" for line in lines if line.endswith("}") and json.loads(line)["step"] <= step]
+        kept = [json.dumps(line) + "\n" for line in self.log_lines() if line["step"] <= step]
         with replacing(self.log_path) as beside:
             beside.write_text("".join(kept), encoding="utf-8")
 

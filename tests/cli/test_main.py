@@ -11,7 +11,7 @@ from splat_cli import __version__
 from splat_cli.cli.main import splat as group
 from splat_cli.config import SETTINGS
 
-COMMANDS = ["train", "batch", "render", "export", "eval", "info", "sfm", "demo", "doctor"]
+COMMANDS = ["train", "batch", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,138 @@
+"""Curves and distributions as SVG, which the page's style colours and its script makes answer to a pointer."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splat_cli.report.markup import Markup, tag
+from splat_cli.report.numbers import compact, ticks
+
+_WIDTH, _HEIGHT = 360, 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 8, 24
+_MAX_POINTS = 300
+Format = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers over steps; `look` is a class of the style: "line" or "dots"."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    look: str = "line"
+
+    def finite(self) -> "Series":
+        """Without what cannot be drawn, and with no more points than one can see."""
+        pairs = [(x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y)]
+        stride = -(-len(pairs) // _MAX_POINTS) or 1
+        kept = pairs[::-stride][::-1]  # with the last one
+        return Series(self.name, [x for x, _ in kept], [y for _, y in kept], self.look)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where numbers lie in the picture."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def left(self, value: float) -> float:
+        return _LEFT + (value - self.x[0]) / (self.x[1] - self.x[0]) * (_WIDTH - _LEFT - _RIGHT)
+
+    def top(self, value: float) -> float:
+        return _HEIGHT - _BOTTOM - (value - self.y[0]) / (self.y[1] - self.y[0]) * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def line_chart(title: str, series: Sequence[Series], show: Format, low: float | None = None) -> Markup | None:
+    """Curves over steps; None where there are no two points. low: where the axis begins, by default under the data."""
+    drawn = [one.finite() for one in series]
+    drawn = [one for one in drawn if one.x]
+    if not any(len(one.x) > 1 for one in drawn):
+        return None
+    x = [value for one in drawn for value in one.x]
+    y = [value for one in drawn for value in one.y]
+    frame = _Frame((min(x), max(max(x), min(x) + 1)), _range(y, low))
+    parts = [*_axes(frame, compact, compact), *(_curve(one, frame) for one in drawn)]
+    hover = [
+        (frame.left(x), f"step {x:,.0f}: {one.name + ' ' * bool(one.name)}{show(y)}")
+        for one in drawn
+        for x, y in zip(one.x, one.y, strict=True)
+    ]  # fmt: skip
+    return _figure(title, show(drawn[-1].y[-1]), parts, hover, drawn if len(drawn) > 1 else ())
+
+
+def histogram(title: str, values: np.ndarray, show: Format, limits: tuple[float, float], log: bool = False) -> Markup:
+    """How `values` are distributed over 40 classes; `log`: over those of their logarithm, `limits` too are numbers."""
+    low, high = (math.log10(limit) for limit in limits) if log else limits
+    counts, edges = np.histogram(np.log10(np.maximum(values, 1e-30)) if log else values, 40, (low, high))
+    text: Format = (lambda value: show(10**value)) if log else show
+    frame = _Frame((low, high), (0, max(int(counts.max()), 1)))
+    parts, hover = _axes(frame, text, compact), []
+    for count, left, right in zip(counts, edges, edges[1:], strict=False):
+        parts.append(_bar(frame, left, right, count))
+        hover.append((frame.left((left + right) / 2), f"{text(left)} to {text(right)}: {count:,}"))
+    return _figure(title, f"median {show(float(np.median(values)))}", parts, hover)
+
+
+def bars(title: str, summary: str, values: Sequence[float], names: Sequence[str], show: Format) -> Markup:
+    """A bar for each value, in the order given; the axis begins a little under the lowest."""
+    low, high = _range(values, None)
+    frame = _Frame((0, len(values)), (low - 0.1 * (high - low), high))
+    parts = _axes(frame, compact, compact, along=False)
+    parts += [_bar(frame, place, place + 0.85, value) for place, value in enumerate(values)]
+    hover = [
+        (frame.left(place + 0.5), f"{name}: {show(value)}")
+        for place, (name, value) in enumerate(zip(names, values, strict=True))
+    ]
+    return _figure(title, summary, parts, hover)
+
+
+def _figure(
+    title: str, summary: str, parts: Sequence[Markup], hover: Sequence[tuple[float, str]], legend: Sequence[Series] = ()
+) -> Markup:
+    """The picture under its title; the summary gives way to what a pointer points to."""
+    cursor = tag("line", class_="cursor", y1=_TOP, y2=_HEIGHT - _BOTTOM, x1=-9, x2=-9)
+    points = json.dumps([(round(x, 1), text) for x, text in sorted(hover)], separators=(",", ":"))
+    label = f"{title}: {summary}"
+    box = f"0 0 {_WIDTH} {_HEIGHT}"
+    svg = tag("svg", *parts, cursor, viewBox=box, role="img", aria_label=label, data_hover=points)
+    keys = [tag("span", one.name, class_=f"key {one.look}") for one in legend]
+    head = tag("figcaption", tag("b", title), tag("output", summary), tag("div", *keys) if keys else None)
+    return tag("figure", head, svg, class_="chart")
+
+
+def _axes(frame: _Frame, show_x: Format, show_y: Format, along: bool = True) -> list[Markup]:
+    parts = []
+    for value in ticks(*frame.y):
+        y = round(frame.top(value), 1)
+        parts.append(tag("line", class_="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y))
+        parts.append(tag("text", show_y(value), x=_LEFT - 5, y=y + 4, text_anchor="end"))
+    for value in ticks(*frame.x) if along else ():
+        x = round(frame.left(value), 1)
+        anchor = "end" if x > _WIDTH - 24 else "middle"
+        parts.append(tag("text", show_x(value), x=x, y=_HEIGHT - 7, text_anchor=anchor))
+    return parts
+
+
+def _curve(series: Series, frame: _Frame) -> Markup:
+    places = [(round(frame.left(x), 1), round(frame.top(y), 1)) for x, y in zip(series.x, series.y, strict=True)]
+    if series.look == "dots":
+        return tag("g", *(tag("circle", cx=x, cy=y, r=3.5) for x, y in places), class_="dots")
+    return tag("polyline", class_=series.look, points=" ".join(f"{x},{y}" for x, y in places))
+
+
+def _bar(frame: _Frame, left: float, right: float, value: float) -> Markup:
+    x, top, bottom = frame.left(left), frame.top(value), _HEIGHT - _BOTTOM
+    width = max(frame.left(right) - x - 0.5, 0.5)
+    return tag("rect", x=round(x, 1), y=round(top, 1), width=round(width, 1), height=round(bottom - top, 1))
+
+
+def _range(values: Sequence[float], low: float | None) -> tuple[float, float]:
+    """A little more than the values take."""
+    bottom, top = min(values), max(values)
+    margin = 0.06 * (top - bottom) or 0.05 * abs(top) or 1.0
+    return (bottom - margin if low is None else low), top + margin

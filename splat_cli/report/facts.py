@@ -1,0 +1,60 @@
+"""What a run's folder says about the run, whether or not it was finished."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from splat_cli.config import TrainConfig
+from splat_cli.train.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """The run, as its files tell it.
+
+    about: scene, device and version. figures: the lines of the log that say how training went. warnings: (step, text).
+    phases: seconds by phase, of all sessions. metrics: what was measured, by step. step: the last one known.
+    """
+
+    run: RunFolder
+    config: TrainConfig
+    about: dict[str, str]
+    figures: list[dict[str, Any]]
+    warnings: list[tuple[int, str]]
+    phases: dict[str, float]
+    metrics: dict[int, dict[str, Any]]
+    protocol: str
+    step: int
+    when: datetime
+
+    @property
+    def is_finished(self) -> bool:
+        return self.step >= self.config.steps
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """The last measure of the held-out photographs, empty where there is none."""
+        return self.metrics[max(self.metrics)] if self.metrics else {}
+
+
+def read_facts(run: RunFolder) -> RunFacts:
+    """Reads config.toml, train.jsonl, metrics.json and the names of the saved splats."""
+    lines = run.log_lines()
+    phases: dict[str, float] = {}
+    for line in lines:
+        for phase, seconds in line.get("phases", {}).items():
+            phases[phase] = phases.get(phase, 0.0) + seconds
+    metrics = run.metrics()
+    last_written = run.log_path if run.log_path.is_file() else run.config_path
+    return RunFacts(
+        run=run,
+        config=run.config(),
+        about=run.about(),
+        figures=[line for line in lines if "loss" in line],
+        warnings=[(line["step"], line["warning"]) for line in lines if "warning" in line],
+        phases=phases,
+        metrics={int(step): entry for step, entry in metrics.get("steps", {}).items()},
+        protocol=metrics.get("protocol", ""),
+        step=max([line["step"] for line in lines] + run.saved_steps(), default=0),
+        when=datetime.fromtimestamp(last_written.stat().st_mtime),
+    )

@@ -1,0 +1,151 @@
+"""The page: its sections in the order in which one reads them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+from splat_cli.config import SETTINGS, changed_settings
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.report.camera_map import camera_map
+from splat_cli.report.comparison import comparison
+from splat_cli.report.curves import curves, distributions, measured_views
+from splat_cli.report.facts import RunFacts
+from splat_cli.report.markup import Markup, join, tag
+from splat_cli.report.numbers import compact, duration, size
+from splat_cli.report.views import ComparedView
+
+_HERE = Path(__file__).parent
+
+
+def page(facts: RunFacts, splats: SplatArrays | None, views: Sequence[ComparedView]) -> str:
+    """All of the HTML, which needs nothing from the network."""
+    sections = [
+        _head(facts),
+        _tiles(facts, splats),
+        _warnings(facts),
+        _section("Renders and photographs", comparison(views), _which(views)),
+        _section("Training", curves(facts)),
+        _section("Splats", distributions(splats), "How many have which opacity, and which size in world units.")
+        if splats and len(splats)
+        else None,
+        _pair(_map(facts, splats), _section("Every held-out view", measured_views(facts)), _time(facts)),
+        _section("Settings", _settings(facts)),
+        _foot(facts),
+    ]
+    parts = {name: (_HERE / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    title = f"{_scene_name(facts)}: report of training"
+    return Template(parts["html"]).substitute(
+        title=join(title), style=parts["css"], script=parts["js"], body=join(*sections)
+    )
+
+
+def _section(title: str, content: Markup | None, note: str | None = None) -> Markup | None:
+    if not content:
+        return None
+    return tag("section", tag("h2", title), tag("p", note, class_="note") if note else None, content)
+
+
+def _scene_name(facts: RunFacts) -> str:
+    return Path(facts.about.get("scene", "")).name or facts.run.path.resolve().name
+
+
+def _head(facts: RunFacts) -> Markup:
+    done = "finished: " if facts.is_finished else f"not finished: {facts.step:,} of "
+    look = "badge good" if facts.is_finished else "badge bad"
+    state = tag("span", f"{done}{facts.config.steps:,} steps", class_=look)
+    when = f"{facts.when.day} {facts.when:%B %Y, %H:%M}"
+    about = [when, facts.about.get("device"), f"splat {facts.about.get('version', '')}"]
+    return tag("header", tag("h1", _scene_name(facts)), tag("p", state, " ", " · ".join(filter(None, about))))
+
+
+def _tiles(facts: RunFacts, splats: SplatArrays | None) -> Markup:
+    """The run in a few large numbers."""
+    measured, last = facts.measured, facts.figures[-1] if facts.figures else {}
+    tiles = []
+    if measured:
+        tiles += [
+            ("PSNR, held out", f"{measured['psnr']:.2f}", "dB"),
+            ("SSIM, held out", f"{measured['ssim']:.4f}", ""),
+        ]
+        tiles += [("FLIP, held out", f"{measured['flip']:.4f}", "")] if "flip" in measured else []
+    if splats:
+        tiles.append(("Splats", f"{len(splats):,}", ""))
+    if last:
+        tiles.append(("Training", duration(last["seconds"]), ""))
+        tiles.append(("Speed", compact(last["step"] / max(last["seconds"], 1e-6)), "steps/s"))
+    memory = max((line.get("memory_bytes", 0) for line in facts.figures), default=0)
+    if memory:
+        tiles.append(("Peak memory", size(memory), ""))
+    views, config = len(facts.run.views("all")), facts.config
+    held_out = len(facts.run.views("test")) if config.eval else 0
+    tiles.append(("Trained on", f"{views - held_out:,}", "photos"))
+    tiles += [("Held out", f"{held_out:,}", "photos")] if held_out else []
+    return tag(
+        "dl",
+        *(tag("div", tag("dt", name), tag("dd", value, tag("small", f" {unit}"))) for name, value, unit in tiles),
+        class_="tiles",
+    )
+
+
+def _warnings(facts: RunFacts) -> Markup | None:
+    if not facts.warnings:
+        return None
+    lines = [tag("li", text, tag("small", f" (step {step:,})")) for step, text in facts.warnings]
+    return tag("section", tag("h2", "Warnings"), tag("ul", *lines), class_="warnings")
+
+
+def _which(views: Sequence[ComparedView]) -> str:
+    number = views[0].num_ranked if views else 0
+    if number > len(views):
+        return f"The worst and the best of {number} views that training did not see. Drag across a picture to compare."
+    if number:
+        return "The views that training did not see, the worst first. Drag across a picture to compare."
+    return "Views that training saw: nothing was held out (--eval). Drag across a picture to compare."
+
+
+def _map(facts: RunFacts, splats: SplatArrays | None) -> Markup | None:
+    views = facts.run.views("all")
+    if not splats or not len(splats) or not views:
+        return None
+    held_out = frozenset(view.name for view in facts.run.views("test")) if facts.config.eval else frozenset()
+    keys = [tag("span", "trained on", class_="key trained")]
+    keys += [tag("span", "held out", class_="key held-out")] if held_out else []
+    drawing = tag("figure", tag("figcaption", *keys), camera_map(splats, views, held_out), class_="map")
+    return _section("Cameras from above", drawing)
+
+
+def _pair(left: Markup | None, *right: Markup | None) -> Markup:
+    return tag("div", tag("div", left) if left else None, tag("div", *right), class_="pair")
+
+
+def _time(facts: RunFacts) -> Markup | None:
+    if not facts.phases:
+        return None
+    total = sum(facts.phases.values())
+    rows = [
+        tag("tr", tag("th", phase), tag("td", tag("i", style=f"width: {seconds / total:.2%}")),
+            tag("td", duration(seconds)), tag("td", f"{seconds / total:.0%}" if seconds > 0.005 * total else "<1%"))
+        for phase, seconds in sorted(facts.phases.items(), key=lambda item: -item[1])
+    ]  # fmt: skip
+    last = tag("tr", tag("th", "together"), tag("td"), tag("td", duration(total)), tag("td"))
+    return _section("Where the time went", tag("table", *rows, last, class_="phases"))
+
+
+def _settings(facts: RunFacts) -> Markup:
+    """What differs from the defaults, then the rest behind a click."""
+    changed = changed_settings(facts.config)
+    rows: dict[bool, list[Markup]] = {True: [], False: []}
+    for name, declared in SETTINGS.items():
+        value = tag("td", declared.show(getattr(facts.config, name)))
+        default = tag("td", f"default {declared.show(declared.default)}") if name in changed else None
+        rows[name in changed].append(tag("tr", tag("th", tag("code", declared.option)), value, default))
+    first = tag("table", *rows[True]) if changed else tag("p", "All at their defaults.")
+    return join(
+        first, tag("details", tag("summary", f"{len(rows[False])} at their defaults"), tag("table", *rows[False]))
+    )
+
+
+def _foot(facts: RunFacts) -> Markup:
+    scene = f"Scene: {facts.about.get('scene', 'unknown')}. Run: {facts.run.path.resolve()}."
+    protocol = tag("p", f"How was measured: {facts.protocol}.") if facts.protocol else None
+    return tag("footer", protocol, tag("p", scene))

@@ -1,0 +1,38 @@
+"""Pictures inside a page: as data: addresses, no larger than they may be."""
+
+import base64
+import io
+
+import numpy as np
+from PIL import Image
+
+_QUALITIES = (88, 80, 70, 60)
+_SHRINK = 0.75
+
+
+def jpeg(pixels: np.ndarray, max_side: int, max_bytes: int) -> str:
+    """uint8 [H, W, 3] as JPEG, shrunk to `max_side` pixels, coarser and then smaller until it takes `max_bytes`."""
+    picture = Image.fromarray(pixels)
+    picture.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
+    while True:
+        for quality in _QUALITIES:
+            encoded = _encoded(picture, "JPEG", quality=quality)
+            if len(encoded) <= max_bytes or max(picture.size) <= 16:
+                return _address("jpeg", encoded)
+        smaller = [max(1, round(_SHRINK * side)) for side in picture.size]
+        picture = picture.resize((smaller[0], smaller[1]), Image.Resampling.LANCZOS)
+
+
+def png(pixels: np.ndarray) -> str:
+    """uint8 [H, W, 4], with transparency, as PNG."""
+    return _address("png", _encoded(Image.fromarray(pixels), "PNG", optimize=True))
+
+
+def _encoded(picture: Image.Image, kind: str, **settings: int) -> bytes:
+    memory = io.BytesIO()
+    picture.save(memory, kind, **settings)
+    return memory.getvalue()
+
+
+def _address(kind: str, encoded: bytes) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(encoded).decode('ascii')}"

@@ -1,0 +1,74 @@
+"""Views of a run: renders beside their photographs, the worst and the best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.error_map import error_map
+from splat_cli.report.facts import RunFacts
+from splat_cli.report.pictures import jpeg
+from splat_cli.scene.view import View
+from splat_cli.train.evaluation import Score
+from splat_cli.train.flip import has_flip
+from splat_cli.train.measure import measure, photographs_of
+from splat_cli.train.progress import Display
+
+_NUM_VIEWS = 8
+_MAX_SIDE, _MAX_BYTES = 1000, 270_000  # of a picture: all 24 take 6.5 MB at most, a third more as text
+
+
+@dataclass(frozen=True)
+class ComparedView:
+    """A view's pictures as data: addresses, and how well it is met. `rank` is 1 for the worst of `num_ranked`."""
+
+    view: View
+    score: Score
+    render: str
+    photograph: str
+    error: str
+    rank: int
+    num_ranked: int
+
+
+def compare_views(
+    facts: RunFacts, splats: Splats, backend: Backend, scene: Path | None, display: Display
+) -> list[ComparedView]:
+    """Renders the worst and the best of the held-out views, or some views where nothing was measured.
+
+    SceneError where the photographs are not where they were, nor in `scene`.
+    """
+    ranked = sorted(facts.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
+    names = [name for name, _ in ranked]
+    views = _chosen(names, {view.name: view for view in facts.run.views("all")}) or _spread(facts.run.views("train"))
+    photographs = photographs_of(facts.run, views, scene, backend, display)
+    renders: list[np.ndarray] = []
+    keep = lambda index, render: renders.append(render)  # noqa: E731
+    scores = measure(backend, splats, photographs, facts.config, keep, has_flip())
+    views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
+    return [
+        ComparedView(
+            view, scores[view.name], _small(render), _small(photograph), _small(error_map(render, photograph, mask)),
+            ranks.get(view.name, 0), len(names),
+        )
+        for view, render, photograph, mask in zip(views, renders, photographs.images, photographs.masks, strict=True)
+    ]  # fmt: skip
+
+
+def _small(pixels: np.ndarray) -> str:
+    return jpeg(pixels, _MAX_SIDE, _MAX_BYTES)
+
+
+def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:
+    """The worst and the best of the views with these names, which stand in that order."""
+    if len(names) > _NUM_VIEWS:
+        names = [*names[: _NUM_VIEWS // 2], *names[-_NUM_VIEWS // 2 :]]
+    return [views[name] for name in names if name in views]
+
+
+def _spread(views: Sequence[View]) -> list[View]:
+    places = np.linspace(0, len(views) - 1, min(_NUM_VIEWS, len(views)))
+    return [views[round(place)] for place in places]

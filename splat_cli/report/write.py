@@ -1,0 +1,55 @@
+"""From a run's folder to its report.html."""
+
+from pathlib import Path
+
+from splat_cli.device import Backend
+from splat_cli.errors import SplatError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.report.facts import RunFacts, read_facts
+from splat_cli.report.page import page
+from splat_cli.report.views import ComparedView, compare_views
+from splat_cli.train.progress import Display
+from splat_cli.train.run_folder import RunFolder
+
+
+def write_report(
+    run: RunFolder, backend: Backend, display: Display, scene: Path | None = None, path: Path | None = None
+) -> Path:
+    """Writes what is known of the run to `path`, by default RUN/report.html; returns the path.
+
+    scene: where the photographs lie now, by default where they were; where they cannot be found, the report goes
+    without pictures of them. A run that was killed before it saved any splats has a report without them, too.
+    """
+    facts = read_facts(run)
+    steps = run.saved_steps()
+    splats = read_ply(run.ply_path(steps[-1])) if steps else None
+    views = _compared(facts, splats, backend, scene, display) if splats else []
+    path = path or run.report_path
+    with replacing(path) as beside:
+        beside.write_text(page(facts, splats, views), encoding="utf-8")
+    return path
+
+
+def try_report(run: RunFolder, backend: Backend, display: Display) -> Path | None:
+    """The same at the end of training, if the run's settings want it: a finished run does not fail for its report."""
+    try:
+        config = run.config()
+        if not config.report:
+            return None
+        return write_report(run, backend, display)
+    except Exception as error:
+        display.warn(f"no report was written ({' '.join(str(error).split())}); `splat report {run.path}` tries again")
+        return None
+
+
+def _compared(
+    facts: RunFacts, splats: SplatArrays, backend: Backend, scene: Path | None, display: Display
+) -> list[ComparedView]:
+    try:
+        return compare_views(facts, Splats.from_arrays(backend, splats), backend, scene, display)
+    except SplatError as error:
+        display.warn(f"the report has no pictures: {error}")
+        return []

@@ -1,0 +1,113 @@
+"""report.html: written by train and by report, whole in itself, whatever the run came to."""
+
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+
+from splat_cli.report import write
+from splat_cli.train.run_folder import RunFolder
+
+VOID = {"br", "img", "input", "meta"}
+
+
+class _Page(HTMLParser):
+    """The text of the headings, what pictures and links point to; every element has to be closed."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.headings, self.sources, self.open = [], [], []
+        self.source = path.read_text()
+        self.feed(self.source)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.sources += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("h1", "h2"):
+            self.headings.append(data)
+
+
+@pytest.fixture
+def run_copy(trained, tmp_path):
+    return RunFolder(shutil.copytree(trained, tmp_path / "run"))
+
+
+def test_train_writes_it(trained):
+    page = _Page(trained / "report.html")
+    assert page.headings == [
+        "toy", "Renders and photographs", "Training", "Splats", "Cameras from above", "Every held-out view",
+        "Where the time went", "Settings",
+    ]  # fmt: skip
+    assert page.source.count('class="stage"') == 3
+    assert all(name in page.source for name in ("a_00.jpg", "a_03.jpg", "a_06.jpg", "worst", "best"))
+    assert page.source.index("--test-every") < page.source.index("at their defaults") < page.source.index("--lr-means")
+
+
+def test_it_needs_nothing_else(trained):
+    page = _Page(trained / "report.html")
+    assert len(page.sources) == 3 * 3 + 1
+    assert all(source.startswith("data:image/") for source in page.sources)
+    assert not re.search(r"https?://|@import|url\(", page.source)
+    assert "prefers-color-scheme: dark" in page.source
+
+
+def test_no_report_where_none_is_wanted(splat, scene, tmp_path):
+    result = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report", "-o", tmp_path / "run")
+    assert result.code == 0, result.err
+    assert not RunFolder(tmp_path / "run").report_path.exists()
+    assert "Report" not in result.out
+
+
+def test_a_report_that_fails_is_a_warning(splat, scene, tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "page", lambda *facts: 1 / 0)
+    result = splat("train", scene, "--device", "cpu", "--steps", 2, "-o", tmp_path / "run")
+    assert result.code == 0
+    assert "Warning: no report was written (division by zero); `splat report " in result.err
+    assert RunFolder(tmp_path / "run").result()["steps"] == 2
+
+
+def test_report_writes_it_again_elsewhere(splat, run_copy, tmp_path):
+    result = splat("report", run_copy.path, "-o", tmp_path / "other.html", "--device", "cpu")
+    assert result.code == 0, result.err
+    assert _Page(tmp_path / "other.html").headings == _Page(run_copy.report_path).headings
+
+
+def test_a_run_that_was_killed_early(splat, run_copy):
+    """No splats, no measures, half a line in the log."""
+    shutil.rmtree(run_copy.path / "point_cloud")
+    run_copy.metrics_path.unlink()
+    run_copy.log_path.write_text('{"step": 3, "warning": "<b> & so on"}\n{"step": 4, "lo')
+    result = splat("report", run_copy.path, "--device", "cpu")
+    assert result.code == 0, result.err
+    page = _Page(run_copy.report_path)
+    assert page.headings == ["toy", "Warnings", "Settings"]
+    assert "not finished: 3 of 20 steps" in page.source
+    assert "&lt;b&gt; &amp; so on" in page.source
+
+
+def test_a_run_that_held_nothing_out_shows_what_it_saw(splat, scene, tmp_path):
+    result = splat("train", scene, "--device", "cpu", "--steps", 2, "-o", tmp_path / "run")
+    assert result.code == 0, result.err
+    page = _Page(tmp_path / "run" / "report.html")
+    assert page.source.count('class="stage"') == 8
+    assert "nothing was held out" in page.source
+
+
+def test_photographs_that_are_gone(splat, run_copy, tmp_path):
+    run_copy.save_config(run_copy.config(), tmp_path / "gone", "CPU")
+    result = splat("report", run_copy.path, "--device", "cpu")
+    assert result.code == 0
+    assert "Warning: the report has no pictures: " in result.err
+    assert "Renders and photographs" not in _Page(run_copy.report_path).headings
+
+
+def test_what_is_no_run(splat, tmp_path):
+    assert splat("report", tmp_path).code == 2
