@@ -8,7 +8,7 @@ from splat_cli.cli.numbers import Numbers
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
 
-_FORMATS = ("ply", "compressed-ply", "splat", "spz", "glb")
+_FORMATS = ("ply", "compressed-ply", "splat", "spz", "sog", "glb")
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 
@@ -63,8 +63,8 @@ def command(
     """Write the splats of runs or files as one file for viewers.
 
     Of a run, the splats of its last step; several sources become one set. OUT's name chooses the format: .ply
-    (standard 3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic) or .glb (glTF);
-    all of them are read, too. OUT is replaced if it exists.
+    (standard 3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog
+    (PlayCanvas) or .glb (glTF); all of them are read, too. OUT is replaced if it exists.
 
     Cropping and --min-opacity come first, in the coordinates of the sources; then scaling, turning and moving; last
     the limits and the order.

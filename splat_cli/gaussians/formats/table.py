@@ -9,6 +9,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply, read_compressed_ply, write_compressed_ply
 from splat_cli.gaussians.formats.dot_splat import read_dot_splat, write_dot_splat
 from splat_cli.gaussians.formats.gltf import read_glb, write_glb
+from splat_cli.gaussians.formats.sog import read_sog, write_sog
 from splat_cli.gaussians.formats.spz import read_spz, write_spz
 from splat_cli.gaussians.ply import read_ply, write_ply
 
@@ -27,6 +28,7 @@ FORMATS = {
     "ply": Format(".ply", read_ply, write_ply),
     "splat": Format(".splat", read_dot_splat, write_dot_splat),
     "spz": Format(".spz", read_spz, write_spz),
+    "sog": Format(".sog", read_sog, write_sog),
     "glb": Format(".glb", read_glb, write_glb),
 }
 """Name -> format; the first whose suffix ends a file's name is its format."""

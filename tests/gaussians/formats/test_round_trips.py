@@ -24,7 +24,7 @@ def splats_in_range(count, degree=3):
 def there_and_back(splats, path):
     """(splats in the file's order, what was read from the file)."""
     write_splats(path, splats)
-    return (in_morton_order(splats) if path.name.endswith(".compressed.ply") else splats), read_splats(path)
+    return (in_morton_order(splats) if path.name.endswith((".compressed.ply", ".sog")) else splats), read_splats(path)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -39,6 +39,7 @@ def there_and_back(splats, path):
             ".compressed.ply",
             {"opacity": 0.002, "color": 0.003, "rotation": 0.2, "log_scale": 0.005, "position": 0.005, "sh": 1 / 64},
         ),
+        (".sog", {"opacity": 0.002, "color": 0.005, "rotation": 0.8, "log_scale": 0.04, "position": 5e-4, "sh": 0.015}),
     ],
 )
 def test_what_a_format_changes(tmp_path, suffix, limits, count):
@@ -50,7 +51,7 @@ def test_what_a_format_changes(tmp_path, suffix, limits, count):
 
 
 @pytest.mark.parametrize("degree", range(4))
-@pytest.mark.parametrize("suffix", [".spz", ".compressed.ply", ".ply", ".glb"])
+@pytest.mark.parametrize("suffix", [".spz", ".compressed.ply", ".sog", ".ply", ".glb"])
 def test_degrees(tmp_path, suffix, degree):
     source, back = there_and_back(splats_in_range(20, degree), tmp_path / f"a{suffix}")
     assert back.sh_degree == degree
@@ -69,6 +70,17 @@ def test_extreme_splats_stay_finite(tmp_path, suffix):
     write_splats(tmp_path / f"a{suffix}", splats)
     back = read_splats(tmp_path / f"a{suffix}")
     assert (len(back), back.num_dropped) == (6, 0)
+
+
+def test_sog_makes_a_palette_of_many_coefficients(tmp_path):
+    """5000 vectors around 300: fewer entries than splats, and none far off."""
+    splats = splats_in_range(5000, 1)
+    rng = np.random.default_rng(0)
+    middles = rng.uniform(-0.9, 0.9, (300, 3, 3))
+    splats.shN[:] = middles[rng.integers(300, size=5000)] + rng.normal(0, 0.005, (5000, 3, 3))
+    source, back = there_and_back(splats, tmp_path / "a.sog")
+    assert len(np.unique(back.shN.reshape(5000, -1), axis=0)) <= 4096
+    assert np.sqrt(np.mean((source.shN - back.shN) ** 2)) < 0.005
 
 
 def test_formats_are_found_by_name_content_and_option(tmp_path):

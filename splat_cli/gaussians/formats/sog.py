@@ -1,0 +1,178 @@
+""".sog of PlayCanvas, version 2: a zip of lossless WebP images, a pixel a splat, and a meta.json that explains them.
+
+Positions are 16 bits between bounds, after x -> sign(x) log(1 + |x|), low and high byte in two images. Quaternions are
+the three smallest components of wxyz in bytes, and 252 plus the index of the largest. Log scales and constant
+colours are indices into codebooks of 256 numbers, opacity a byte. The other coefficients of a splat are one of up to
+65536 of a palette, whose entries, 64 in a row, are indices into a codebook too.
+"""
+
+import io
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from splat_cli import __version__
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.choose import in_morton_order
+from splat_cli.gaussians.formats.cluster import codebook, nearest_codes, palette
+from splat_cli.gaussians.formats.quantize import (
+    from_smallest_three,
+    logits_from_bytes,
+    opacity_bytes,
+    smallest_three,
+    to_bytes,
+    unit_quats,
+)
+from splat_cli.gaussians.ply import finite_splats
+
+_MOST = 65535
+_FIRST_INDEX = 252
+_ROW = 64
+"""Entries of the palette in a row of its image."""
+_GRAIN = 1024
+"""Palettes have this many entries times a power of two."""
+_MAX_SIDE = 16383
+"""Of a WebP image."""
+_DAMAGED = (
+    OSError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, Image.DecompressionBombError,
+)  # fmt: skip
+
+
+def write_sog(path: Path, splats: SplatArrays) -> None:
+    """Writes the splats in Morton order. FormatError where there are more than the images can hold."""
+    if len(splats) > _MAX_SIDE**2:
+        raise FormatError(f"{path} cannot hold {len(splats)} splats, {_MAX_SIDE**2} at most; write another format")
+    splats = in_morton_order(splats)
+    images, means = _pack_means(splats.means)
+    largest, three = smallest_three(unit_quats(splats.quats))
+    images["quats.webp"] = np.concatenate([to_bytes(127.5 * (1 + three)), _FIRST_INDEX + largest[:, None]], axis=1)
+    scales, colors = codebook(splats.log_scales), codebook(splats.sh0)
+    images["scales.webp"] = nearest_codes(splats.log_scales, scales)
+    images["sh0.webp"] = np.concatenate([nearest_codes(splats.sh0, colors), opacity_bytes(splats)[:, None]], axis=1)
+    meta: dict[str, Any] = {
+        "version": 2,
+        "asset": {"generator": f"splat {__version__}"},
+        "count": len(splats),
+        "antialias": splats.antialiased,
+        "means": means,
+        "scales": {"codebook": scales.tolist(), "files": ["scales.webp"]},
+        "quats": {"files": ["quats.webp"]},
+        "sh0": {"codebook": colors.tolist(), "files": ["sh0.webp"]},
+    }
+    contents = {}
+    if splats.sh_degree:
+        entries, images["shN_labels.webp"], meta["shN"] = _pack_palette(splats)
+        contents["shN_centroids.webp"] = _webp(entries)
+    contents |= {name: _webp(_as_image(rows)) for name, rows in images.items()}
+    contents["meta.json"] = json.dumps(meta).encode()
+    with replacing(path) as beside, zipfile.ZipFile(beside, "w") as file:
+        for name, content in contents.items():
+            file.writestr(zipfile.ZipInfo(name), content)
+
+
+def read_sog(path: Path) -> SplatArrays:
+    """Reads version 2. FormatError where the file is damaged or of another version."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            meta = json.loads(file.read("meta.json"))
+            if meta["version"] != 2:
+                raise ValueError(f"version {meta['version']}, only 2 is read")
+            return finite_splats(_unpack(file, meta, int(meta["count"])))
+    except _DAMAGED as error:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:100]
+        raise FormatError(f"{path} cannot be read as .sog ({reason}); it is damaged: export it again") from error
+
+
+def _unpack(file: zipfile.ZipFile, meta: Any, n: int) -> SplatArrays:
+    low, high = (_pixels(file, name)[:n, :3].astype(np.float64) for name in meta["means"]["files"])
+    bounds = [np.array(meta["means"][name], np.float64).reshape(3) for name in ("mins", "maxs")]
+    logs = bounds[0] + (bounds[1] - bounds[0]) * (low + 256 * high) / _MOST
+    quats, scales, colors = (_pixels(file, meta[name]["files"][0])[:n] for name in ("quats", "scales", "sh0"))
+    if min(map(len, (low, high, quats, scales, colors))) < n or n < 0:
+        raise ValueError(f"its images have too few pixels for {n} splats")
+    if quats[:, 3].min(initial=255) < _FIRST_INDEX:
+        raise ValueError("its quaternions do not say which component is the largest")
+    with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
+        means = np.sign(logs) * np.expm1(np.abs(logs))
+    return SplatArrays(
+        means=means.astype(np.float32),
+        log_scales=_codes(meta["scales"])[scales[:, :3]],
+        quats=from_smallest_three(quats[:, 3] - _FIRST_INDEX, quats[:, :3] / 127.5 - 1),
+        logit_opacities=logits_from_bytes(colors[:, 3]),
+        sh0=_codes(meta["sh0"])[colors[:, :3]],
+        shN=_unpack_palette(file, meta["shN"], n) if "shN" in meta else np.zeros((n, 0, 3), np.float32),
+        antialiased=meta.get("antialias") is True,
+    )
+
+
+def _pack_means(means: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """(bytes [N, 3] of two images, how to read them)."""
+    logs = np.sign(means) * np.log1p(np.abs(means.astype(np.float64)))
+    low, high = (logs.min(axis=0), logs.max(axis=0)) if len(logs) else (np.zeros(3), np.zeros(3))
+    levels = np.rint(_MOST * (logs - low) / np.where(high > low, high - low, 1)).astype(np.uint16)
+    images = {"means_l.webp": (levels & 255).astype(np.uint8), "means_u.webp": (levels >> 8).astype(np.uint8)}
+    return images, {"mins": low.tolist(), "maxs": high.tolist(), "files": list(images)}
+
+
+def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """(the palette's image, bytes [N, 3] of labels, how to read them)."""
+    n, k = splats.shN.shape[:2]
+    size = _GRAIN * min(_ROW, 2 ** max(0, int(np.log2(max(n / _GRAIN, 1)))))
+    entries, labels = palette(splats.shN.reshape(n, 3 * k), size)
+    codes = codebook(entries)
+    image = np.zeros((max(1, -(-len(entries) // _ROW)), _ROW, k, 3), np.uint8)
+    image.reshape(-1, k, 3)[: len(entries)] = nearest_codes(entries, codes).reshape(-1, k, 3)
+    rows = np.stack([labels & 255, labels >> 8, np.zeros_like(labels)], axis=1).astype(np.uint8)
+    meta = {
+        "count": len(entries),
+        "bands": splats.sh_degree,
+        "codebook": codes.tolist(),
+        "files": ["shN_centroids.webp", "shN_labels.webp"],
+    }
+    return image.reshape(len(image), _ROW * k, 3), rows, meta
+
+
+def _unpack_palette(file: zipfile.ZipFile, meta: Any, n: int) -> np.ndarray:
+    """Coefficients float32 [N, K, 3]."""
+    k = (int(meta["bands"]) + 1) ** 2 - 1
+    entries = _pixels(file, meta["files"][0])[:, :3].reshape(-1, k, 3)
+    rows = _pixels(file, meta["files"][1])[:n].astype(np.int64)
+    labels = rows[:, 0] + 256 * rows[:, 1]
+    if len(labels) < n:
+        raise ValueError(f"its labels have too few pixels for {n} splats")
+    return _codes(meta)[entries[labels]]
+
+
+def _codes(meta: Any) -> np.ndarray:
+    codes = np.array(meta["codebook"], np.float32)
+    if codes.shape != (256,):
+        raise ValueError(f"a codebook of {codes.shape} numbers, expected 256")
+    return codes
+
+
+def _as_image(rows: np.ndarray) -> np.ndarray:
+    """Pixels [N, C] in rows of a nearly square image, the rest of it zero."""
+    width = max(1, int(np.ceil(len(rows) ** 0.5)))
+    image = np.zeros((max(1, -(-len(rows) // width)) * width, rows.shape[1]), np.uint8)
+    image[: len(rows)] = rows
+    return image.reshape(-1, width, rows.shape[1])
+
+
+def _webp(pixels: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, format="WebP", lossless=True, exact=True)
+    return stream.getvalue()
+
+
+def _pixels(file: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Pixels uint8 [P, 4] of an image, row by row."""
+    with Image.open(io.BytesIO(file.read(name))) as image:
+        return np.asarray(image.convert("RGBA")).reshape(-1, 4)
