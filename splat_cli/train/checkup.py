@@ -18,6 +18,7 @@ from splat_cli.gaussians.knn import neighbor_distances
 _EXTRAS = {
     "sfm": ("pycolmap", "imageio_ffmpeg"),
     "video": ("imageio_ffmpeg",),
+    "zstd": ("zstandard",),
     "test": ("pytest", "xdist", "hypothesis", "build"),
 }
 """Extra -> the modules that it brings."""

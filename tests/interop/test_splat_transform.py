@@ -67,6 +67,18 @@ def test_we_read_what_it_writes(splat_transform, tmp_path, suffix, degree):
     assert_close(splats, theirs, LIMITS[suffix] | its_palette)
 
 
+@pytest.mark.parametrize("degree", [0, 3])
+def test_its_spz_of_version_4_holds_what_version_3_does(splat_transform, tmp_path, degree):
+    pytest.importorskip("zstandard")
+    write_splats(tmp_path / "ours.ply", splats_in_range(600, degree))
+    for version in (3, 4):
+        splat_transform(tmp_path / "ours.ply", "--spz-version", version, tmp_path / f"{version}.spz")
+    three, four = (read_splats(tmp_path / f"{version}.spz") for version in (3, 4))
+    assert len(three) == len(four) == 600
+    for name, array in three.arrays().items():
+        np.testing.assert_array_equal(getattr(four, name), array, err_msg=name)
+
+
 def test_both_decode_its_sog_alike(splat_transform, tmp_path):
     write_splats(tmp_path / "ours.ply", splats_in_range(600))
     splat_transform(tmp_path / "ours.ply", "--gpu", "cpu", tmp_path / "theirs.sog")

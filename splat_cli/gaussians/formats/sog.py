@@ -36,8 +36,8 @@ _MOST = 65535
 _FIRST_INDEX = 252
 _ROW = 64
 """Entries of the palette in a row of its image."""
-_GRAIN = 1024
-"""Palettes have this many entries times a power of two."""
+_PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
+"""Palettes have 2^10 to 2^16 entries, one for every 4 to 8 splats where these bounds allow: see docs/formats.md."""
 _MAX_SIDE = 16383
 """Of a WebP image."""
 _DAMAGED = (
@@ -125,7 +125,7 @@ def _pack_means(means: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any
 def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """(the palette's image, bytes [N, 3] of labels, how to read them)."""
     n, k = splats.shN.shape[:2]
-    size = _GRAIN * min(_ROW, 2 ** max(0, int(np.log2(max(n / _GRAIN, 1)))))
+    size = 2 ** int(np.clip(np.log2(max(n / _SPLATS_AN_ENTRY, 1)), *_PALETTE_BITS))
     entries, labels = palette(splats.shN.reshape(n, 3 * k), size)
     codes = codebook(entries)
     image = np.zeros((max(1, -(-len(entries) // _ROW)), _ROW, k, 3), np.uint8)

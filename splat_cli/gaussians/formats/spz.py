@@ -1,18 +1,15 @@
-""".spz of Niantic, versions 2 and 3: one gzip stream of a 16-byte header and then property after property.
+""".spz of Niantic: version 3 is written, versions 2 to 4 are read.
 
 Axes are right, up, back, where a PLY's are right, down, forward. Positions are fixed-point numbers of 24 bits whose
-fraction has as many bits as the header says; everything else is bytes. Version 3 keeps a quaternion's three smallest
-components in 32 bits, version 2 its x, y and z in a byte each.
+fraction has as many bits as the header says; everything else is bytes. From version 3 on a quaternion is its
+three smallest components in 32 bits, in version 2 its x, y and z in a byte each.
 """
 
 import gzip
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
-from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats.quantize import (
@@ -23,14 +20,9 @@ from splat_cli.gaussians.formats.quantize import (
     to_bytes,
     unit_quats,
 )
+from splat_cli.gaussians.formats.spz_streams import ANTIALIASED, HEADER, MAGIC, read_streams
 from splat_cli.gaussians.ply import finite_splats
 
-_HEADER = struct.Struct("<4sIIBBBB")
-"""Magic, version, splats, SH degree, bits of the fraction, flags, reserved."""
-_MAGIC = b"NGSP"
-_ANTIALIASED, _EXTENSIONS = 1, 2
-_MAX_EXPANSION = 1040
-"""Bytes that one byte of gzip can become."""
 _COLOR_SCALE = 0.15
 _FLIPPED_AXES = np.array([1, -1, -1], np.float32)
 _FLIPPED_SH = np.array([-1, -1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, -1, 1], np.float32)[:, None]
@@ -52,7 +44,7 @@ def write_spz(path: Path, splats: SplatArrays) -> None:
     fixed = np.clip(np.rint(splats.means * _FLIPPED_AXES * 2.0**bits), -(2**23), 2**23 - 1).astype("<i4")
     steps = _SH_STEPS[:k]
     parts = (
-        _HEADER.pack(_MAGIC, 3, n, splats.sh_degree, bits, _ANTIALIASED * splats.antialiased, 0),
+        HEADER.pack(MAGIC, 3, n, splats.sh_degree, bits, ANTIALIASED * splats.antialiased, 0),
         fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3],  # the low three bytes
         opacity_bytes(splats),
         to_bytes(255 * (0.5 + _COLOR_SCALE * splats.sh0.astype(np.float64))),
@@ -66,50 +58,19 @@ def write_spz(path: Path, splats: SplatArrays) -> None:
 
 
 def read_spz(path: Path) -> SplatArrays:
-    """Reads versions 2 and 3. FormatError where the file is damaged, of another version or has extensions."""
-    try:
-        with gzip.open(path) as file:
-            version, n, degree, bits, flags = _read_header(path, file.read(_HEADER.size))
-            k, quat_bytes = (degree + 1) ** 2 - 1, 4 if version == 3 else 3
-            sizes = (9 * n, n, 3 * n, 3 * n, quat_bytes * n, 3 * k * n)
-            needed, size = sum(sizes), path.stat().st_size
-            if needed > size * _MAX_EXPANSION:
-                raise FormatError(f"{path} promises {n} splats, too many for its {size} bytes; export it again")
-            data = file.read(needed)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FormatError(f"{path} cannot be read as .spz ({reason}): give a whole file of version 2 or 3") from error
-    if len(data) < needed:
-        raise FormatError(f"{path} promises {needed} bytes of splats and holds {len(data)}: export it again")
-    columns = np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
-    positions, alphas, colors, scales, quats, sh = (
-        column.reshape(n, width) for column, width in zip(columns, (9, 1, 3, 3, quat_bytes, 3 * k), strict=True)
-    )
+    """Reads versions 2 to 4. FormatError where the file is damaged, of another version or has extensions."""
+    header, (positions, alphas, colors, scales, quats, sh) = read_streams(path)
+    n, k = header.num_splats, sh.shape[1] // 3
     splats = SplatArrays(
-        means=_unpack_fixed(positions, bits) * _FLIPPED_AXES,
+        means=_unpack_fixed(positions, header.fraction_bits) * _FLIPPED_AXES,
         log_scales=scales.astype(np.float32) / 16 - 10,
         quats=_unpack_quats(quats),
         logit_opacities=logits_from_bytes(alphas[:, 0]),
         sh0=(colors.astype(np.float32) / 255 - 0.5) / np.float32(_COLOR_SCALE),
         shN=(sh.reshape(n, k, 3).astype(np.float32) - 128) / 128 * _FLIPPED_SH[:k],
-        antialiased=bool(flags & _ANTIALIASED),
+        antialiased=header.antialiased,
     )
     return finite_splats(splats)
-
-
-def _read_header(path: Path, content: bytes) -> tuple[int, int, int, int, int]:
-    """(version, splats, SH degree, bits of the fraction, flags)."""
-    if len(content) < _HEADER.size or not content.startswith(_MAGIC):
-        raise FormatError(f"{path} is no .spz file: its header is missing; export it again")
-    _, version, n, degree, bits, flags, _ = _HEADER.unpack(content)
-    if version not in (2, 3):
-        raise FormatError(f"{path} is .spz of version {version}: versions 2 and 3 are read; export it as one of these")
-    if degree > 3 or bits > 23 or flags & _EXTENSIONS:
-        raise FormatError(
-            f"{path} has SH degree {degree}, {bits} bits of fraction and flags {flags}: expected at most "
-            "degree 3 and 23 bits and no extensions; export it again"
-        )
-    return version, n, degree, bits, flags
 
 
 def _fraction_bits(means: np.ndarray) -> int:
@@ -135,7 +96,7 @@ def _pack_quats(quats: np.ndarray) -> np.ndarray:
 
 
 def _unpack_quats(content: np.ndarray) -> np.ndarray:
-    """Quaternions wxyz float32 [N, 4] of bytes [N, 4] (version 3) or [N, 3] (version 2)."""
+    """Quaternions wxyz float32 [N, 4] of bytes [N, 4] (from version 3 on) or [N, 3] (version 2)."""
     if content.shape[1] == 3:
         xyz = content / np.float32(127.5) - 1
         quats = np.concatenate([xyz, np.sqrt(np.maximum(0, 1 - (xyz**2).sum(1, keepdims=True)))], 1)

@@ -3,7 +3,9 @@
 import contextlib
 import gzip
 import io
+import itertools
 import struct
+import sys
 import zipfile
 
 import numpy as np
@@ -64,7 +66,7 @@ def test_random_damage(tmp_path, suffix):
     ("offset", "layout", "value", "message"),
     [
         (0, "<I", 7, "header"),
-        (4, "<I", 4, "version 4"),
+        (4, "<I", 5, "version 5"),
         (8, "<I", 4_000_000_000, "too many"),
         (8, "<I", 21, "promises"),
         (12, "<B", 4, "degree 4"),
@@ -81,6 +83,60 @@ def test_spz_headers(tmp_path, offset, layout, value, message):
     write_splats(tmp_path / "a.spz", some_splats(20, 1))
     rewrite_spz(tmp_path / "a.spz", change)
     with pytest.raises(FormatError, match=message):
+        read_splats(tmp_path / "a.spz")
+
+
+def as_version_4(path):
+    """Rewrites an .spz file of version 3: a table of sizes, and a zstd stream for each property."""
+    zstandard = pytest.importorskip("zstandard")
+    content = gzip.decompress(path.read_bytes())
+    magic, _, n, degree, bits, flags, _ = struct.unpack_from("<4sIIBBBB", content)
+    widths = [width for width in (9, 1, 3, 3, 4, 3 * ((degree + 1) ** 2 - 1)) if width]
+    places = np.cumsum([16, *(n * width for width in widths)])
+    parts = [content[begin:end] for begin, end in itertools.pairwise(places)]
+    streams = [zstandard.ZstdCompressor().compress(part) for part in parts]
+    table = b"".join(struct.pack("<QQ", len(s), len(p)) for s, p in zip(streams, parts, strict=True))
+    header = struct.pack("<4sIIBBBBI12x", magic, 4, n, degree, bits, flags, len(parts), 32)
+    path.write_bytes(header + table + b"".join(streams))
+
+
+@pytest.mark.parametrize("degree", [0, 2])
+def test_spz_of_version_4_is_the_same_in_other_streams(tmp_path, degree):
+    write_splats(tmp_path / "a.spz", some_splats(50, degree))
+    before = read_splats(tmp_path / "a.spz")
+    as_version_4(tmp_path / "a.spz")
+    after = read_splats(tmp_path / "a.spz")
+    for name, array in before.arrays().items():
+        np.testing.assert_array_equal(getattr(after, name), array)
+
+
+def test_damaged_spz_of_version_4(tmp_path):
+    path = tmp_path / "a.spz"
+    write_splats(path, some_splats(20, 1))
+    as_version_4(path)
+    whole = np.frombuffer(path.read_bytes(), np.uint8)
+    for length in (5, 20, 33, 60, 140, len(whole) - 3):
+        path.write_bytes(whole[:length].tobytes())
+        assert_one_line(path)
+    for offset, value in ((8, 21), (8, 4_000_000_000), (12, 4), (14, 2), (16, 1 << 30), (40, 1 << 30)):
+        content = bytearray(whole.tobytes())
+        struct.pack_into("<I" if offset not in (12, 14) else "<B", content, offset, value)
+        path.write_bytes(content)
+        assert_one_line(path)
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        damaged = whole.copy()
+        damaged[rng.integers(len(whole), size=2)] ^= np.uint8(1 << rng.integers(8))
+        path.write_bytes(damaged.tobytes())
+        with contextlib.suppress(FormatError):
+            read_splats(path)
+
+
+def test_version_4_without_zstandard_says_what_to_install(tmp_path, monkeypatch):
+    write_splats(tmp_path / "a.spz", some_splats(5, 0))
+    as_version_4(tmp_path / "a.spz")
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(FormatError, match=r"splat-cli\[zstd\]"):
         read_splats(tmp_path / "a.spz")
 
 

@@ -79,8 +79,8 @@ def test_sog_makes_a_palette_of_many_coefficients(tmp_path):
     middles = rng.uniform(-0.9, 0.9, (300, 3, 3))
     splats.shN[:] = middles[rng.integers(300, size=5000)] + rng.normal(0, 0.005, (5000, 3, 3))
     source, back = there_and_back(splats, tmp_path / "a.sog")
-    assert len(np.unique(back.shN.reshape(5000, -1), axis=0)) <= 4096
-    assert np.sqrt(np.mean((source.shN - back.shN) ** 2)) < 0.005
+    assert len(np.unique(back.shN.reshape(5000, -1), axis=0)) <= 1024
+    assert np.sqrt(np.mean((source.shN - back.shN) ** 2)) < 0.02
 
 
 def test_formats_are_found_by_name_content_and_option(tmp_path):

@@ -1,0 +1,113 @@
+"""The container of .spz: what the header says, and the bytes of each property.
+
+Versions 2 and 3 are one gzip stream of a 16-byte header and then property after property. Version 4 is a plain header
+of 32 bytes, a table of compressed and uncompressed sizes as 64-bit integers, and a zstd stream for each property.
+"""
+
+import gzip
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from splat_cli.errors import FormatError
+
+MAGIC = b"NGSP"
+HEADER = struct.Struct("<4sIIBBBB")
+"""Magic, version, splats, SH degree, bits of the fraction, flags; reserved, in version 4 the number of streams."""
+ANTIALIASED, _EXTENSIONS = 1, 2
+_TABLE_OFFSET = struct.Struct("<I")
+_SIZES = struct.Struct("<QQ")
+_MAX_EXPANSION = 1040
+"""Bytes that one byte of gzip can become; what zstd makes more of is no splats."""
+
+
+@dataclass(frozen=True)
+class SpzHeader:
+    """Of N splats, whose coordinates are fixed-point numbers with `fraction_bits` after the point."""
+
+    version: int
+    num_splats: int
+    sh_degree: int
+    fraction_bits: int
+    antialiased: bool
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Bytes a splat of position, opacity, colour, scale, quaternion, coefficients beyond the constant ones."""
+        return 9, 1, 3, 3, 3 if self.version == 2 else 4, 3 * ((self.sh_degree + 1) ** 2 - 1)
+
+
+def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:
+    """(header, uint8 [N, width] of each property). FormatError where the file is damaged or of another version."""
+    try:
+        with path.open("rb") as file:
+            is_plain = file.read(len(MAGIC)) == MAGIC
+            file.seek(0)
+            return _read_zstd(path, file) if is_plain else _read_gzip(path, file)
+    except (OSError, EOFError, zlib.error, struct.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FormatError(f"{path} cannot be read as .spz ({reason}): give a whole file of version 2 to 4") from error
+
+
+def _read_gzip(path: Path, compressed: BinaryIO) -> tuple[SpzHeader, list[np.ndarray]]:
+    with gzip.open(compressed) as file:
+        header = _read_header(path, file.read(HEADER.size), versions=(2, 3))
+        sizes = [width * header.num_splats for width in header.widths]
+        data = file.read(sum(sizes))
+    if len(data) < sum(sizes):
+        raise FormatError(f"{path} promises {sum(sizes)} bytes of splats and holds {len(data)}: export it again")
+    columns = np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
+    return header, [column.reshape(header.num_splats, w) for column, w in zip(columns, header.widths, strict=True)]
+
+
+def _read_zstd(path: Path, file: BinaryIO) -> tuple[SpzHeader, list[np.ndarray]]:
+    header = _read_header(path, file.read(HEADER.size), versions=(4,))
+    widths = [width for width in header.widths if width]
+    (offset,) = _TABLE_OFFSET.unpack(file.read(_TABLE_OFFSET.size))
+    file.seek(offset)
+    sizes = [_SIZES.unpack(file.read(_SIZES.size)) for _ in widths]
+    if [size for _, size in sizes] != [width * header.num_splats for width in widths]:
+        raise FormatError(f"{path} has streams that do not fit its {header.num_splats} splats; export it again")
+    columns = []
+    for (packed, unpacked), width in zip(sizes, widths, strict=True):
+        data = _unpack_zstd(path, file.read(min(packed, path.stat().st_size)), unpacked)
+        columns.append(np.frombuffer(data, np.uint8).reshape(header.num_splats, width))
+    return header, columns if header.sh_degree else [*columns, np.zeros((header.num_splats, 0), np.uint8)]
+
+
+def _unpack_zstd(path: Path, data: bytes, size: int) -> bytes:
+    try:
+        import zstandard
+    except ImportError:
+        raise FormatError(
+            f"{path} is .spz of version 4, which needs zstandard: pip install 'splat-cli[zstd]'"
+        ) from None
+    if size == 0:
+        return b""
+    try:
+        if zstandard.get_frame_parameters(data).content_size != size:
+            raise FormatError(f"{path} has a stream that is not the {size} bytes it promises; export it again")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"{path} cannot be read as .spz ({error}): it is damaged; export it again") from error
+
+
+def _read_header(path: Path, content: bytes, versions: tuple[int, ...]) -> SpzHeader:
+    if len(content) < HEADER.size or not content.startswith(MAGIC):
+        raise FormatError(f"{path} is no .spz file: its header is missing; export it again")
+    _, version, n, degree, bits, flags, _ = HEADER.unpack(content)
+    if version not in versions:
+        raise FormatError(f"{path} is .spz of version {version}: versions 2 to 4 are read; export it as one of these")
+    if degree > 3 or bits > 23 or flags & _EXTENSIONS:
+        raise FormatError(
+            f"{path} has SH degree {degree}, {bits} bits of fraction and flags {flags}: expected at most "
+            "degree 3 and 23 bits and no extensions; export it again"
+        )
+    header, size = SpzHeader(version, n, degree, bits, bool(flags & ANTIALIASED)), path.stat().st_size
+    if n * sum(header.widths) > size * _MAX_EXPANSION:
+        raise FormatError(f"{path} promises {n} splats, too many for its {size} bytes; export it again")
+    return header
