@@ -17,7 +17,7 @@ _RUN = "Run"
 _SCENE = "Photographs"
 _MODEL = "Splats and rendering"
 _OPTIMIZER = "Loss and optimiser"
-_CAMERAS = "Cameras"
+_CAMERAS = "Cameras and exposure"
 _DENSITY = "Density control"
 
 
@@ -179,6 +179,17 @@ class TrainConfig:
     )
     lr_poses_final: float = setting(
         1e-5, "The same at the last step; between them it decays exponentially.", group=_CAMERAS, low=0
+    )
+
+    exposure: bool = setting(
+        False, "Train an affine change of colour for each photograph, which the splats go without.", group=_CAMERAS
+    )
+    lr_exposure: float = setting(5e-3, "Learning rate of exposures.", group=_CAMERAS, low=0)
+    lr_exposure_final: float = setting(
+        5e-4, "The same at the last step; between them it decays exponentially.", group=_CAMERAS, low=0
+    )
+    exposure_reg: float = setting(
+        0.01, "Weight of the squared difference between an exposure and none in the loss.", group=_CAMERAS, low=0
     )
 
     strategy: str = setting(

@@ -37,11 +37,13 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
 
     metrics = evaluate_run(source, scene, open_backend(device), display, save_pictures)
     width = max(len(name) for name in metrics.scores)
-    with_flip = metrics.mean.flip is not None
-    lines = [f"{'photograph':<{width}}   PSNR    SSIM{'    FLIP' * with_flip}"]
+    with_flip, with_fit = metrics.mean.flip is not None, metrics.mean.fitted_psnr is not None
+    title = f"{'photograph':<{width}}   PSNR    SSIM{'    FLIP' * with_flip}{'  fitted PSNR    SSIM' * with_fit}"
+    lines = [title]
     for name, score in {**metrics.scores, "mean": metrics.mean}.items():
         looks = "" if score.flip is None else f"  {score.flip:.4f}"
-        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}")
+        fit = "" if score.fitted_psnr is None else f"  {score.fitted_psnr:11.2f}  {score.fitted_ssim:.4f}"
+        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}{fit}")
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}", f"Written to {metrics.path}"]
     lines += [f"Pictures: {save_pictures}"] if save_pictures else []
     return Output(lines, metrics.facts())

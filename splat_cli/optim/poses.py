@@ -8,36 +8,24 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import Projection
 from splat_cli.render.step import StepState
 from splat_cli.scene.poses import moved_pose
 from splat_cli.scene.view import View
 
-# Blocks and threads of a sum over all splats. On the CPU a barrier costs more than many additions: one thread a block.
-SUM_BLOCKS = {"cuda": 264, "cpu": 32}
-SUM_THREADS = {"cuda": 128, "cpu": 1}
-
-
-@dataclasses.dataclass(frozen=True)
-class PoseRates:
-    """Radians a step, log-linear from `first` to `last` over `steps`; with a radian of turn goes `extent` of shift."""
-
-    first: float
-    last: float
-    steps: int
-    extent: float
-
 
 class PoseRefinement:
     """Offsets of all cameras of a table, which move by gradients and move the cameras with them.
 
     offsets: float32 [num_views, 3, 6]: turn (radians) and shift (world units) as `scene.poses.moved_pose` takes them,
-    then Adam's first and second moments. All zero at the start.
+    then Adam's first and second moments. All zero at the start. decay: radians a step; with a radian of turn goes
+    `extent` of shift.
     """
 
-    def __init__(self, backend: Backend, cameras: CameraTable, rates: PoseRates) -> None:
-        self.backend, self.cameras, self.rates = backend, cameras, rates
+    def __init__(self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float) -> None:
+        self.backend, self.cameras, self.decay, self.extent = backend, cameras, decay, extent
         self.originals = cameras.array.copy()
         self.offsets = backend.xp.zeros((len(cameras.views), 3, 6), "float32")
         self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6), "float32")
@@ -55,11 +43,11 @@ class PoseRefinement:
 
     def step(self, state: StepState) -> None:
         """One step of Adam on the state's view, whose camera moves."""
-        rates = self.rates
+        decay = self.decay
         self.backend.kernel("pose", "step_pose")(
             (1,), (SUM_THREADS[self.backend.name],),
             state.array, self.originals, self.cameras.array, self.d_pose, len(self.d_pose), len(self.offsets),
-            rates.first, rates.last, rates.extent, rates.steps, self.offsets,
+            decay.first, decay.last, float(self.extent), decay.steps, self.offsets,
         )  # fmt: skip
 
     def place(self) -> None:

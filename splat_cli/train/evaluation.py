@@ -17,11 +17,16 @@ _BLOCK = 32
 
 @dataclass(frozen=True)
 class Score:
-    """PSNR in dB and SSIM of one image, and FLIP where it was measured."""
+    """PSNR in dB and SSIM of one image, and FLIP where it was measured.
+
+    fitted: of the right half, after an affine change of colour that was fitted to the left; with --exposure.
+    """
 
     psnr: float
     ssim: float
     flip: float | None = None
+    fitted_psnr: float | None = None
+    fitted_ssim: float | None = None
 
     def facts(self) -> dict[str, float]:
         """What was measured, by name."""
@@ -29,12 +34,17 @@ class Score:
 
 
 def protocol(
-    test_every: int, held_out: bool, named: bool = False, refined: bool = False, with_flip: bool = False
-) -> str:
+    test_every: int, held_out: bool, named: bool = False, refined: bool = False, with_flip: bool = False,
+    fitted: bool = False,
+) -> str:  # fmt: skip
     """The measurement in words, for metrics.json.
 
-    named: the images are those that split.json names. refined: training has moved its cameras.
+    named: the images are those that split.json names. refined: training has moved its cameras. fitted: measured also
+    after a change of colour.
     """
+    change = (
+        "`fitted_`: over the right half of an image, after the affine change of colour that fits the left half best; "
+    )
     looks = f"FLIP at {PIXELS_PER_DEGREE} pixels a degree, mean over pixels, then over images; " if with_flip else ""
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
@@ -48,7 +58,8 @@ def protocol(
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        f"images; {looks}pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
+        f"images; {looks}{change if fitted else ''}"
+        "pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
     )
 
 
@@ -64,14 +75,9 @@ def score(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = 
 
 
 def mean_score(scores: Iterable[Score]) -> Score:
-    """The mean of each measure, of FLIP where all have it."""
-    scores = list(scores)
-    flips = [one.flip for one in scores if one.flip is not None]
-    return Score(
-        float(np.mean([one.psnr for one in scores])),
-        float(np.mean([one.ssim for one in scores])),
-        float(np.mean(flips)) if len(flips) == len(scores) else None,
-    )
+    """The mean of each measure that all have."""
+    facts = [one.facts() for one in scores]
+    return Score(**{name: float(np.mean([one[name] for one in facts])) for name in set.intersection(*map(set, facts))})
 
 
 def psnr(x: np.ndarray, y: np.ndarray) -> float:

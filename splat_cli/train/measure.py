@@ -21,6 +21,7 @@ from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
 from splat_cli.train.evaluation import Score, mean_score, protocol, score
+from splat_cli.train.exposure_fit import fitted_to_left_half
 from splat_cli.train.flip import has_flip
 from splat_cli.train.photographs import load_photographs
 from splat_cli.train.progress import Display
@@ -43,8 +44,14 @@ def measure(
     background = background_color(config.background)
     scores = {}
     for index, view in enumerate(photographs.views):
-        rendered = to_8bit(renderer.render(index, background))
-        scores[view.name] = score(rendered, photographs.images[index], photographs.masks[index], with_flip)
+        image = renderer.render(index, background)
+        photograph, mask = photographs.images[index], photographs.masks[index]
+        rendered = to_8bit(image)
+        one = score(rendered, photograph, mask, with_flip)
+        if config.exposure:
+            fitted = score(*fitted_to_left_half(image, photograph, mask))
+            one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)
+        scores[view.name] = one
         on_render(index, rendered)
     return scores
 
@@ -60,7 +67,7 @@ def add_metrics(
     per_image = {name: one.facts() for name, one in scores.items()}
     steps[str(step)] = {**steps.get(str(step), {}), **mean.facts(), **facts, "per_image": per_image}
     is_named, has_flips = run.split_path.is_file(), mean.flip is not None
-    measured = protocol(config.test_every, config.eval, is_named, config.pose_opt, has_flips)
+    measured = protocol(config.test_every, config.eval, is_named, config.pose_opt, has_flips, config.exposure)
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)
     return metrics

@@ -25,6 +25,7 @@ _PROJECTED = 116  # bytes of render.project.Projection a splat
 _SCORES = 8  # and of train.probe
 _PAIR = 28 + 1 / 32  # bytes a pair of TileLists and of the states that Picture saves
 _PIXEL = 32 + 36  # bytes a pixel of Picture and of PhotometricLoss
+_EXPOSED = 12  # with --exposure
 _TILE = 4 * 256 * 4 + 20  # bytes a tile of the same and of TileLists
 
 
@@ -98,7 +99,7 @@ def plan_memory(backend: Backend, config: TrainConfig, views: Sequence[View], nu
         available = min(available, int(config.max_memory * _GIB))
     return MemoryPlan(
         photographs=3 * sum(pixels) + num_masks * max(pixels),
-        pictures=_PIXEL * max(pixels) + _TILE * tiles,
+        pictures=(_PIXEL + _EXPOSED * config.exposure) * max(pixels) + _TILE * tiles,
         per_splat=_splat_bytes(config.sh_degree),
         available=available,
         wanted_splats=min(config.max_splats, max(start, 1)) if _never_grows(config) else config.max_splats,

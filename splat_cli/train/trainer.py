@@ -13,7 +13,6 @@ from splat_cli.config import TrainConfig
 from splat_cli.density import make_strategy
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.render.camera import CameraTable
@@ -69,8 +68,8 @@ class Trainer:
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
         )  # fmt: skip
-        self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
         self.besides = Besides(backend, self.cameras, config, self.extent)
+        self.loss = self.besides.loss
         self.state = StepState(backend, num_splats=self.model.num)
         self.schedule = upload_schedule(backend, config, self.extent, len(views))
         self.order = backend.upload(view_order(len(views), config.steps, config.seed))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.optim.poses import PoseRates, PoseRefinement
+from splat_cli.optim.per_view import Decay
+from splat_cli.optim.poses import PoseRefinement
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.scene.poses import moved_pose
@@ -18,7 +19,7 @@ from tests.reference.random_scene import hard_scene, without_ties
 from tests.render.on_device import VIEW, OnDevice, gradients_of_sums, on_device
 
 OFFSET = np.array([0.04, -0.03, 0.02, 0.05, -0.02, 0.03])
-RATES = PoseRates(first=1e-2, last=1e-4, steps=100, extent=2.0)
+RATES, EXTENT = Decay(first=1e-2, last=1e-4, steps=100), 2.0
 
 
 def test_reference_against_central_differences() -> None:
@@ -47,7 +48,7 @@ def refinement(backend: Backend, options: Options, seed: int = 1) -> tuple[OnDev
     """A scene with random gradients of its projected splats, and a refinement of its cameras."""
     scene = hard_scene(seed)
     device = on_device(backend, scene, options)
-    poses = PoseRefinement(backend, device.cameras, RATES)
+    poses = PoseRefinement(backend, device.cameras, RATES, EXTENT)
     device.forward()
     device.set_d_image(np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width)))
     picture = device.rasterizer.picture
@@ -90,7 +91,7 @@ def test_step(backend: Backend, agreement: Agreement) -> None:
     d_w2c[:, :3] = 0.5 * pose.cross_matrix(turn - np.cross(at[:3, 3], d_w2c[:, 3])) @ at[:3, :3]
     np.testing.assert_allclose(pose.d_axes(at, d_w2c), 2.0 * axes, atol=1e-12)
     gradient = pose.d_offset(w2c, before[0].astype(float), d_w2c)
-    rate = RATES.first * (RATES.last / RATES.first) ** (step / RATES.steps) * np.array([1] * 3 + [RATES.extent] * 3)
+    rate = RATES.first * (RATES.last / RATES.first) ** (step / RATES.steps) * np.array([1] * 3 + [EXTENT] * 3)
     round_of_view = (step - 1) // 2 + 1
     columns = [values[:, None].astype(float) for values in (before[0], gradient, before[1], before[2])]
     expected = np.stack([value[:, 0] for value in adam.step(*columns, rate, round_of_view)])

@@ -13,7 +13,14 @@ from splat_cli.train.checkpointer import checkpoint_paths
 from splat_cli.train.run_folder import RunFolder
 from tests.train.conftest import Trained
 
-BESIDES = {"pose_opt": True}
+BESIDES = {"pose_opt": True, "exposure": True}
+BESIDES_ARRAYS = ("poses", "exposures")
+
+
+def test_eval_measures_with_and_without_exposure(whole):
+    at_end = json.loads(whole.metrics_path.read_text())["steps"]["60"]
+    assert at_end["fitted_psnr"] != at_end["psnr"]
+    assert {"psnr", "ssim", "fitted_psnr", "fitted_ssim"} <= at_end["per_image"]["a_00.jpg"].keys()
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +42,9 @@ def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
 def test_checkpoint_holds_it(whole):
     checkpoint = read_checkpoint(checkpoint_paths(whole.checkpoints_path)[0])
     assert checkpoint.arrays["poses"].shape == (7, 3, 6)
-    assert np.abs(checkpoint.arrays["poses"][:, 0]).min() > 0
+    assert checkpoint.arrays["exposures"].shape == (7, 3, 12)
+    for name in BESIDES_ARRAYS:
+        assert np.abs(checkpoint.arrays[name][:, 0]).min() > 0
 
 
 def test_it_cannot_be_switched_on_later(training, finished):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from splat_cli.render.pictures import to_8bit
 from splat_cli.train.evaluation import Score, mean_score, protocol, psnr, ssim
+from splat_cli.train.exposure_fit import fitted_to_left_half
 
 
 def _pair(height, width, seed=0):
@@ -55,6 +56,37 @@ def test_psnr_of_a_known_difference():
 
 def test_mean_is_over_images_not_pixels():
     assert mean_score([Score(20, 0.5), Score(30, 0.7)]) == Score(25, pytest.approx(0.6))
+
+
+def test_a_photograph_of_another_exposure_fits():
+    rng = np.random.default_rng(0)
+    render = rng.uniform(0.1, 0.7, (20, 31, 3)).astype(np.float32)
+    matrix = np.array([[1.1, 0.05, 0], [-0.1, 0.9, 0.1], [0, 0, 1.2]])
+    photograph = to_8bit(render @ matrix.T + 0.03)
+    fitted, right, mask = fitted_to_left_half(render, photograph, None)
+    assert mask is None
+    np.testing.assert_array_equal(right, photograph[:, 15:])
+    assert psnr(to_8bit(render), photograph) < 25
+    assert psnr(fitted, right) > 55
+
+
+def test_only_the_left_half_decides_the_fit():
+    rng = np.random.default_rng(0)
+    render = rng.uniform(0.2, 0.7, (20, 30, 3)).astype(np.float32)
+    photograph = to_8bit(render)
+    photograph[:, 15:] += 40
+    mask = np.ones((20, 30), np.uint8)
+    photograph[:10, :15], mask[:10, :15] = 0, 0  # a part that does not count
+    fitted, right, _ = fitted_to_left_half(render, photograph, mask)
+    np.testing.assert_allclose(right.astype(int) - fitted, 40, atol=1)
+
+
+def test_mask_that_leaves_no_right_half():
+    render, mask = np.full((4, 6, 3), 0.5, np.float32), np.zeros((4, 6), np.uint8)
+    mask[:, :2] = 255
+    fitted, photograph, kept = fitted_to_left_half(render, np.zeros((4, 6, 3), np.uint8), mask)
+    assert fitted.shape == photograph.shape == (4, 6, 3)
+    assert kept is mask
 
 
 def test_rounding_to_8_bits():

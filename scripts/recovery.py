@@ -1,0 +1,127 @@
+"""How much of what wrong poses or exposures cost do --pose-opt and --exposure bring back? Prints a Markdown table:
+
+  python scripts/recovery.py poses SCENE --preset demo --device cpu
+
+Three runs: on the scene as it is, with its training views disturbed, and with the disturbed ones refined.
+
+poses: each training camera is turned about a random axis by half a degree and shifted in a random direction by 1 % of
+the scene's extent. The held-out cameras keep the scene's poses, moved by the similarity that takes the training cameras
+from the scene's poses to those that the run ended with: what is measured is how consistent the poses are, not where the
+whole scene lies. "Off" is the mean difference between training cameras and the scene's, so moved.
+
+exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
+between channels, and by an offset of up to 5 of 255. The held-out photographs stay as they are. "Fitted" is measured on
+their right halves, after the affine change of colour that fits the left half best.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from splat_cli.config import TrainConfig, load_config
+from splat_cli.device import Backend, open_backend
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.images import Photographs
+from splat_cli.scene.poses import moved_pose, similarity_between
+from splat_cli.scene.view import View
+from splat_cli.train.data import TrainingData, read_data
+from splat_cli.train.evaluation import mean_score
+from splat_cli.train.measure import measure
+from splat_cli.train.progress import Display
+from splat_cli.train.trainer import Trainer
+
+DEGREES, SHARE = 0.5, 0.01
+
+
+def wrong_poses(photographs: Photographs, random: np.random.Generator) -> Photographs:
+    """Each camera turned by DEGREES and shifted by SHARE of the scene's extent, each in a direction of its own."""
+
+    def vector(length: float) -> np.ndarray:
+        direction = random.normal(size=3)
+        return length * direction / np.linalg.norm(direction)
+
+    shift = SHARE * scene_extent(photographs.views)
+    offsets = [np.concatenate([vector(np.radians(DEGREES)), vector(shift)]) for _ in photographs.views]
+    moved = zip(photographs.views, offsets, strict=True)
+    return photographs._replace(views=[dataclasses.replace(v, w2c=moved_pose(v.w2c, offset)) for v, offset in moved])
+
+
+def wrong_exposures(photographs: Photographs, random: np.random.Generator) -> Photographs:
+    """Each photograph with other factors and another offset."""
+
+    def exposed(image: np.ndarray) -> np.ndarray:
+        factors = 0.75 ** random.uniform(-1, 1) * 1.05 ** random.uniform(-1, 1, 3)
+        return np.clip(np.rint(image * factors + random.uniform(-5, 5)), 0, 255).astype(np.uint8)
+
+    return photographs._replace(images=[exposed(image) for image in photographs.images])
+
+
+DISTURB: dict[str, Callable[[Photographs, np.random.Generator], Photographs]] = {
+    "poses": wrong_poses,
+    "exposure": wrong_exposures,
+}
+
+
+def train(data: TrainingData, photographs: Photographs, config: TrainConfig, backend: Backend) -> list[str]:
+    """PSNR and SSIM on the held-out photographs, PSNR fitted, and how far off the poses are, as text."""
+    assert data.held_out is not None
+    trainer = Trainer(backend, photographs.views, photographs.images, *data.points, config, masks=photographs.masks)
+    trainer.run_until(config.steps)
+    poses = trainer.besides.poses
+    final = poses.refined() if poses else photographs.views
+    moved = similarity_between(data.training.views, final)
+    held_out = data.held_out._replace(views=[moved.apply(view) for view in data.held_out.views])
+    fitting = dataclasses.replace(config, exposure=True)
+    score = mean_score(measure(backend, trainer.splats, held_out, fitting).values())
+    pairs = [(moved.apply(view), other) for view, other in zip(data.training.views, final, strict=True)]
+    turn = np.mean([angle(a, b) for a, b in pairs])
+    shift = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
+    return [f"{score.psnr:.2f}", f"{score.ssim:.4f}", f"{score.fitted_psnr:.2f}", f"{turn:.3f}", f"{100 * shift:.2f}"]
+
+
+def angle(a: View, b: View) -> float:
+    """Degrees between two cameras' axes."""
+    difference = np.linalg.norm(a.w2c[:3, :3] - b.w2c[:3, :3])  # 2 sqrt(2) sin(angle / 2)
+    return float(np.degrees(2 * np.arcsin(min(difference / np.sqrt(8), 1))))
+
+
+@click.command()
+@click.argument("what", type=click.Choice(list(DISTURB)))
+@click.argument("scene", type=Path)
+@click.option("--preset", help="Name of a preset, or a TOML file.")
+@click.option("--steps", type=int)
+@click.option("--seed", type=int, default=0)
+@click.option("--set", "changes", multiple=True, metavar="KEY=NUMBER", help="A setting of the refined run.")
+@click.option("--only", help="One of the three runs, by its name in the table.")
+@click.option("--device", default="auto")
+def main(
+    what: str, scene: Path, preset: str | None, steps: int | None, seed: int, changes: tuple[str, ...],
+    only: str | None, device: str,
+) -> None:  # fmt: skip
+    settings: dict[str, Any] = {"eval": True, "seed": seed} | ({"steps": steps} if steps else {})
+    config = load_config(preset, settings)
+    refining: dict[str, Any] = {"pose_opt": what == "poses", "exposure": what == "exposure"}
+    refining |= {key: float(value) for key, _, value in (change.partition("=") for change in changes)}
+    backend = open_backend(device)
+    data = read_data(scene, config, backend, Display(io.StringIO()))
+    wrong = DISTURB[what](data.training, np.random.default_rng(seed))
+    runs = {"as it is": (data.training, config), "disturbed": (wrong, config)}
+    runs["refined"] = (wrong, load_config(preset, settings | refining))
+    print(f"| {what} | PSNR | SSIM | fitted | degrees off | % of extent off | seconds |\n|" + " --- |" * 7)
+    for name, (photographs, chosen) in runs.items():
+        if only in (None, name):
+            begin = time.perf_counter()
+            columns = train(data, photographs, chosen, backend)
+            print(f"| {name} | {' | '.join(columns)} | {time.perf_counter() - begin:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

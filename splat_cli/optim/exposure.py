@@ -1,0 +1,62 @@
+"""Exposure of the training photographs: the host side of cuda_src/exposure.cu and step_exposure.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.per_view import SUM_THREADS, Decay
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.step import StepState
+
+BLOCKS, WARPS = 132, 8
+
+
+class ExposedLoss(PhotometricLoss):
+    """The loss of a picture after the view's own affine change of colour, y = x + D (x, 1), which is trained.
+
+    exposures: float32 [num_views, 3, 12]: D as three rows of three factors and an offset, then Adam's first and second
+    moments; all zero at the start. `weight` times |D|^2 keeps it near zero.
+    """
+
+    def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float, decay: Decay, weight: float) -> None:
+        super().__init__(backend, cameras, ssim_weight)
+        self.decay, self.weight = decay, weight
+        self.exposures = backend.xp.zeros((len(cameras.views), 3, 12), "float32")
+        self.exposed = backend.xp.empty(3 * cameras.max_pixels, "float32")
+        self.d_exposure = backend.xp.zeros((BLOCKS * WARPS, 12), "float32")
+
+    def forward(self, state: StepState, image: Any, errors: Any | None = None) -> None:
+        """As PhotometricLoss.forward, of the picture as the view exposes it."""
+        self.backend.kernel("exposure", "expose")(
+            (BLOCKS,), (32, WARPS), self.cameras.array, state.array, self.exposures, image, self.exposed
+        )
+        super().forward(state, self.exposed, errors)
+
+    def backward(self, state: StepState, image: Any, d_image: Any) -> None:
+        """As PhotometricLoss.backward; d_image is by the picture before the exposure. Sums up the exposure's gradient.
+
+        Leaves rows of sums in d_exposure [.., 12].
+        """
+        super().backward(state, self.exposed, d_image)
+        self.backend.kernel("exposure", "expose_backward")(
+            (BLOCKS,), (32, WARPS),
+            self.cameras.array, state.array, self.exposures, image, d_image, self.d_exposure,
+        )  # fmt: skip
+
+    def step(self, state: StepState) -> None:
+        """One step of Adam on the exposure of the state's view."""
+        decay = self.decay
+        self.backend.kernel("step_exposure", "step_exposure")(
+            (1,), (SUM_THREADS[self.backend.name],),
+            state.array, self.d_exposure, len(self.d_exposure), len(self.exposures),
+            float(self.weight), decay.first, decay.last, decay.steps, self.exposures,
+        )  # fmt: skip
+
+    def matrices(self) -> np.ndarray:
+        """The views' affine changes, float32 [num_views, 3, 4]: rows of three factors and an offset."""
+        differences = self.backend.download(self.exposures)[:, 0].reshape(-1, 3, 4)
+        return differences + np.eye(3, 4, dtype=np.float32)

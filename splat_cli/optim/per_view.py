@@ -1,0 +1,18 @@
+"""What parameters of single photographs share: the host side of cuda_src/per_view.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Blocks and threads of a sum over all splats. On the CPU a barrier costs more than many additions: one thread a block.
+SUM_BLOCKS = {"cuda": 264, "cpu": 32}
+SUM_THREADS = {"cuda": 128, "cpu": 1}
+
+
+@dataclass(frozen=True)
+class Decay:
+    """A learning rate that goes from `first` to `last` over `steps` steps, its logarithm evenly."""
+
+    first: float
+    last: float
+    steps: int
