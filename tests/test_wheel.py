@@ -58,7 +58,9 @@ def test_kernels_and_presets_are_inside(environment):
 
 
 def test_demo_trains(environment):
-    """Compiles the wheel's kernels with the host compiler and trains a few steps."""
+    """Compiles the wheel's kernels with the host compiler, trains a few steps and packs the viewer that it brings."""
     binaries, elsewhere = environment
     _run(binaries / "splat", "demo", "out", "--steps", "5", "--device", "cpu", cwd=elsewhere)
     assert (elsewhere / "out" / "splats.ply").is_file()
+    _run(binaries / "splat", "export", "out/run", "page.html", cwd=elsewhere)
+    assert "SuperSplat Viewer" in (elsewhere / "page.html").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """`splat export`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,7 +9,10 @@ from splat_cli.cli.numbers import Numbers
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
 
-_FORMATS = ("ply", "compressed-ply", "splat", "spz", "sog", "glb")
+if TYPE_CHECKING:
+    from splat_cli.gaussians.arrays import SplatArrays
+
+_FORMATS = ("ply", "compressed-ply", "splat", "spz", "sog", "glb", "html")
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 
@@ -16,7 +20,8 @@ _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with an
 @click.command(
     epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02\n"
     "  splat export runs/garden garden.spz --crop 0,0,0,5 --max-count 500000\n"
-    "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0"
+    "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0\n"
+    "  splat export runs/garden garden.html --start-view DSC_0042"
 )
 @click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1, required=True)
 @click.argument("out", type=PATH, metavar="OUT")
@@ -45,6 +50,11 @@ _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with an
     metavar="FILE",
     help="Write the cameras of the run as well (JSON), moved with the splats.",
 )
+@click.option(
+    "--start-view",
+    metavar="NAME|N|FILE",
+    help="View that a page opens with: its name, its number, or a .json file of cameras.  [default: the run's first]",
+)
 def command(
     sources: tuple[Path, ...],
     out: Path,
@@ -59,12 +69,14 @@ def command(
     morton: bool,
     bake: bool,
     cameras: Path | None,
+    start_view: str | None,
 ) -> Output:
     """Write the splats of runs or files as one file for viewers.
 
     Of a run, the splats of its last step; several sources become one set. OUT's name chooses the format: .ply
     (standard 3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog
-    (PlayCanvas) or .glb (glTF); all of them are read, too. OUT is replaced if it exists.
+    (PlayCanvas) or .glb (glTF); all of them are read, too. An .html file is a page with a viewer inside, which
+    opens in a browser from any disk. OUT is replaced if it exists.
 
     Cropping and --min-opacity come first, in the coordinates of the sources; then scaling, turning and moving; last
     the limits and the order.
@@ -75,19 +87,37 @@ def command(
     from splat_cli.gaussians.formats import format_for, write_splats
     from splat_cli.scene.crop import parse_crop
     from splat_cli.train.source import save_cameras, splats_for_viewers
+    from splat_cli.viewer.opening import find_opening
 
-    format_for(out, format_name)  # before anything takes time
+    is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
+    if not is_page:
+        format_for(out, format_name)  # before anything takes time
+        if start_view is not None:
+            raise UsageError("--start-view is where a page opens: give OUT a name that ends in .html")
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
     edits = Edits(
         crop=parse_crop(crop) if crop else None, min_opacity=min_opacity, scale=scale, rotate=rotate,
         translate=translate, max_count=max_count, sh_degree=sh_degree, morton=morton,
     )  # fmt: skip
-    splats = edits.apply(merged([splats_for_viewers(source, bake) for source in sources]))
+    opening = find_opening(sources, start_view) if is_page else None
+    # a page's viewer has antialiasing
+    splats = edits.apply(merged([splats_for_viewers(source, bake and not is_page) for source in sources]))
     if cameras is not None:
         save_cameras(sources, edits, cameras)
-    write_splats(out, splats, format_name)
+    if opening is None:
+        write_splats(out, splats, format_name)
+    else:
+        opening.moved(edits.similarity()).write(out, splats)
+    return _output(out, cameras, splats, is_page)
+
+
+def _output(out: Path, cameras: Path | None, splats: "SplatArrays", is_page: bool) -> Output:
+    notes = [f"Cameras: {cameras}"] if cameras else []
+    if splats.antialiased and not is_page:
+        notes.append(_ANTIALIASED)
     size = out.stat().st_size
     line = f"{len(splats):,} splats, spherical harmonics of degree {splats.sh_degree}, {size / 2**20:.1f} MiB: {out}"
-    lines = [line, *([f"Cameras: {cameras}"] if cameras else []), *([_ANTIALIASED] if splats.antialiased else [])]
-    return Output(lines, {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size})
+    return Output(
+        [line, *notes], {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size}
+    )

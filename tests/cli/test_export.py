@@ -10,10 +10,11 @@ from splat_cli.cli.export import _FORMATS
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.train.run_folder import RunFolder
+from tests.viewer.page import Page
 
 
 def test_the_command_knows_every_format():
-    assert set(_FORMATS) == set(FORMATS)
+    assert set(_FORMATS) == set(FORMATS) | {"html"}
 
 
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
@@ -27,6 +28,38 @@ def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path
     cameras = ["--cameras", RunFolder(trained).cameras_path, "--size", "40x30", "--device", "cpu"]
     rendered = splat("render", f"a{suffix}", *cameras, "-o", "pictures")
     assert rendered.code == 0, rendered.err
+
+
+def test_a_page_opens_at_the_view_that_was_asked_for(splat, trained, tmp_path):
+    """Unbaked, since its viewer has antialiasing; by name, number or file of cameras."""
+    cameras = RunFolder(trained).cameras_path
+    pages = []
+    for number, camera in enumerate(("a_02.jpg", "a_02", "2", cameras, None)):
+        options = [] if camera is None else ["--start-view", camera]
+        result = splat("export", trained, f"{number}.html", *options)
+        assert result.code == 0, result.err
+        pages.append(Page(tmp_path / "cwd" / f"{number}.html").scene)
+    assert pages[0]["antialiased"]
+    assert pages[0] == pages[1] == pages[2]
+    assert pages[0]["camera"] != pages[3]["camera"] == pages[4]["camera"]
+    assert splat("export", RunFolder(trained).ply_path(20), "a.spz", "--no-bake").code == 0
+    assert splat("export", "a.spz", "a", "--format", "html").code == 0
+    assert Page(tmp_path / "cwd" / "a").scene["antialiased"]
+
+
+@pytest.mark.parametrize(
+    ("out", "camera", "expected"),
+    [
+        ("a.html", "missing", "expected 0 to 8 or a name such as a_00.jpg"),
+        ("a.html", "9", "expected 0 to 8"),
+        ("a.html", "missing.json", "missing.json"),
+        ("a.spz", "1", "ends in .html"),
+    ],
+)
+def test_cameras_that_are_not_there(splat, trained, out, camera, expected):
+    result = splat("export", trained, out, "--start-view", camera)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert expected in result.err
 
 
 def test_format_can_be_said(splat, trained, tmp_path):

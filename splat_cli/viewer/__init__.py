@@ -1,0 +1,1 @@
+"""Splats in a browser: live from a server while they train, or packed into a page that needs no server."""

@@ -1,0 +1,84 @@
+"""A page of one file that shows splats from anywhere, also from a disk without a network.
+
+The viewer is PlayCanvas's (scripts/vendor_viewer.py builds it). The splats are inside as a compressed PLY, packed with
+gzip, which is smaller than the same splats as SPZ; the browser unpacks them.
+"""
+
+import base64
+import gzip
+import html
+import json
+import tempfile
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import UsageError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.compressed_ply import write_compressed_ply
+from splat_cli.gaussians.move import rotated
+from splat_cli.scene.view import View
+from splat_cli.viewer.stance import looked_at, upright
+
+_STATIC = Path(__file__).parent / "static"
+_FLIPPED = np.diag([-1.0, -1.0, 1.0])
+"""The viewer turns what it loads upside down: files have y down, its world has y up."""
+
+
+def write_html(
+    path: Path,
+    splats: SplatArrays,
+    start: View,
+    up: np.ndarray,
+    background: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    title: str = "Splats",
+) -> None:
+    """Writes the page, which opens where `start` is; up is a unit vector, float64 [3].
+
+    Splats whose `antialiased` is set are shown with antialiasing. UsageError where there are no splats.
+    """
+    if len(splats) == 0:
+        raise UsageError(f"{path} was not written: no splats are left to show")
+    rotation = upright(up, start)
+    content = _compressed_ply(rotated(splats, rotation))
+    scene = {
+        "background": background,
+        "antialiased": splats.antialiased,
+        "bytes": len(content),
+        "camera": _camera(start, looked_at(splats, start), _FLIPPED @ rotation),
+    }
+    page = Template(_static("page.html")).substitute(
+        title=html.escape(title),
+        background="#" + "".join(f"{round(255 * value):02x}" for value in background),
+        licences=_static("LICENSES.txt"),
+        style=_static("supersplat-viewer.css"),
+        script=_static("supersplat-viewer.js"),
+        scene=json.dumps(scene).replace("<", "\\u003c"),
+        splats=base64.b64encode(gzip.compress(content, mtime=0)).decode(),
+    )
+    with replacing(path) as beside:
+        beside.write_text(page, encoding="utf-8")
+
+
+def _camera(view: View, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, Any]:
+    """The camera in the viewer's coordinates; width and height of what it sees at distance 1, halved."""
+    return {
+        "position": (to_viewer @ view.center).tolist(),
+        "target": (to_viewer @ target).tolist(),
+        "width": view.width / view.fx / 2,
+        "height": view.height / view.fy / 2,
+    }
+
+
+def _compressed_ply(splats: SplatArrays) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "splats.compressed.ply"
+        write_compressed_ply(file, splats)
+        return file.read_bytes()
+
+
+def _static(name: str) -> str:
+    return (_STATIC / name).read_text(encoding="utf-8")

@@ -1,0 +1,105 @@
+"""The exported page: complete in itself, with the same splats, seen from the camera that was asked for."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.gaussians.choose import in_morton_order
+from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.formats import read_splats, write_splats
+from splat_cli.gaussians.move import rotation_about_axes
+from splat_cli.scene.focus import up_direction
+from splat_cli.viewer.html import write_html
+from splat_cli.viewer.stance import UP, looked_at, overview, upright
+from tests.gaussians.some_splats import some_splats
+from tests.viewer.page import Page
+from tests.views import ring_of_views
+
+
+@pytest.fixture
+def splats():
+    arrays = some_splats(300)
+    arrays.means *= 0.2
+    return arrays
+
+
+def rolled(view, degrees):
+    """The view turned about its own axis."""
+    turn = np.eye(4)
+    turn[:3, :3] = rotation_about_axes((0, 0, degrees))
+    return dataclasses.replace(view, w2c=turn @ view.w2c)
+
+
+def pixels(splats, view):
+    """Where the camera sees the means, [N, 2], relative to its principal point."""
+    points = splats.means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+    return points[:, :2] / points[:, 2:] * [view.fx, view.fy]
+
+
+def pixels_in_the_page(splats, camera, view):
+    """The same in the page, whose world is the file turned by 180 degrees about z, and whose camera has y up."""
+    position, target = np.array(camera["position"]), np.array(camera["target"])
+    forward = (target - position) / np.linalg.norm(target - position)
+    right = np.cross(forward, [0, 1, 0])
+    right /= np.linalg.norm(right)
+    points = splats.means * [-1, -1, 1] - position
+    across, down, depth = points @ right, -points @ np.cross(right, forward), points @ forward
+    focal = [view.width / camera["width"] / 2, view.height / camera["height"] / 2]
+    return np.stack([across, down], axis=1) / depth[:, None] * focal
+
+
+def test_nothing_is_loaded_from_elsewhere(splats, tmp_path):
+    write_html(tmp_path / "a.html", splats, ring_of_views()[0], UP, title="a <b>")
+    page = Page(tmp_path / "a.html")
+    assert page.addresses == []
+    assert page.policy.startswith("default-src 'none'")
+    assert "http" not in page.policy
+    assert "<title>a &lt;b&gt;</title>" in page.text
+    assert page.text.count("Permission is hereby granted") == 2  # viewer and engine
+
+
+def test_the_page_holds_the_splats(splats, tmp_path):
+    """Turned by the identity, since the camera stands upright and looks along z: as good as a compressed PLY."""
+    write_html(tmp_path / "a.html", splats, overview(splats), UP)
+    found = Page(tmp_path / "a.html").splats(tmp_path)
+    write_splats(tmp_path / "expected.compressed.ply", splats)
+    expected = read_splats(tmp_path / "expected.compressed.ply")
+    for name, array in found.arrays().items():
+        np.testing.assert_allclose(array, getattr(expected, name), atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("roll", [0, 10])
+@pytest.mark.parametrize("number", [0, 5])
+def test_the_page_opens_where_the_view_is(splats, tmp_path, number, roll):
+    edits = Edits(scale=2.0, rotate=(10.0, 20.0, 130.0), translate=(1.0, -2.0, 3.0))
+    views = [edits.similarity().apply(view) for view in ring_of_views()]
+    start = rolled(views[number], roll)
+    moved = in_morton_order(edits.apply(splats))
+    write_html(tmp_path / "a.html", moved, start, up_direction(views))
+    page = Page(tmp_path / "a.html")
+    shown = pixels_in_the_page(page.splats(tmp_path), page.scene["camera"], start)
+    assert np.abs(np.sort(shown, axis=0) - np.sort(pixels(moved, start), axis=0)).max() < 0.05
+
+
+def test_the_cameras_up_becomes_the_worlds():
+    views = [Edits(rotate=(70.0, 0.0, 40.0)).similarity().apply(view) for view in ring_of_views()]
+    rotation = upright(up_direction(views), views[2])
+    np.testing.assert_allclose(rotation @ up_direction(views), [0, -1, 0], atol=1e-9)
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-9)
+    assert np.linalg.det(rotation) > 0
+    portrait = upright(up_direction(views), rolled(views[2], 90))
+    np.testing.assert_allclose(portrait @ up_direction(views), [0, -1, 0], atol=1e-9)
+
+
+def test_the_target_is_among_the_splats(splats):
+    splats.logit_opacities[:] = 1
+    for view in ring_of_views():
+        assert np.linalg.norm(looked_at(splats, view)) < 0.3
+
+
+def test_no_splats_no_page(splats, tmp_path):
+    with pytest.raises(UsageError, match="no splats are left"):
+        write_html(tmp_path / "a.html", splats.select(np.zeros(300, bool)), ring_of_views()[0], UP)
+    assert not (tmp_path / "a.html").exists()

@@ -1,0 +1,81 @@
+"""Pages in a real browser: headless Chromium, without a GPU."""
+
+import shutil
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.config import load_config
+from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.pictures import to_8bit
+from splat_cli.scene.camera_path import with_size
+from splat_cli.scene.sample import make_sample_scene
+from splat_cli.train.claim import new_run_folder
+from splat_cli.train.evaluation import psnr
+from splat_cli.train.progress import Display
+from splat_cli.train.session import open_device, train_scene
+from splat_cli.train.source import splats_for_viewers
+from splat_cli.viewer.opening import find_opening
+from tests.views import render_view
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+SIZE = {"width": 480, "height": 360}
+OPTIONS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser; skips where there is none."""
+    api = pytest.importorskip("playwright.sync_api", reason="browsers are driven with playwright (extra browser)")
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium: apt install chromium")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def sample_run(tmp_path_factory):
+    """A run of 150 steps on the sample scene."""
+    folder = tmp_path_factory.mktemp("sample")
+    make_sample_scene(folder / "scene")
+    config = load_config("demo", {"steps": 150, "eval": False})
+    with new_run_folder(folder / "run") as run:
+        train_scene(folder / "scene", run, config, open_device("cpu", config), Display())
+    return run
+
+
+def screenshot(page):
+    return np.asarray(Image.open(BytesIO(page.screenshot())).convert("RGB"))
+
+
+def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_device):
+    opening = find_opening([sample_run.path], "view_007")
+    opening.write(tmp_path / "a.html", splats_for_viewers(sample_run.path, bake=False))
+    page = chromium.new_page(viewport=SIZE)
+    requests = []
+    page.on("request", lambda request: requests.append(request.url.partition(":")[0]))
+    page.goto(f"{(tmp_path / 'a.html').as_uri()}?noui")
+    page.wait_for_selector("body[data-state=ready]", timeout=60_000)
+    page.wait_for_timeout(1000)
+    shown = screenshot(page)
+
+    backend = open_device("cpu")
+    splats = Splats.from_arrays(backend, read_splats(sample_run.ply_path(150)))
+    view = with_size(opening.start, **SIZE)
+    rendered = to_8bit(render_view(backend, splats, view, antialias=True))
+    assert psnr(shown, rendered) > 30
+    assert set(requests) == {"file", "blob"}
+
+    page.mouse.move(200, 200)
+    page.mouse.down()
+    page.mouse.move(150, 220, steps=5)
+    page.mouse.up()
+    page.wait_for_timeout(1000)
+    assert psnr(screenshot(page), rendered) < 25
