@@ -4,6 +4,8 @@ A pass's time is the difference of two replays: the recorded step up to and with
 measured is what training pays, launch gaps of the recording included. Example:
 
   python scripts/bench_kernels.py RUN_OR_PLY --scene SCENE --splats 100000,1000000 --scale 1,2 --json out.json
+
+With --vs gsplat, the rasterization alone (no loss, gradients stored, no Adam) beside that of gsplat.
 """
 
 from __future__ import annotations
@@ -164,6 +166,28 @@ def copy_bandwidth(backend: Backend) -> float:
     return 2 * size / statistics.median(times[2:]) / 1e6
 
 
+def versus(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
+    """Forward and backward of the rasterization, ours and gsplat's (the faster of its packed and dense forms)."""
+    import vs_gsplat  # beside this script; optional, for torch
+
+    bench = make_bench(backend, arrays, views, plain=False)
+    raster, passes = bench.raster, dict(bench.passes)
+    bench.state.write(view=0, halted=0, num_visible=0, num_segments=0)
+    raster.forward(bench.splats, bench.state)
+    ours = np.moveaxis(backend.download(raster.image(0)), 0, -1)
+    difference = float(np.abs(ours - vs_gsplat.picture(arrays, views[0])).mean())
+    update = Update(d_params=backend.xp.zeros_like(bench.splats.params))
+    steps = [passes[name] for name in ("begin_step", "project", "tiles", "blend", "blend_backward")]
+    raster.picture.d_image[...] = backend.xp.random.default_rng(0).random(raster.picture.d_image.shape) - 0.5
+    geometry = (bench.splats, raster.cameras, bench.state, False, raster.projection, update)
+    steps.append(partial(project_backward, *geometry))
+    own = statistics.median(time_replay(backend, partial(run_all, steps), len(views)))
+    theirs = {form: vs_gsplat.milliseconds(arrays, views, form == "packed") for form in ("packed", "dense")}
+    row = {"ours": own, **theirs, "ratio": min(theirs.values()) / own, "mean_difference": difference}
+    print(f"{len(arrays)} splats {views[0].width}x{views[0].height}: {row}", flush=True)
+    return {"splats": len(arrays), "width": views[0].width, "height": views[0].height, **row}
+
+
 def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> dict[str, Any]:
     """One row of the results: the passes' times, and what there was to do."""
     bench = make_bench(backend, arrays, views, plain)
@@ -182,8 +206,14 @@ def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: boo
 @click.option("--scale", "scales", default="1,2", help="Multiples of the photographs' size.")
 @click.option("--views", "num_views", default=8)
 @click.option("--device", default="auto")
+@click.option(
+    "--vs", "other", type=click.Choice(["gsplat"]), help="Beside another rasterizer, without our passes apart."
+)
 @click.option("--json", "file", type=Path)
-def main(source: Path, scene: Path, counts: str, scales: str, num_views: int, device: str, file: Path | None) -> None:
+def main(
+    source: Path, scene: Path, counts: str, scales: str, num_views: int, device: str, other: str | None,
+    file: Path | None,
+) -> None:  # fmt: skip
     backend = open_backend(device)
     arrays = read_ply(find_splats(source)[0])
     every = read_scene(scene).views
@@ -194,7 +224,10 @@ def main(source: Path, scene: Path, counts: str, scales: str, num_views: int, de
         sized = [scaled(view, scale) for view in views]
         for count in map(int, counts.split(",")):
             some = resampled(arrays, count, np.random.default_rng(0))
-            results += [measure(backend, some, sized, plain) for plain in (False, True)]
+            if other:
+                results.append(versus(backend, some, sized))
+            else:
+                results += [measure(backend, some, sized, plain) for plain in (False, True)]
     if file:
         file.write_text(json.dumps({"device": backend.describe(), "results": results}, indent=1))
 

@@ -20,9 +20,10 @@ class _Probe:
         self.model = model
 
     def scores(self, num_views):
-        error = np.zeros(self.model.num, np.float32)
+        xp = self.model.backend.xp
+        error = xp.zeros(self.model.num, "float32")
         error[7] = 50
-        return np.ones(self.model.num, np.float32), error
+        return xp.ones_like(error), error
 
 
 def _model(backend, dead=0):
