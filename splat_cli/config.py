@@ -53,6 +53,9 @@ class TrainConfig:
     checkpoint_minutes: float = setting(
         10.0, "Minutes after which a checkpoint is saved in any case; 0: only by steps.", group=_RUN, low=0
     )
+    tensorboard: bool = setting(
+        False, "Write what TensorBoard shows to RUN/tensorboard; needs the extra `tensorboard`.", group=_RUN
+    )
     report: bool = setting(True, "Write report.html at the end, with pictures and curves for people.", group=_RUN)
 
     format: str = setting(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from splat_cli.config import TrainConfig
     from splat_cli.train.checkpoint_file import Checkpoint
     from splat_cli.train.progress import Display
+    from splat_cli.train.result import RunResult
     from splat_cli.train.run_folder import RunFolder
-    from splat_cli.train.session import RunResult
 
 
 @click.command(

@@ -18,8 +18,9 @@ from splat_cli.render.to_files import Look, render_to_files
 from splat_cli.scene.camera_path import interpolate_path
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.train.progress import Display
+from splat_cli.train.result import RunResult
 from splat_cli.train.run_folder import RunFolder
-from splat_cli.train.session import RunResult, train_scene
+from splat_cli.train.session import train_scene
 from splat_cli.train.source import splats_for_viewers
 
 _NUM_FRAMES = 60

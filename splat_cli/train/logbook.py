@@ -1,4 +1,4 @@
-"""train.jsonl: how training goes, and every warning; each is told once and logged always."""
+"""train.jsonl: how training goes, and every warning; each is told once and logged always. And TensorBoard's events."""
 
 import dataclasses
 import time
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from splat_cli.files import write_error
+from splat_cli.train.board import Board
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.trainer import Trainer
@@ -18,6 +19,7 @@ class Logbook:
 
     def __init__(self, run: RunFolder, display: Display) -> None:
         self.run, self.display = run, display
+        self.board = Board(run.path / "tensorboard", display.warn)
         self._last_time = 0.0
         self._last_step, self._last_seconds, self._steps_per_second = 0, 0.0, 0.0
         self._told: set[str] = set()
@@ -42,12 +44,15 @@ class Logbook:
             words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in bad.items())
             self._warn_once("numbers", f"numbers that are not finite: {words}; the log counts them")
         facts = {"steps_per_second": self._speed(progress.step, seconds), "memory_bytes": trainer.backend.peak_bytes}
-        self._add({**dataclasses.asdict(progress), "seconds": round(seconds, 3), **facts, **bad})
+        entry = {**dataclasses.asdict(progress), "seconds": round(seconds, 3), **facts, **bad}
+        self._add(entry)
+        self.board.figures(entry)
 
     def close(self, step: int, phases: Mapping[str, float]) -> None:
         """The last line of a session that ended in order: seconds by phase, from reading the scene on."""
         self._add_warnings(step)
         self._add({"step": step, "phases": phases})
+        self.board.close()
 
     def _speed(self, step: int, seconds: float) -> float:
         """Steps a second since the line before, or since the one before that where the last was just now."""

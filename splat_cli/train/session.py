@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
@@ -12,6 +12,7 @@ from splat_cli.errors import DiskError
 from splat_cli.files import require_space
 from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.scene.split import write_split
+from splat_cli.train.board import require_tensorboard
 from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
 from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import Checkpointer
@@ -24,28 +25,9 @@ from splat_cli.train.measure import add_metrics, measure
 from splat_cli.train.memory import fitting_trainer
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.refined import refined_views
+from splat_cli.train.result import RunResult
 from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.trainer import Trainer
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run ended with; `seconds` of training, without reading, saving and measuring."""
-
-    run: RunFolder
-    steps: int
-    num_splats: int
-    seconds: float
-    score: Score | None
-    bad_numbers: dict[str, int]
-
-    def facts(self) -> dict[str, Any]:
-        """The same for programs: what result.json holds and `--json` prints."""
-        measured = self.score.facts() if self.score else {}
-        return {
-            "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
-            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.bad_numbers,
-        }  # fmt: skip
 
 
 def open_device(name: str, config: TrainConfig) -> Backend:
@@ -66,6 +48,8 @@ def train_scene(
     Raises SceneError; after Ctrl-C or SIGTERM, Interrupted once everything is saved; DiskError where the last splats
     could not be saved.
     """
+    if config.tensorboard:
+        require_tensorboard()
     config = with_fixed_paths(config, scene_path)
     clock = Clock("starting")
     with clock("reading the scene"):
@@ -115,6 +99,8 @@ class _Session:
     def train(self) -> RunResult:
         first, last = self.trainer.step, self.config.steps
         self.log.start_from(first, self.seconds)
+        if self.config.tensorboard:
+            self.log.board.open(first)
         stops = sorted({step for step in self.config.save_at if first < step < last} | {last})
         with self.display.training(last, first) as show, deferred_interrupt() as check:
 
@@ -155,7 +141,9 @@ class _Session:
                 self.checkpoints.save(self.trainer, self.seconds)
         try:
             with self.clock("saving"):
-                write_ply(self.run.ply_path(stop), finite_splats(self.trainer.splats.to_arrays()))
+                splats = finite_splats(self.trainer.splats.to_arrays())
+                write_ply(self.run.ply_path(stop), splats)
+                self.log.board.splats(stop, splats)
                 self._save_cameras()
             with self.clock("measuring"):
                 self._measure(stop)
@@ -182,11 +170,17 @@ class _Session:
         if held_out is None:
             return
         held_out = held_out._replace(views=refined_views(self.trainer, held_out.views))
-        scores = measure(self.backend, self.trainer.splats, held_out, self.config)
+        board, views = self.log.board, held_out.views
+
+        def on_render(index: int, render: np.ndarray) -> None:
+            board.render(step, index, views[index].name, render)
+
+        scores = measure(self.backend, self.trainer.splats, held_out, self.config, on_render)
         facts = {"num_splats": self.trainer.splats.num, "seconds": round(self.seconds, 2)}
         facts["peak_bytes"] = int(self.backend.peak_bytes)
         add_metrics(self.run, step, scores, self.backend.describe(), facts)
         self.score = mean_score(scores.values())
+        board.scores(step, self.score)
         self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")
 
     def _stop_early(self) -> str:
