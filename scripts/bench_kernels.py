@@ -178,7 +178,9 @@ def versus(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str
     difference = float(np.abs(ours - vs_gsplat.picture(arrays, views[0])).mean())
     update = Update(d_params=backend.xp.zeros_like(bench.splats.params))
     steps = [passes[name] for name in ("begin_step", "project", "tiles", "blend", "blend_backward")]
-    raster.picture.d_image[...] = backend.xp.random.default_rng(0).random(raster.picture.d_image.shape) - 0.5
+    d_image = raster.picture.d_image
+    assert d_image is not None  # make_bench allocates for training
+    d_image[...] = backend.xp.random.default_rng(0).random(d_image.shape) - 0.5
     geometry = (bench.splats, raster.cameras, bench.state, False, raster.projection, update)
     steps.append(partial(project_backward, *geometry))
     own = statistics.median(time_replay(backend, partial(run_all, steps), len(views)))
