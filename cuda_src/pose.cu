@@ -2,8 +2,8 @@
 //
 // A pose is stored as an offset (turn, shift) from where the camera was: R = exp(turn) R0, t = exp(turn) (t0 + shift): what
 // the camera sees is shifted along its axes, then turned about its centre. Small numbers, which float32 holds well.
-#include "geometry_backward.cuh"
 #include "per_view.cuh"
+#include "smoothing.cuh"
 
 // The gradient by a turn of the current camera about its centre and by a shift, both in its axes as they are now. A thread
 // owns every (gridDim * blockDim)-th splat, a block one row of sums. Runs before project_backward, which moves the splats.
@@ -16,6 +16,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
     const float* __restrict__ d_splats,     // [capacity, 12] from blend_backward
     const float* __restrict__ params,       // [rows, capacity]
+    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
     float* __restrict__ d_pose)             // [gridDim.x, 6] turn, shift
 {
     __shared__ float shared[6 * SUM_THREADS];
@@ -29,7 +30,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         const float4* row = (const float4*)(d_splats + (size_t)i * 12);
         const float4 s0 = row[0], s1 = row[1], s2 = row[2], rgb = colors[i];
         const float moments[6] = {s0.x, s0.y, s0.z, s0.w, s1.x, s1.y};
-        const Gaussian g = load_gaussian(params, stride, i);
+        Gaussian g = load_gaussian(params, stride, i);
+        if (filters) smooth(g, filters[i]);
         const GeometryGradient d = geometry_backward(g, camera, moments, antialias);
         const float3 d_color = make_vec(rgb.x > 0.0f ? s1.z : 0.0f, rgb.y > 0.0f ? s1.w : 0.0f, rgb.z > 0.0f ? s2.x : 0.0f);
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));

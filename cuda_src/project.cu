@@ -3,6 +3,9 @@
 #include "ellipse.cuh"
 #include "projection.cuh"
 #include "sh.cuh"
+#ifdef SMOOTH_3D
+#include "smoothing.cuh"
+#endif
 
 __device__ __forceinline__ float3 color_of(const float* __restrict__ params, size_t stride, int i, float3 direction, int degree)
 {
@@ -19,11 +22,14 @@ __device__ __forceinline__ float3 color_of(const float* __restrict__ params, siz
 // Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
 __device__ __forceinline__ bool project_splat(
     const float* __restrict__ params, size_t stride, int i, const Camera& camera, int degree, int antialias,
-    float& depth, float2& mean2d, float4& conic, float4& rgb, Ellipse& ellipse)
+    const float* __restrict__ filters, float& depth, float2& mean2d, float4& conic, float4& rgb, Ellipse& ellipse)
 {
     const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
     if (!(to_camera(camera, mean).z > NEAR_PLANE)) return false;
-    const Gaussian g = load_gaussian(params, stride, i);
+    Gaussian g = load_gaussian(params, stride, i);
+#ifdef SMOOTH_3D
+    smooth(g, filters[i]);
+#endif
     const Projected p = project_gaussian(g, camera);
     const float opacity = g.opacity * compensation(p, antialias);
     if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return false;
@@ -52,7 +58,8 @@ extern "C" __global__ void project(
     float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
     float4* __restrict__ colors,            // [capacity] rgb, unused
     unsigned* __restrict__ tile_counts,     // [num_tiles] splats that touch a tile are added
-    float* __restrict__ d_splats)           // [capacity, 12] zeroed for visible splats; may be null
+    float* __restrict__ d_splats,           // [capacity, 12] zeroed for visible splats; may be null
+    const float* __restrict__ filters)      // [1, capacity] see smoothing.cuh; with SMOOTH_3D
 {
     __shared__ TileWork work;
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -64,7 +71,7 @@ extern "C" __global__ void project(
     float4 conic, rgb;
     Ellipse ellipse = {};
     const bool visible = i < n
-        && project_splat(params, capacity, i, camera, state->sh_degree, antialias, depth, mean2d, conic, rgb, ellipse);
+        && project_splat(params, capacity, i, camera, state->sh_degree, antialias, filters, depth, mean2d, conic, rgb, ellipse);
     if (i < n) depths[i] = visible ? depth : 0.0f;
     if (visible) {
         means2d[i] = mean2d;

@@ -2,6 +2,9 @@
 // with FUSED_ADAM the 59 gradients of a splat never reach memory. One thread owns one splat, blocks are independent.
 #include "adam.cuh"
 #include "geometry_backward.cuh"
+#ifdef SMOOTH_3D
+#include "smoothing.cuh"
+#endif
 
 // Where the gradients of a splat's geometry go: to memory, or into the parameters.
 struct Sink {
@@ -58,7 +61,8 @@ extern "C" __global__ void project_backward(
     float* __restrict__ moments1,           // [rows, capacity]; with FUSED_ADAM
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
     float* __restrict__ d_params,           // [rows, capacity]; without FUSED_ADAM
-    float* __restrict__ stats)              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
+    float* __restrict__ stats,              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
+    const float* __restrict__ filters)      // [1, capacity] see smoothing.cuh; with SMOOTH_3D
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->halted) return;
@@ -73,7 +77,11 @@ extern "C" __global__ void project_backward(
     const Camera& camera = cameras[state->view];
     const size_t stride = capacity;
     const Sink sink = {stride, i, params, moments1, moments2, d_params};
-    const Gaussian g = load_gaussian(params, stride, i);
+    const Gaussian raw = load_gaussian(params, stride, i);
+    Gaussian g = raw;
+#ifdef SMOOTH_3D
+    const Smoothing smoothing = smooth(g, filters[i]);
+#endif
 
     GeometryGradient d = {};
     float3 d_color = make_vec(0.0f, 0.0f, 0.0f), direction = d_color;
@@ -82,6 +90,9 @@ extern "C" __global__ void project_backward(
         const float4 s0 = row[0], s1 = row[1], s2 = row[2], rgb = colors[i];
         const float moments[6] = {s0.x, s0.y, s0.z, s0.w, s1.x, s1.y};
         d = geometry_backward(g, camera, moments, antialias);
+#ifdef SMOOTH_3D
+        smooth_backward(smoothing, moments[0], d);
+#endif
         d_color = make_vec(rgb.x > 0.0f ? s1.z : 0.0f, rgb.y > 0.0f ? s1.w : 0.0f, rgb.z > 0.0f ? s2.x : 0.0f);
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
         const float inv_length = rsqrtf(dot(ray, ray));
@@ -95,8 +106,8 @@ extern "C" __global__ void project_backward(
     d_rays[3 * stride + i] = d_color.x; d_rays[4 * stride + i] = d_color.y; d_rays[5 * stride + i] = d_color.z;
 
     const float per_splat = 1.0f / state->num_splats;
-    d.logit_opacity += opacity_reg * per_splat * g.opacity * (1.0f - g.opacity);
-    d.log_scale = add(d.log_scale, scale(scale_reg * per_splat / 3.0f, g.scale));
+    d.logit_opacity += opacity_reg * per_splat * raw.opacity * (1.0f - raw.opacity);
+    d.log_scale = add(d.log_scale, scale(scale_reg * per_splat / 3.0f, raw.scale));
     const float gradients[11] = {d.mean.x, d.mean.y, d.mean.z, d.log_scale.x, d.log_scale.y, d.log_scale.z,
                                  d.quat.x, d.quat.y, d.quat.z, d.quat.w, d.logit_opacity};
 #ifdef FUSED_ADAM

@@ -129,6 +129,11 @@ class TrainConfig:
     antialias: bool = setting(
         True, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL
     )
+    smooth_3d: bool = setting(
+        False,
+        "Make no splat finer than the photographs sample it, for views from nearer (Mip-Splatting's 3D filter).",
+        group=_MODEL,
+    )
     background: str = setting(
         "black", "Colour behind the splats in training.", group=_MODEL, choices=("black", "white", "random")
     )

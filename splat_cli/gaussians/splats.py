@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.smooth import smoothed
 
 MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
     slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
@@ -24,12 +25,14 @@ class Splats:
 
     A row holds one scalar of all splats, so that neighbouring threads read neighbouring floats. Rows: 0-2 means, 3-5
     log_scales, 6-9 quats (wxyz), 10 logit_opacities, 11-13 sh0, 14 + 3 (k - 1) + c coefficient k, channel c of shN.
+    filters: None, or float32 [1, capacity], by which kernels smooth each splat (optim/smoothing.py), world units.
     """
 
     def __init__(self, backend: Backend, params: Any, num: int) -> None:
         self.backend = backend
         self.params = params
         self.num = num
+        self.filters: Any | None = None
 
     @classmethod
     def from_arrays(cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None) -> Splats:
@@ -52,9 +55,9 @@ class Splats:
         return round(((self.params.shape[0] - 14) / 3 + 1) ** 0.5) - 1
 
     def to_arrays(self) -> SplatArrays:
-        """Copy the splats to the host, one row a splat."""
+        """Copy the splats to the host, one row a splat; the filters, if there are any, become part of what they are."""
         table = np.ascontiguousarray(self.backend.download(self.params)[:, : self.num].T)
-        return SplatArrays(
+        arrays = SplatArrays(
             means=table[:, MEANS].copy(),
             log_scales=table[:, LOG_SCALES].copy(),
             quats=table[:, QUATS].copy(),
@@ -62,3 +65,4 @@ class Splats:
             sh0=table[:, SH0].copy(),
             shN=table[:, SHN].reshape(self.num, -1, 3).copy(),
         )
+        return arrays if self.filters is None else smoothed(arrays, self.backend.download(self.filters)[0, : self.num])

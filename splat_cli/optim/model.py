@@ -20,13 +20,16 @@ class Model:
     """Splats with moments and statistics in arrays of one capacity.
 
     stats: float32 [2, capacity], sum of screen-space gradients and number of views, since the last `clear_stats`.
+    smooth: give the splats filters, zero at first; new splats have none.
     """
 
-    def __init__(self, backend: Backend, arrays: SplatArrays, capacity: int) -> None:
+    def __init__(self, backend: Backend, arrays: SplatArrays, capacity: int, smooth: bool = False) -> None:
         self.backend = backend
         self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays.means))))
         self.moments = Moments(self.splats)
         self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
+        if smooth:
+            self.splats.filters = backend.xp.zeros((1, self.splats.capacity), "float32")
 
     @property
     def num(self) -> int:
@@ -34,10 +37,16 @@ class Model:
 
     def planes(self) -> dict[str, Any]:
         """All arrays by name, each float32 [.., capacity] with `num` columns in use."""
-        moments = self.moments
-        return {
+        moments, filters = self.moments, self.splats.filters
+        planes = {
             "params": self.splats.params, "moments1": moments.first, "moments2": moments.second, "stats": self.stats,
         }  # fmt: skip
+        return planes if filters is None else planes | {"filters": filters}
+
+    def _set(self, planes: dict[str, Any]) -> None:
+        self.splats.params, self.stats = planes["params"], planes["stats"]
+        self.moments.first, self.moments.second = planes["moments1"], planes["moments2"]
+        self.splats.filters = planes.get("filters")
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Become what `planes` gave: host arrays [.., num] of the same rows. ShapeError where the rows differ."""
@@ -53,8 +62,8 @@ class Model:
             host = np.zeros((len(array), capacity), np.float32)
             host[:, :num] = array
             wider[name] = self.backend.upload(host)
-        self.splats.params, self.splats.num = wider["params"], num
-        self.moments.first, self.moments.second, self.stats = wider["moments1"], wider["moments2"], wider["stats"]
+        self._set(wider)
+        self.splats.num = num
 
     def reserve(self, num: int, limit: int) -> None:
         """Make room for `num` splats, with room to spare up to `limit`."""
@@ -70,23 +79,20 @@ class Model:
     def rebuild(self, num: int) -> None:
         """The same splats with room for `num`, through the host: takes no more device memory than the result."""
         planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
-        nothing = self.backend.xp.zeros((0, 0), "float32")
-        self.splats.params = self.moments.first = self.moments.second = self.stats = nothing
+        self._set(dict.fromkeys(planes, self.backend.xp.zeros((0, 0), "float32")))
         self.backend.release_cached()
         self._place(planes, _rounded(num))
 
     def _widen(self, capacity: int) -> None:
-        self.splats.params = self._wider(self.splats.params, capacity)
-        self.moments.first = self._wider(self.moments.first, capacity)
-        self.moments.second = self._wider(self.moments.second, capacity)
-        self.stats = self._wider(self.stats, capacity)
+        for name in list(self.planes()):  # one after the other: each old array is free before the next is widened
+            self._set(self.planes() | {name: self._wider(self.planes()[name], capacity)})
 
     def append(self, columns: Any) -> None:
         """Add splats: raw parameters [rows, K] with fresh moments. There must be room."""
         begin, end = self.num, self.num + columns.shape[1]
-        self.splats.params[:, begin:end] = columns
-        for array in (self.moments.first, self.moments.second, self.stats):
+        for array in self.planes().values():
             array[:, begin:end] = 0
+        self.splats.params[:, begin:end] = columns
         self.splats.num = end
 
     def replace(self, index: Any, columns: Any) -> None:
@@ -101,7 +107,7 @@ class Model:
         kept = int(self.num - mask.sum())
         holes = xp.nonzero(mask[:kept])[0]
         movers = xp.nonzero(~mask[kept:])[0] + kept
-        for array in (self.splats.params, self.moments.first, self.moments.second, self.stats):
+        for array in self.planes().values():
             array[:, holes] = array[:, movers]
         self.splats.num = kept
 
@@ -114,7 +120,7 @@ class Model:
     def sort_spatially(self) -> None:
         """Order the splats along a Morton curve, so that threads of a warp own neighbours: seen or unseen together."""
         order = _curve_order(self.backend.xp, self.splats.params[MEANS, : self.num])
-        for array in (self.splats.params, self.moments.first, self.moments.second, self.stats):
+        for array in self.planes().values():
             array[:, : self.num] = array[:, order]
 
     def clear_stats(self) -> None:

@@ -38,7 +38,7 @@ class PoseRefinement:
         self.backend.kernel("pose", "pose_backward")(
             (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
             self.cameras.array, state.array, splats.capacity, int(antialias), projection.depths, projection.colors,
-            projection.d_splats, splats.params, self.d_pose,
+            projection.d_splats, splats.params, splats.filters, self.d_pose,
         )  # fmt: skip
 
     def step(self, state: StepState) -> None:

@@ -61,12 +61,18 @@ def project(splats: Splats, cameras: CameraTable, state: StepState, antialias: b
         means2d=(out.means2d, "float32", "C 2"),
         conic_opacity=(out.conic_opacity, "float32", "C 4"),
         colors=(out.colors, "float32", "C 4"),
+        **_filters(splats),
     )
-    splats.backend.kernel("project", "project")(
+    defines = {} if splats.filters is None else {"SMOOTH_3D": 1}
+    splats.backend.kernel("project", "project", **defines)(
         (-(-splats.capacity // THREADS),), (THREADS,),
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
-        out.conic_opacity, out.colors, out.tile_counts, out.d_splats,
+        out.conic_opacity, out.colors, out.tile_counts, out.d_splats, splats.filters,
     )  # fmt: skip
+
+
+def _filters(splats: Splats) -> dict[str, tuple[Any, str, str]]:
+    return {} if splats.filters is None else {"filters": (splats.filters, "float32", "1 C")}
 
 
 @dataclass
@@ -102,15 +108,17 @@ def project_backward(
         d_splats=(projection.d_splats, "float32", "C 12"),
         d_rays=(projection.d_rays, "float32", "6 C"),
         **given,
+        **_filters(splats),
     )
     defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
-    geometry = {**defines, "ABSGRAD": 1} if update.absgrad else defines
+    geometry = defines | ({"ABSGRAD": 1} if update.absgrad else {})
+    geometry |= {} if splats.filters is None else {"SMOOTH_3D": 1}
     blocks, targets = -(-splats.capacity // THREADS), (update.moments1, update.moments2, update.d_params)
     splats.backend.kernel("project_backward", "project_backward", **geometry)(
         (blocks,), (THREADS,),
         cameras.array, state.array, splats.capacity, int(antialias), int(update.dense),
         float(update.opacity_reg), float(update.scale_reg), projection.depths, projection.colors,
-        projection.d_splats, projection.d_rays, splats.params, *targets, update.stats,
+        projection.d_splats, projection.d_rays, splats.params, *targets, update.stats, splats.filters,
     )  # fmt: skip
     splats.backend.kernel("project_backward", "color_backward", **defines)(
         (blocks, (splats.sh_degree + 1) ** 2), (THREADS,),

@@ -15,6 +15,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
+from splat_cli.optim.smoothing import update_filters
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
@@ -60,7 +61,7 @@ class Trainer:
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
         arrays = starting_splats(backend, points, colors, config, self.random)
-        self.model = Model(backend, arrays, capacity=min(2 * len(arrays), config.max_splats))
+        self.model = Model(backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d)
         self.strategy = make_strategy(config, self.extent)
         self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images],
                                    [None if mask is None else backend.upload(mask) for mask in masks])  # fmt: skip
@@ -77,6 +78,7 @@ class Trainer:
         self.step = 0
         self.removed = 0
         self.notices: list[str] = []
+        self._update_filters()
         self._last = self.state.read()
         self._replay: Callable[[], None] | None = None
 
@@ -103,6 +105,7 @@ class Trainer:
                 if self.strategy.due(self.step) and self.step < self.config.steps:
                     with self.clock("density control"):
                         self._refine()
+                self._update_filters()
             except MemoryError:
                 self.notices.append(make_do(self))
                 self._forget_recordings()
@@ -181,6 +184,11 @@ class Trainer:
         if (self.splats.capacity, self.rasterizer.tiles.pair_capacity) != (capacity, pairs):
             self._forget_recordings()
         self.state.write(num_splats=self.model.num)
+
+    def _update_filters(self) -> None:
+        """Now and then, after every round of density control too: it follows the splats, and cameras that move."""
+        if self.config.smooth_3d and self.step % self.config.densify_interval == 0:
+            update_filters(self.splats, self.cameras)
 
     def _forget_recordings(self) -> None:
         """Record anew before the next step: arrays have moved."""

@@ -6,14 +6,17 @@ import shutil
 import numpy as np
 import pytest
 
+from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.train.checkpoint_file import read_checkpoint
 from splat_cli.train.checkpointer import checkpoint_paths
+from splat_cli.train.measure import evaluate_run
+from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
 from tests.train.conftest import Trained
 
-BESIDES = {"pose_opt": True, "exposure": True}
+BESIDES = {"pose_opt": True, "exposure": True, "smooth_3d": True}
 BESIDES_ARRAYS = ("poses", "exposures")
 
 
@@ -39,17 +42,28 @@ def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
     assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
 
 
+def test_file_and_cameras_hold_what_was_trained(whole, tmp_path):
+    """Measuring the saved splats from the saved cameras gives what was measured at the end of training."""
+    run = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
+    before = run.metrics()["steps"]["60"]["per_image"]
+    after = evaluate_run(run.path, None, open_backend("cpu"), Display()).scores
+    for name, score in after.items():
+        assert score.psnr == pytest.approx(before[name]["psnr"], abs=0.01)
+        assert score.fitted_psnr == pytest.approx(before[name]["fitted_psnr"], abs=0.01)
+
+
 def test_checkpoint_holds_it(whole):
     checkpoint = read_checkpoint(checkpoint_paths(whole.checkpoints_path)[0])
     assert checkpoint.arrays["poses"].shape == (7, 3, 6)
     assert checkpoint.arrays["exposures"].shape == (7, 3, 12)
+    assert (checkpoint.arrays["filters"] > 0).any()
     for name in BESIDES_ARRAYS:
         assert np.abs(checkpoint.arrays[name][:, 0]).min() > 0
 
 
 def test_it_cannot_be_switched_on_later(training, finished):
-    with pytest.raises(UsageError, match="--pose-opt cannot change"):
-        training.resume(finished.path, steps=70, pose_opt=True)
+    with pytest.raises(UsageError, match="--pose-opt, --exposure, --smooth-3d cannot change"):
+        training.resume(finished.path, steps=70, **BESIDES)
 
 
 def test_run_saves_refined_cameras(whole, finished):

@@ -1,0 +1,46 @@
+"""Splats under the 3D smoothing filter, and the gradient by the raw splats.
+
+Yu et al. 2024, "Mip-Splatting", equations 7 to 9, by determinants of whole covariances.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.reference.inputs import Camera, Splats
+
+Array = np.ndarray
+
+
+def filters(means: Array, cameras: list[Camera], near: float = 0.01, margin: float = 0.15) -> Array:
+    """[N] the root of 0.2 times the finest width of a pixel at each mean, 0 where no camera sees it."""
+    finest = np.full(len(means), np.inf)
+    for camera in cameras:
+        x, y, z = (means @ camera.w2c[:3, :3].T + camera.w2c[:3, 3]).T
+        column, row = camera.fx * x / z + camera.cx, camera.fy * y / z + camera.cy
+        seen = (z > near) & (abs(column / camera.width - 0.5) < 0.5 + margin)
+        seen &= abs(row / camera.height - 0.5) < 0.5 + margin
+        finest[seen] = np.minimum(finest, z / max(camera.fx, camera.fy))[seen]
+    return np.where(np.isfinite(finest), np.sqrt(0.2) * finest, 0)
+
+
+def forward(splats: Splats, filters: Array) -> Splats:
+    """Splats that are, without a filter, what `splats` are with it."""
+    variances = np.exp(2 * splats.log_scales)
+    sums = variances + filters[:, None] ** 2
+    opacities = np.sqrt(variances.prod(axis=1) / sums.prod(axis=1)) / (1 + np.exp(-splats.logit_opacities))
+    return replace(splats, log_scales=np.log(sums) / 2, logit_opacities=np.log(opacities / (1 - opacities)))
+
+
+def backward(splats: Splats, filters: Array, d_smoothed: Splats) -> Splats:
+    """Gradients by `splats` from those by `forward(splats, filters)`."""
+    smoothed = forward(splats, filters)
+    shares = np.exp(2 * (splats.log_scales - smoothed.log_scales))
+    opacities = 1 / (1 + np.exp(-smoothed.logit_opacities))
+    d_log_opacities = d_smoothed.logit_opacities / (1 - opacities)  # of a logit by the opacity's logarithm
+    raw = 1 / (1 + np.exp(-splats.logit_opacities))
+    return replace(
+        d_smoothed,
+        log_scales=shares * d_smoothed.log_scales + (1 - shares) * d_log_opacities[:, None],
+        logit_opacities=d_log_opacities * (1 - raw),
+    )

@@ -1,0 +1,111 @@
+"""The 3D smoothing filter: kernels against the reference, that against central differences, and splats that hold it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.smoothing import update_filters
+from splat_cli.render.project import Update
+from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.reference import pipeline, smoothing
+from tests.reference.project import Options
+from tests.reference.random_scene import Scene, hard_scene, without_ties
+from tests.render.on_device import OnDevice, by_parameter, on_device
+
+
+def some_filters(num: int) -> np.ndarray:
+    """Some as large as splats, some small, some nothing."""
+    return np.random.default_rng(5).choice([0, 1e-3, 0.03, 0.2], num).astype(np.float32).astype(float)
+
+
+def test_reference_against_central_differences() -> None:
+    scene = without_ties(hard_scene(1, num=72))
+    filters, options = some_filters(scene.splats.num), Options(antialias=True)
+
+    def smoothed(**changes: np.ndarray) -> Scene:
+        return replace(scene, splats=smoothing.forward(replace(scene.splats, **changes), filters))
+
+    _, gradients = pipeline.loss_and_gradients(smoothed(), options, 0.2)
+    actual = smoothing.backward(scene.splats, filters, gradients.splats)
+    rng = np.random.default_rng(0)
+    for name in ("log_scales", "logit_opacities", "means"):
+        at = getattr(scene.splats, name)
+        for _ in range(3):
+            direction = rng.normal(size=at.shape) / np.sqrt(at.size)
+            expected = pipeline.central_difference(
+                lambda moved, name=name: pipeline.loss(smoothed(**{name: moved}), options, 0.2), at, direction
+            )
+            slope = float((getattr(actual, name) * direction).sum())
+            assert slope == pytest.approx(expected, rel=1e-5, abs=1e-6 * np.linalg.norm(getattr(actual, name)))
+
+
+def with_filters(backend: Backend, scene: Scene, options: Options) -> tuple[OnDevice, np.ndarray]:
+    device = on_device(backend, scene, options)
+    filters = some_filters(scene.splats.num)
+    padded = np.zeros((1, device.splats.capacity), np.float32)
+    padded[0, : len(filters)] = filters
+    device.splats.filters = backend.upload(padded)
+    return device, filters
+
+
+def test_picture_and_gradients(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
+    """As of splats that hold the filter already, and by the chain rule from their gradients."""
+    device, filters = with_filters(backend, scene, options)
+    held = replace(scene, splats=smoothing.forward(scene.splats, filters))
+    plain = on_device(backend, held, options)
+    d_image = np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width))
+    planes = []
+    for one in (device, plain):
+        one.forward()
+        one.set_d_image(d_image)
+        d_params = backend.xp.zeros_like(one.splats.params)
+        one.rasterizer.backward(one.splats, one.state, Update(d_params=d_params))
+        planes.append(by_parameter(one.download(d_params), scene.splats.num))
+    np.testing.assert_allclose(device.image(), plain.image(), atol=2e-4)
+    expected = smoothing.backward(scene.splats, filters, planes[1])
+    visible = device.visible()
+    np.testing.assert_array_equal(visible, plain.visible())
+    for name, values in expected.items():
+        agreement.check("smooth_backward", name, getattr(planes[0], name)[visible], values[visible], 5 * BACKWARD)
+
+
+def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
+    device, _ = with_filters(backend, hard_scene(1), Options())
+    device.forward()
+    device.set_d_image(np.zeros((3, hard_scene(1).camera.height, hard_scene(1).camera.width)))
+    d_params = backend.xp.zeros_like(device.splats.params)
+    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params, scale_reg=2.0))
+    actual, scene = by_parameter(device.download(d_params), device.splats.num), hard_scene(1)
+    np.testing.assert_allclose(actual.log_scales, 2 * np.exp(scene.splats.log_scales) / scene.splats.means.size, 1e-5)
+
+
+def test_filters_are_what_the_views_sample(backend: Backend, agreement: Agreement, scene: Scene) -> None:
+    device, _ = with_filters(backend, scene, Options())
+    update_filters(device.splats, device.cameras)
+    camera = scene.camera
+    larger = replace(camera, width=2 * camera.width, height=2 * camera.height)
+    expected = smoothing.filters(scene.splats.means, [larger, camera])
+    actual = device.download(device.splats.filters)[0, : scene.splats.num]
+    np.testing.assert_array_equal(actual > 0, expected > 0)
+    agreement.check("filter_3d", "filters", actual, expected, FORWARD)
+
+
+def test_splats_on_the_host_hold_their_filters(backend: Backend) -> None:
+    """Also splats with opacities and sizes at the limits of what float32 holds."""
+    device, filters = with_filters(backend, hard_scene(2), Options())
+    host = device.splats.to_arrays()
+    expected = smoothing.forward(hard_scene(2).splats, filters)
+    np.testing.assert_allclose(host.log_scales, expected.log_scales, rtol=1e-5, atol=1e-5)
+    some = filters > 0
+    np.testing.assert_allclose(host.logit_opacities[some], expected.logit_opacities[some], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(host.logit_opacities[~some], hard_scene(2).splats.logit_opacities[~some])
+
+    host.logit_opacities[:4] = [100, -100, 20, 0]
+    host.log_scales[:4] = [[-90] * 3, [-90] * 3, [90] * 3, [0, -90, 90]]
+    extreme = Splats.from_arrays(backend, host)
+    extreme.filters = backend.xp.full((1, len(host)), 0.1, "float32")
+    for array in extreme.to_arrays().arrays().values():
+        assert np.isfinite(array).all()
