@@ -16,12 +16,16 @@ from splat_cli.errors import SplatError
 from splat_cli.gaussians.knn import neighbor_distances
 
 _EXTRAS = {
-    "sfm": ("pycolmap", "imageio_ffmpeg"),
-    "video": ("imageio_ffmpeg",),
-    "zstd": ("zstandard",),
-    "test": ("pytest", "xdist", "hypothesis", "build"),
+    "sfm": ("splat sfm", ("pycolmap", "imageio_ffmpeg")),
+    "video": ("splat render --video", ("imageio_ffmpeg",)),
+    "viewer": ("splat view, splat train --viewer", ("viser",)),
+    "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
+    "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
+    "zstd": ("SPZ files of version 4", ("zstandard",)),
+    "test": ("the tests", ("pytest", "xdist", "hypothesis", "build")),
+    "browser": ("tests of pages", ("playwright",)),
 }
-"""Extra -> the modules that it brings."""
+"""Extra -> what it is for, and the modules that it brings."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,19 @@ def _training(kernels: list[Finding]) -> Finding:
     if working:  # --device auto takes the first, whether or not its kernels run
         advice = "" if kernels[0].ok else f"; add --device {working[0]} to every command"
         return Finding("training", True, f"on {' and '.join(working)}{advice}", needed=True)
-    wanted = "an NVIDIA GPU with CuPy, or a C++ compiler (apt install g++)"
+    wanted = "an NVIDIA GPU with CuPy, or a C++ compiler (apt install g++, or pip install ziglang)"
     if sys.platform != "linux":
         wanted = f"an NVIDIA GPU with CuPy: on {sys.platform} the CPU cannot be used"
     return Finding("training", False, f"no device works here; it takes {wanted}", needed=True)
 
 
 def _extra(name: str) -> Finding:
-    missing = [module for module in _EXTRAS[name] if importlib.util.find_spec(module) is None]
+    purpose, modules = _EXTRAS[name]
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
-        return Finding(f"extra {name}", False, f"lacks {', '.join(missing)}; pip install 'splat-cli[{name}]'")
-    return Finding(f"extra {name}", True, "installed")
+        advice = f"for {purpose}: pip install 'splat-cli[{name}]' (lacks {', '.join(missing)})"
+        return Finding(f"extra {name}", False, advice)
+    return Finding(f"extra {name}", True, f"for {purpose}")
 
 
 def _attempt(part: str, find: Callable[[], str]) -> Finding:

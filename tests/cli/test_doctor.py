@@ -1,13 +1,19 @@
 """`splat doctor` on machines that lack something: it goes on, and says what to install."""
 
+import importlib.metadata
 import json
+import re
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from splat_cli.errors import DeviceError
 from splat_cli.train import checkup
+
+ROOT = Path(__file__).parents[2]
 
 
 def findings(splat):
@@ -39,10 +45,63 @@ def test_no_compiler_and_no_gpu(splat, no_compiler):
     found, code = findings(splat)
     assert code == 1
     assert "apt install g++" in found["C++ compiler"]["text"]
-    assert "apt install g++" in found["training"]["text"]
+    assert "apt install g++, or pip install ziglang" in found["training"]["text"]
     assert "pip install 'splat-cli[cuda13]'" in found["CuPy"]["text"]
     assert "pip install 'splat-cli[sfm]'" in found["extra sfm"]["text"]
     assert splat("doctor").out.count("\n--  ") == len(found) - 1  # all but Python
+
+
+def test_extras_are_those_that_can_be_installed():
+    """Each with the modules of its packages; those for GPUs and for development are looked at elsewhere, or not."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert checkup._EXTRAS.keys() == declared.keys() - {"cuda12", "cuda13", "nvrtc", "dev"}
+    brought_by = importlib.metadata.packages_distributions()
+    for extra, (_, modules) in checkup._EXTRAS.items():
+        assert len(modules) == len(declared[extra])
+        for module, requirement in zip(modules, declared[extra], strict=True):
+            package = re.match(r"[\w-]+", requirement)[0]
+            assert module not in brought_by or package in brought_by[module]
+
+
+def test_everything_is_here(splat, monkeypatch):
+    """A GPU, CuPy and every extra: nothing to advise."""
+    cpu = checkup.open_backend("cpu")
+    monkeypatch.setattr(checkup, "open_backend", lambda name: cpu)
+    monkeypatch.setattr(checkup, "_gpu", lambda: checkup.Finding("GPU", True, "a GPU"))
+    monkeypatch.setattr(checkup, "why_no_nvrtc", lambda: "")
+    monkeypatch.setattr(checkup.importlib.util, "find_spec", lambda name: SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.0"))
+    found, code = findings(splat)
+    assert code == 0
+    assert all(finding["ok"] for finding in found.values())
+    assert found["training"]["text"] == "on cuda and cpu"
+    assert "pip install" not in json.dumps(found)
+
+
+def test_gpu_and_cupy_but_no_compiler(splat, monkeypatch):
+    """Training needs none; the CPU is not advertised."""
+    cpu = checkup.open_backend("cpu")
+    monkeypatch.setattr(checkup, "open_backend", lambda name: cpu)
+    monkeypatch.setattr(checkup, "_gpu", lambda: checkup.Finding("GPU", True, "a GPU"))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found, code = findings(splat)
+    assert code == 0
+    assert found["training"]["text"] == "on cuda"
+    assert "kernel on cpu" not in found
+    assert "apt install g++" in found["C++ compiler"]["text"]
+
+
+def test_cupy_without_nvrtc(splat, no_gpu, monkeypatch):
+    monkeypatch.setattr(checkup.importlib.util, "find_spec", lambda name: SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.0"))
+    monkeypatch.setattr(checkup, "why_no_nvrtc", lambda: "no NVRTC (pip install 'splat-cli[nvrtc]')")
+    found, _ = findings(splat)
+    assert found["CuPy"] == {
+        "ok": False,
+        "text": "14.0, but it cannot compile: no NVRTC (pip install 'splat-cli[nvrtc]')",
+    }
 
 
 def test_cupy_that_does_not_load(splat, no_gpu, monkeypatch):
