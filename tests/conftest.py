@@ -1,7 +1,9 @@
 """Fixtures of all tests. A test that takes `backend` runs on the CPU and, where there is a GPU, on CUDA."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,3 +40,17 @@ def backend(request: pytest.FixtureRequest, open_device: Callable[..., Backend])
 def small_kernels(request: pytest.FixtureRequest, open_device: Callable[..., Backend]) -> Backend:
     """Each device of this machine, with the small kernels of tests/device/kernels in place of the real ones."""
     return open_device(request.param, Path(__file__).parent / "device" / "kernels")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless browser without a GPU, driven with playwright; skips the test where there is none."""
+    api = pytest.importorskip("playwright.sync_api", reason="browsers are driven with playwright (extra browser)")
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium: apt install chromium")
+    options = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=options)
+        yield browser
+        browser.close()

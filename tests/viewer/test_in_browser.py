@@ -1,6 +1,5 @@
 """Pages in a real browser: headless Chromium, without a GPU."""
 
-import shutil
 from io import BytesIO
 
 import numpy as np
@@ -24,20 +23,6 @@ from tests.views import render_view
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 SIZE = {"width": 480, "height": 360}
-OPTIONS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """A browser; skips where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason="browsers are driven with playwright (extra browser)")
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("no Chromium: apt install chromium")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=OPTIONS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,39 @@
+"""How much a command says, and where."""
+
+import pytest
+
+
+@pytest.fixture
+def train(splat, scene):
+    def train(*options):
+        result = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report", *options)
+        assert result.code == 0, result.err
+        return result
+
+    return train
+
+
+def test_quiet_leaves_the_result(train):
+    result = train("--quiet")
+    assert result.err == ""
+    assert "splats after 2 steps" in result.out
+
+
+def test_a_log_file_gets_plain_lines(train):
+    result = train()
+    assert "step 2/2, loss " in result.err
+    assert result.err.replace("\n", "").isprintable()
+
+
+def test_verbose_says_where_the_time_went(train):
+    assert "Time: " not in train().err
+    assert "Time: starting " in train("--verbose").err
+
+
+def test_a_bar_where_it_is_asked_for(train):
+    assert "2/2 [" in train("--progress", "bar").err
+
+
+def test_one_cannot_have_more_and_less(splat):
+    result = splat("render", "run", "-q", "-v")
+    assert (result.code, result.err) == (2, "Error: --quiet and --verbose exclude each other\n")

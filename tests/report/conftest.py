@@ -1,0 +1,21 @@
+"""A report of a short run."""
+
+import pytest
+
+from splat_cli.config import load_config
+from splat_cli.report import write_report
+from splat_cli.train.claim import new_run_folder
+from splat_cli.train.progress import Display
+from splat_cli.train.session import open_device, train_scene
+from tests.small_scene import write_small_scene
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory):
+    """The path of the page. Not to be changed."""
+    folder = tmp_path_factory.mktemp("reported")
+    config = load_config(None, {"eval": True, "test_every": 3, "steps": 20, "save_at": (10,)})
+    backend = open_device("cpu", config)
+    with new_run_folder(folder / "run") as run:
+        train_scene(write_small_scene(folder / "scene"), run, config, backend, Display())
+        return write_report(run, backend, Display())
