@@ -1,25 +1,33 @@
 """`splat export`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from splat_cli.cli.display import display_options
 from splat_cli.cli.numbers import Numbers
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from splat_cli.gaussians.arrays import SplatArrays
+    from splat_cli.train.export_job import ExportJob
+    from splat_cli.train.progress import Display
 
 _FORMATS = ("ply", "compressed-ply", "splat", "spz", "sog", "glb", "html")
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
+_LENGTH = click.FloatRange(0, min_open=True)
 
 
 @click.command(
     epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02\n"
-    "  splat export runs/garden garden.spz --crop 0,0,0,5 --max-count 500000\n"
+    "  splat export runs/garden garden.sog --crop 0,0,0,5 --max-splats 500000\n"
+    "  splat export runs/garden garden.spz --lod 4\n"
     "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0\n"
     "  splat export runs/garden garden.html --start-view DSC_0042"
 )
@@ -30,14 +38,32 @@ _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with an
 @click.option(
     "--min-opacity", type=click.FloatRange(0, 1), help="Leave out splats under this opacity.  [default: none]"
 )
+@click.option("--min-size", type=_LENGTH, help="Leave out splats whose longest axis is shorter, in world units.")
+@click.option("--max-size", type=_LENGTH, help="Leave out splats whose longest axis is longer.")
+@click.option(
+    "--max-isolation", type=_LENGTH, metavar="TIMES",
+    help="Leave out splats that are farther from their neighbours than so many times their size.",
+)  # fmt: skip
+@click.option(
+    "--min-contribution", type=_LENGTH, metavar="PIXELS",
+    help="Leave out splats that make up fewer pixels of a training view, on average.",
+)  # fmt: skip
+@click.option(
+    "--max-splats", type=click.IntRange(1), metavar="N",
+    help="Keep so many: those that contribute most to the training views; of files, the largest.",
+)  # fmt: skip
 @click.option("--scale", type=click.FloatRange(1e-6, 1e6), help="Make everything this much larger.")
 @click.option("--rotate", type=Numbers("X,Y,Z"), help="Turn by these degrees about x, then y, then z.")
 @click.option("--translate", type=Numbers("X,Y,Z"), help="Move by this, after scaling and turning.")
-@click.option("--max-count", type=click.IntRange(1), help="Keep so many splats, those of the largest opacity * area.")
 @click.option(
     "--sh-degree", type=click.IntRange(0, 3), help="Keep spherical harmonics up to this degree.  [default: all]"
 )
 @click.option("--morton", is_flag=True, help="Order the splats so that neighbours in the file are near in space.")
+@click.option(
+    "--lod", type=click.IntRange(2, 16), metavar="N",
+    help="Write N levels of detail, OUT_lod0, ...: each of half as many splats, trained on the photographs.",
+)  # fmt: skip
+@click.option("--lod-steps", type=click.IntRange(0, 100_000), help="Training steps of a level.  [default: 500]")
 @click.option(
     "--bake/--no-bake",
     default=True,
@@ -55,21 +81,19 @@ _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with an
     metavar="NAME|N|FILE",
     help="View that a page opens with: its name, its number, or a .json file of cameras.  [default: the run's first]",
 )
+@display_options
 def command(
     sources: tuple[Path, ...],
     out: Path,
     format_name: str | None,
-    crop: str | None,
-    min_opacity: float | None,
-    scale: float | None,
-    rotate: tuple[float, float, float] | None,
-    translate: tuple[float, float, float] | None,
-    max_count: int | None,
-    sh_degree: int | None,
-    morton: bool,
+    lod: int | None,
+    lod_steps: int | None,
     bake: bool,
     cameras: Path | None,
     start_view: str | None,
+    display: Display,
+    crop: str | None,
+    **edits: Any,
 ) -> Output:
     """Write the splats of runs or files as one file for viewers.
 
@@ -78,46 +102,58 @@ def command(
     (PlayCanvas) or .glb (glTF); all of them are read, too. An .html file is a page with a viewer inside, which
     opens in a browser from any disk. OUT is replaced if it exists.
 
-    Cropping and --min-opacity come first, in the coordinates of the sources; then scaling, turning and moving; last
-    the limits and the order.
+    Splats are left out first, in the coordinates of the sources; then the rest is scaled, turned and moved.
     """
     from splat_cli.errors import UsageError
-    from splat_cli.gaussians.choose import merged
     from splat_cli.gaussians.edits import Edits
-    from splat_cli.gaussians.formats import format_for, write_splats
     from splat_cli.scene.crop import parse_crop
-    from splat_cli.train.source import save_cameras, splats_for_viewers
-    from splat_cli.viewer.opening import find_opening
+    from splat_cli.train.export_job import ExportJob, level_path
+    from splat_cli.train.source import save_cameras
 
     is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
-    if not is_page:
-        format_for(out, format_name)  # before anything takes time
-        if start_view is not None:
-            raise UsageError("--start-view is where a page opens: give OUT a name that ends in .html")
+    job = ExportJob(sources, Edits(crop=parse_crop(crop) if crop else None, **edits), bake and not is_page)
+    write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view)
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
-    edits = Edits(
-        crop=parse_crop(crop) if crop else None, min_opacity=min_opacity, scale=scale, rotate=rotate,
-        translate=translate, max_count=max_count, sh_degree=sh_degree, morton=morton,
-    )  # fmt: skip
-    opening = find_opening(sources, start_view) if is_page else None
-    # a page's viewer has antialiasing
-    splats = edits.apply(merged([splats_for_viewers(source, bake and not is_page) for source in sources]))
+    if lod_steps is not None and lod is None:
+        raise UsageError("--lod-steps are steps of a level of detail: add --lod N")
     if cameras is not None:
-        save_cameras(sources, edits, cameras)
-    if opening is None:
-        write_splats(out, splats, format_name)
-    else:
-        opening.moved(edits.similarity()).write(out, splats)
-    return _output(out, cameras, splats, is_page)
-
-
-def _output(out: Path, cameras: Path | None, splats: "SplatArrays", is_page: bool) -> Output:
+        save_cameras(sources, job.edits, cameras)
+    levels = job.levels(lod, 500 if lod_steps is None else lod_steps, display) if lod else [job.splats()]
+    files = []
+    for number, splats in enumerate(levels):
+        path = level_path(out, number) if lod else out
+        write(path, splats)
+        files.append(_facts(path, splats))
     notes = [f"Cameras: {cameras}"] if cameras else []
     if splats.antialiased and not is_page:
         notes.append(_ANTIALIASED)
-    size = out.stat().st_size
-    line = f"{len(splats):,} splats, spherical harmonics of degree {splats.sh_degree}, {size / 2**20:.1f} MiB: {out}"
-    return Output(
-        [line, *notes], {"file": out, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size}
-    )
+    return Output([*map(_line, files), *notes], {"levels": files} if lod else files[0])
+
+
+def _file_writer(out: Path, format_name: str | None, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
+    from splat_cli.errors import UsageError
+    from splat_cli.gaussians.formats import format_for
+
+    if start_view is not None:
+        raise UsageError("--start-view is where a page opens: give OUT a name that ends in .html")
+    kind = format_for(out, format_name)  # before anything takes time
+    return kind.write
+
+
+def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
+    """A page's viewer has antialiasing: splats are not baked for it."""
+    from splat_cli.viewer.opening import find_opening
+
+    opening = find_opening(job.sources, start_view)
+    return opening.moved(job.edits.similarity()).write
+
+
+def _facts(file: Path, splats: SplatArrays) -> dict[str, Any]:
+    size = file.stat().st_size
+    return {"file": file, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size}
+
+
+def _line(facts: dict[str, Any]) -> str:
+    degree, size = facts["sh_degree"], facts["bytes"] / 2**20
+    return f"{facts['num_splats']:,} splats, spherical harmonics of degree {degree}, {size:.1f} MiB: {facts['file']}"

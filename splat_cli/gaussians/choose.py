@@ -7,17 +7,21 @@ from splat_cli.gaussians.edit import opacities
 from splat_cli.gaussians.knn import curve_positions
 
 
-def keep_strongest(splats: SplatArrays, count: int) -> SplatArrays:
-    """The `count` splats of the largest opacity times area of their two longer axes, in their order.
+def coverage(splats: SplatArrays) -> np.ndarray:
+    """Logarithm of opacity times area of the two longer axes, float64 [N].
 
     That is what a splat can cover, seen from its broad side; what hides it is not known here.
     """
-    if len(splats) <= count:
-        return splats
     longer = np.sort(splats.log_scales.astype(np.float64), axis=1)[:, 1:].sum(axis=1)
     with np.errstate(divide="ignore"):
-        strength = np.log(opacities(splats)) + longer
-    return splats.select(np.sort(np.argsort(-strength, kind="stable")[:count]))
+        return np.log(opacities(splats)) + longer
+
+
+def keep_largest(splats: SplatArrays, strengths: np.ndarray, count: int) -> SplatArrays:
+    """The `count` splats of the largest strengths [N], in their order."""
+    if len(splats) <= count:
+        return splats
+    return splats.select(np.sort(np.argsort(-strengths, kind="stable")[:count]))
 
 
 def in_morton_order(splats: SplatArrays) -> SplatArrays:

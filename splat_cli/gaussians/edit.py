@@ -13,11 +13,6 @@ def limit_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:
     return dataclasses.replace(splats, shN=np.ascontiguousarray(splats.shN[:, :kept]))
 
 
-def drop_transparent(splats: SplatArrays, min_opacity: float) -> SplatArrays:
-    """The splats whose opacity, 0 to 1, is at least `min_opacity`."""
-    return splats.select(opacities(splats) >= min_opacity)
-
-
 def opacities(splats: SplatArrays) -> np.ndarray:
     """Opacity of each splat, 0 to 1, float64 [N]."""
     return np.exp(-np.logaddexp(0.0, -splats.logit_opacities.astype(np.float64)))

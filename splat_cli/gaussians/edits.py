@@ -5,11 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.choose import in_morton_order, keep_strongest
-from splat_cli.gaussians.edit import drop_transparent, limit_sh_degree
+from splat_cli.gaussians.choose import coverage, in_morton_order, keep_largest
+from splat_cli.gaussians.edit import limit_sh_degree, opacities
 from splat_cli.gaussians.move import rotated, rotation_about_axes, scaled, translated
 from splat_cli.scene.crop import Crop
 from splat_cli.scene.poses import Similarity
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of N splats beyond what they say themselves; None for what nobody looked for."""
+
+    contributions: np.ndarray | None = None
+    """[N] pixels a view that they make up (see render/contribution.py)"""
+    distances: np.ndarray | None = None
+    """[N] to their neighbours, world units (see gaussians/knn.py)"""
 
 
 @dataclass(frozen=True)
@@ -22,11 +32,18 @@ class Edits:
 
     crop: Crop | None = None
     min_opacity: float | None = None
+    min_size: float | None = None
+    """Of the longest axis, as a standard deviation in world units."""
+    max_size: float | None = None
+    max_isolation: float | None = None
+    """Distance to the neighbours, as a multiple of the longest axis."""
+    min_contribution: float | None = None
+    """Pixels a view."""
     scale: float | None = None
     rotate: tuple[float, float, float] | None = None
     """Degrees about x, then y, then z."""
     translate: tuple[float, float, float] | None = None
-    max_count: int | None = None
+    max_splats: int | None = None
     sh_degree: int | None = None
     morton: bool = False
 
@@ -35,20 +52,45 @@ class Edits:
         rotation = np.eye(3) if self.rotate is None else rotation_about_axes(self.rotate)
         return Similarity(self.scale or 1.0, rotation, np.array(self.translate or (0.0, 0.0, 0.0)))
 
-    def apply(self, splats: SplatArrays) -> SplatArrays:
-        """The splats after all changes."""
-        if self.crop is not None:
-            splats = splats.select(self.crop.holds(splats.means))
-        if self.min_opacity is not None:
-            splats = drop_transparent(splats, self.min_opacity)
+    def apply(self, splats: SplatArrays, found: Findings | None = None) -> SplatArrays:
+        """The splats after all changes.
+
+        found: contributions where min_contribution asks for them, or for max_splats to go by, and distances where
+        max_isolation asks for them.
+        """
+        found = found or Findings()
+        strengths = coverage(splats) if found.contributions is None else found.contributions
+        kept = self._kept(splats, found)
+        if not kept.all():
+            splats, strengths = splats.select(kept), strengths[kept]
+        if self.max_splats is not None:
+            splats = keep_largest(splats, strengths, self.max_splats)
         if self.scale is not None:
             splats = scaled(splats, self.scale)
         if self.rotate is not None:
             splats = rotated(splats, rotation_about_axes(self.rotate))
         if self.translate is not None:
             splats = translated(splats, self.translate)
-        if self.max_count is not None:
-            splats = keep_strongest(splats, self.max_count)
         if self.sh_degree is not None:
             splats = limit_sh_degree(splats, self.sh_degree)
         return in_morton_order(splats) if self.morton else splats
+
+    def _kept(self, splats: SplatArrays, found: Findings) -> np.ndarray:
+        """bool [N]: those that no rule leaves out."""
+        kept = np.ones(len(splats), bool)
+        sizes = np.exp(splats.log_scales.astype(np.float64)).max(axis=1)
+        if self.crop is not None:
+            kept &= self.crop.holds(splats.means)
+        if self.min_opacity is not None:
+            kept &= opacities(splats) >= self.min_opacity
+        if self.min_size is not None:
+            kept &= sizes >= self.min_size
+        if self.max_size is not None:
+            kept &= sizes <= self.max_size
+        if self.max_isolation is not None:
+            assert found.distances is not None
+            kept &= found.distances <= self.max_isolation * sizes
+        if self.min_contribution is not None:
+            assert found.contributions is not None
+            kept &= found.contributions >= self.min_contribution
+        return kept

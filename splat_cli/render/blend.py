@@ -54,6 +54,22 @@ def blend(cameras: CameraTable, state: StepState, projection: Projection, tiles:
     )  # fmt: skip
 
 
+def blend_scores(
+    cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture,
+    errors: Any, scores: Any, fixed_sums: bool = False,
+) -> None:  # fmt: skip
+    """Add each splat's blending weight (px), and its share of the errors, to scores float32 [capacity, 2].
+
+    errors: float32 [3 * max_pixels], of each pixel and channel. fixed_sums: into scores [capacity, 4] instead, the bits
+    of 64-bit integers (see cuda_src/blend_scores.cu).
+    """
+    tiles.backend.kernel("blend_scores", "blend_scores", **({"FIXED_SUMS": 1} if fixed_sums else {}))(
+        (tiles.max_tiles,), (32, BACKWARD_WARPS),
+        cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
+        projection.conic_opacity, projection.colors, errors, picture.last_pair, scores,
+    )  # fmt: skip
+
+
 def blend_backward(
     cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.blend import Picture, blend, blend_backward
+from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import Projection, Update, project, project_backward
 from splat_cli.render.step import StepState
@@ -64,6 +64,10 @@ class Rasterizer:
         """Blend once more into `picture`, with values float32 [num, C <= 3] in place of the splats' colours."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
+
+    def score(self, state: StepState, errors: Any, scores: Any) -> None:
+        """Add what each splat contributes to the last picture, and to its errors, as `blend_scores` says."""
+        blend_scores(self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, self.deterministic)
 
     def backward(
         self, splats: Splats, state: StepState, update: Update, between: Callable[[], None] | None = None

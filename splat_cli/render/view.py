@@ -28,14 +28,18 @@ class ViewRenderer:
 
     def render(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> np.ndarray:
         """Picture of view `index`, float32 [H, W, 3], not clamped."""
+        self.forward(index, background)
+        return self._download(index)
+
+    def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
+        """Render view `index` and leave it on the device."""
         self.state.write(view=index, background=background)
         while True:
             self.state.write(halted=0, num_visible=0, num_segments=0)
             self.rasterizer.forward(self.splats, self.state)
             state = self.state.read()
             if not state["halted"]:
-                image = self.backend.download(self.rasterizer.image(index))
-                return np.ascontiguousarray(image.transpose(1, 2, 0))
+                return
             self.rasterizer.resize_pairs(int(state["needed_pairs"] * HEADROOM))
 
     def alpha(self, index: int) -> np.ndarray:
@@ -51,5 +55,8 @@ class ViewRenderer:
         """
         self.state.write(background=(0.0, 0.0, 0.0))
         self.rasterizer.blend_values(self.state, values)
+        return self._download(index)
+
+    def _download(self, index: int) -> np.ndarray:
         image = self.backend.download(self.rasterizer.image(index))
         return np.ascontiguousarray(image.transpose(1, 2, 0))

@@ -9,7 +9,6 @@ import numpy as np
 
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
-from splat_cli.render.blend import BACKWARD_WARPS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 
@@ -74,15 +73,8 @@ class ViewProbe:
 
     def _launch(self) -> None:
         raster = self.rasterizer
-        kernel = raster.backend.kernel
-        kernel("begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
+        raster.backend.kernel("begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
         raster.forward(self.model.splats, self.state)
         errors = raster.picture.d_image  # free until the next training step
         self.loss.forward(self.state, raster.picture.image, errors)
-        defines = {"FIXED_SUMS": 1} if raster.deterministic else {}
-        kernel("blend_scores", "blend_scores", **defines)(
-            (raster.tiles.max_tiles,), (32, BACKWARD_WARPS), raster.cameras.array, self.state.array,
-            raster.tiles.tile_order, raster.tiles.tile_begins, raster.tiles.splat_from_pair,
-            raster.projection.means2d, raster.projection.conic_opacity, raster.projection.colors,
-            errors, raster.picture.last_pair, self._scores,
-        )  # fmt: skip
+        raster.score(self.state, errors, self._scores)

@@ -13,7 +13,7 @@ from splat_cli.gaussians.edits import Edits
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.render.bake import bake_antialiasing
 from splat_cli.scene.cameras_json import write_cameras
-from splat_cli.train.run_folder import find_splats
+from splat_cli.train.run_folder import RunFolder, find_splats
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
@@ -31,12 +31,21 @@ def splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None 
     Where they are not baked, because `bake` is false or no views are known, `antialiased` says how they were trained.
     backend: where to bake, by default wherever it can be done. Raises DeviceError.
     """
+    splats, run = trained_splats(source)
+    return for_viewers(splats, run, backend) if bake else splats
+
+
+def trained_splats(source: Path) -> tuple[SplatArrays, RunFolder | None]:
+    """The splats of `source` as they were trained, and the run that they are from, if any."""
     file, run = find_splats(source)
     splats = read_splats(file)
-    if run is None or not run.config().antialias:
+    return (dataclasses.replace(splats, antialiased=run.config().antialias) if run else splats), run
+
+
+def for_viewers(splats: SplatArrays, run: RunFolder | None, backend: Backend | None = None) -> SplatArrays:
+    """Antialiased splats of a run, baked; all others as they are."""
+    if run is None or not splats.antialiased or len(splats) == 0:
         return splats
-    if not bake or len(splats) == 0:
-        return dataclasses.replace(splats, antialiased=True)
     try:
         backend = backend or open_backend()
     except DeviceError as error:

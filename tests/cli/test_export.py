@@ -69,7 +69,7 @@ def test_format_can_be_said(splat, trained, tmp_path):
 
 def test_edits(splat, trained, tmp_path):
     source = read_ply(RunFolder(trained).ply_path(20))
-    edits = ["--scale", "2", "--rotate", "0,0,180", "--translate", "1,-2,3", "--max-count", len(source) - 1]
+    edits = ["--scale", "2", "--rotate", "0,0,180", "--translate", "1,-2,3", "--max-splats", len(source) - 1]
     result = splat("export", trained, "a.ply", *edits)
     assert result.code == 0, result.err
     moved = read_splats(tmp_path / "cwd" / "a.ply").means

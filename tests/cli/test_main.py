@@ -80,7 +80,7 @@ def test_version(splat):
         ["export", "run", "out.ply", "--rotate", "1,2"],
         ["export", "run", "out.ply", "--translate", "1,2,inf"],
         ["export", "run", "out.ply", "--crop", "1,2"],
-        ["export", "run", "out.ply", "--max-count", "0"],
+        ["export", "run", "out.ply", "--max-splats", "0"],
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(splat, arguments, tmp_path):

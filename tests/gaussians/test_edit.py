@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import drop_transparent, limit_sh_degree, opacities
+from splat_cli.gaussians.edit import limit_sh_degree, opacities
 from splat_cli.gaussians.summary import summarize_splats
 
 
@@ -22,12 +22,6 @@ def test_degree_is_limited_and_never_raised(degree, coefficients):
     assert limited.sh_degree == degree
     np.testing.assert_array_equal(limited.shN, splats.shN[:, :coefficients])
     assert limit_sh_degree(_splats(20, 3), 3).sh_degree == 1
-
-
-def test_transparent_splats_are_dropped():
-    splats = _splats(100)
-    kept = drop_transparent(splats, 0.5)
-    np.testing.assert_array_equal(kept.means, splats.means[splats.logit_opacities >= 0])
 
 
 def test_extreme_opacities_are_numbers():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.choose import in_morton_order, keep_strongest, merged
-from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.choose import in_morton_order, merged
+from splat_cli.gaussians.edits import Edits, Findings
 from splat_cli.scene.crop import parse_crop
 from tests.gaussians.some_splats import some_splats
 
@@ -23,13 +23,44 @@ def test_crop_is_in_the_coordinates_of_the_file(crop):
     np.testing.assert_allclose(kept.means, splats.means[inside] + [10, 0, 0], atol=1e-5)
 
 
-def test_strongest_are_opaque_and_broad():
+def test_transparent_splats_are_left_out():
+    splats = some_splats(100)
+    kept = Edits(min_opacity=0.5).apply(splats)
+    np.testing.assert_array_equal(kept.means, splats.means[splats.logit_opacities >= 0])
+
+
+def test_sizes_are_longest_axes():
+    splats = some_splats(4)
+    splats.log_scales[:] = np.log([[1, 2, 3], [0.5, 0.5, 0.5], [4, 0.1, 0.1], [0.1, 5, 0.1]])
+    kept = Edits(min_size=0.6, max_size=4.5).apply(splats)
+    np.testing.assert_array_equal(kept.means, splats.means[[0, 2]])
+
+
+def test_isolated_splats_are_far_from_others_for_their_size():
+    splats = some_splats(3)
+    splats.log_scales[:] = np.log([[1, 0.1, 0.1], [0.1, 0.1, 0.1], [10, 1, 1]])
+    kept = Edits(max_isolation=5).apply(splats, Findings(distances=np.array([4.0, 4.0, 30.0])))
+    np.testing.assert_array_equal(kept.means, splats.means[[0, 2]])
+
+
+def test_contributions_go_with_what_is_left():
+    """The most transparent contributes most, but is left out before the limit."""
+    splats = some_splats(5)
+    splats.logit_opacities[:] = [-9, 2, 2, 2, 2]
+    found = Findings(contributions=np.array([9.0, 1, 4, 0.1, 3]))
+    kept = Edits(min_opacity=0.5, max_splats=2).apply(splats, found)
+    np.testing.assert_array_equal(kept.means, splats.means[[2, 4]])
+    kept = Edits(min_contribution=1).apply(splats, found)
+    np.testing.assert_array_equal(kept.means, splats.means[[0, 1, 2, 4]])
+
+
+def test_without_contributions_the_opaque_and_broad_are_kept():
     splats = some_splats(4)
     splats.logit_opacities[:] = [3, 3, -3, -np.float32(1e30)]
     splats.log_scales[:] = [[0, 0, -9], [9, -9, -9], [0, 0, 0], [30, 30, 30]]
-    np.testing.assert_array_equal(keep_strongest(splats, 1).means, splats.means[:1])
-    np.testing.assert_array_equal(keep_strongest(splats, 3).means, splats.means[:3])
-    assert keep_strongest(splats, 4) is splats
+    np.testing.assert_array_equal(Edits(max_splats=1).apply(splats).means, splats.means[:1])
+    np.testing.assert_array_equal(Edits(max_splats=3).apply(splats).means, splats.means[:3])
+    assert Edits(max_splats=4).apply(splats) is splats
 
 
 def test_morton_order_brings_neighbours_together():

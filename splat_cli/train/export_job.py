@@ -1,0 +1,77 @@
+"""What `splat export` does: splats of several sources as one set, edited, or one run in levels of detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.device import open_backend
+from splat_cli.errors import UsageError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.choose import merged
+from splat_cli.gaussians.edits import Edits, Findings
+from splat_cli.gaussians.formats import FORMATS
+from splat_cli.gaussians.knn import neighbor_distances
+from splat_cli.render.contribution import contributions
+from splat_cli.train.lod import levels_of_detail
+from splat_cli.train.progress import Display
+from splat_cli.train.run_folder import RunFolder
+from splat_cli.train.source import for_viewers, trained_splats
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """sources: runs and files. bake: what training's antialiasing does to opacities, for viewers without it."""
+
+    sources: Sequence[Path]
+    edits: Edits
+    bake: bool = True
+
+    def splats(self) -> SplatArrays:
+        """All sources as one set, edited. Raises UsageError, DeviceError."""
+        return self._edited([trained_splats(source) for source in self.sources])
+
+    def levels(self, num_levels: int, steps: int, display: Display) -> Iterator[SplatArrays]:
+        """Of one run, its splats, and sets of half, a quarter, ... as many, each trained for `steps` steps; edited."""
+        splats, run = trained_splats(self.sources[0])
+        if len(self.sources) > 1 or run is None:
+            raise UsageError("--lod makes levels of one run, whose photographs it trains on: name its folder alone")
+        for level in levels_of_detail(open_backend(), run, splats, num_levels, steps, display):
+            yield self._edited([(level, run)])
+
+    def _edited(self, found: Sequence[tuple[SplatArrays, RunFolder | None]]) -> SplatArrays:
+        parts = [for_viewers(splats, run) if self.bake else splats for splats, run in found]
+        splats = merged(parts)
+        edits = self.edits
+        too_many = edits.max_splats is not None and len(splats) > edits.max_splats
+        runs = [run for _, run in found]
+        if edits.min_contribution is not None and None in runs:
+            raise UsageError("--min-contribution looks at the views of runs, and one of the sources is a file of none")
+        return edits.apply(
+            splats,
+            Findings(
+                contributions=_contributions(parts, runs) if edits.min_contribution is not None or too_many else None,
+                distances=neighbor_distances(open_backend(), splats.means) if edits.max_isolation is not None else None,
+            ),
+        )
+
+
+def level_path(out: Path, level: int) -> Path:
+    """OUT_lod0.spz of OUT.spz."""
+    suffix = next((kind.suffix for kind in FORMATS.values() if out.name.lower().endswith(kind.suffix)), out.suffix)
+    stem = out.name[: len(out.name) - len(suffix)]
+    return out.with_name(f"{stem}_lod{level}{out.name[len(stem) :]}")
+
+
+def _contributions(parts: Sequence[SplatArrays], runs: Sequence[RunFolder | None]) -> np.ndarray | None:
+    """Of the splats of all parts in the training views of their own runs; None where some part is of no run."""
+    known = [run for run in runs if run is not None]
+    if len(known) < len(runs):
+        return None
+    backend = open_backend()
+    return np.concatenate(
+        [contributions(backend, part, run.views("train")) for part, run in zip(parts, known, strict=True)]
+    )

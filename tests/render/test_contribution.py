@@ -1,0 +1,52 @@
+"""What splats contribute, against the float64 reference and against leaving them out."""
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.contribution import contributions
+from tests.agreement import Agreement
+from tests.reference import blend, project
+from tests.reference.project import Options
+from tests.reference.random_scene import Scene
+from tests.render.on_device import view_of
+from tests.views import render_view, ring_of_views
+
+
+def test_contributions(agreement: Agreement, backend: Backend, scene: Scene, options: Options) -> None:
+    """The sum of a splat's weights is what a picture in its colour alone, white, comes to."""
+    arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
+    splats = SplatArrays(**arrays, antialiased=options.antialias)
+    actual = contributions(backend, splats, [view_of(scene.camera)])
+    projected = project.forward(scene.splats, scene.camera, options)
+    blended = blend.forward(projected.flat(), np.zeros(3), scene.camera.width, scene.camera.height)
+    before = np.concatenate([np.ones_like(blended.alphas[:1]), np.cumprod(1 - blended.alphas, axis=0)[:-1]])
+    expected = np.zeros(len(splats))
+    expected[projected.splat_from_flat()] = (before * blended.alphas).sum(axis=(1, 2))
+    agreement.check("blend_scores", "contributions", actual, expected, 1e-2)  # a pixel may decide otherwise
+
+
+def test_what_contributes_nothing_is_not_missed(backend: Backend) -> None:
+    """A splat behind a wall, and one beside all views."""
+    rng = np.random.default_rng(0)
+    means = np.array([[0, 0, 0], [0.1, 0, 0], [0, 50, 0]], np.float32)
+    splats = SplatArrays(
+        means, np.log([[0.5] * 3, [0.01] * 3, [0.01] * 3]).astype(np.float32),
+        rng.normal(size=(3, 4)).astype(np.float32), np.full(3, 9, np.float32),
+        rng.normal(size=(3, 3)).astype(np.float32), np.zeros((3, 0, 3), np.float32),
+    )  # fmt: skip
+    front = ring_of_views(12)[6]  # looks along +x: the first splat hides the second
+    found = contributions(backend, splats, [front])
+    assert found[0] > 10
+    assert found[1] < 0.05  # the first lets a hundredth through
+    assert found[2] == 0
+    pictures = [
+        render_view(backend, Splats.from_arrays(backend, some), front) for some in (splats, splats.select(found > 1))
+    ]
+    np.testing.assert_allclose(*pictures, atol=0.02)
+
+
+def test_no_splats_contribute_nothing(backend: Backend) -> None:
+    empty = SplatArrays(*(np.zeros((0, *shape), np.float32) for shape in ((3,), (3,), (4,), (), (3,), (0, 3))))
+    assert contributions(backend, empty, ring_of_views(1)).shape == (0,)
