@@ -1,4 +1,4 @@
-"""The diagrams of a run: curves over steps, held-out views, distributions of the splats."""
+"""The diagrams of a run: curves over steps, measured views, distributions of the splats."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def curves(facts: RunFacts) -> Markup | None:
 
 
 def measured_views(facts: RunFacts) -> Markup | None:
-    """PSNR of each held-out view, in the order of their names, and a table of all numbers."""
+    """PSNR of each view that was measured, in the order of their names, and a table of all numbers."""
     views: dict[str, dict[str, Any]] = facts.measured.get("per_image", {})
     if len(views) < 2:
         return None
@@ -75,4 +75,4 @@ def _memory(facts: RunFacts) -> tuple[Series, str]:
 
 def _held_out(facts: RunFacts) -> Series:
     steps = sorted(facts.metrics)
-    return Series("held out", steps, [facts.metrics[step]["psnr"] for step in steps], "dots")
+    return Series(facts.seen, steps, [facts.metrics[step]["psnr"] for step in steps], "dots")

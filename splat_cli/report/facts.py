@@ -32,8 +32,13 @@ class RunFacts:
         return self.step >= self.config.steps
 
     @property
+    def seen(self) -> str:
+        """Whether training saw the photographs that were measured: without --eval it did."""
+        return "held out" if self.config.eval else "trained on"
+
+    @property
     def measured(self) -> dict[str, Any]:
-        """The last measure of the held-out photographs, empty where there is none."""
+        """The last measure of photographs, empty where there is none."""
         return self.metrics[max(self.metrics)] if self.metrics else {}
 
 

@@ -23,12 +23,12 @@ def page(facts: RunFacts, splats: SplatArrays | None, views: Sequence[ComparedVi
         _head(facts),
         _tiles(facts, splats),
         _warnings(facts),
-        _section("Renders and photographs", comparison(views), _which(views)),
+        _section("Renders and photographs", comparison(views), _which(facts, views)),
         _section("Training", curves(facts)),
         _section("Splats", distributions(splats), "How many have which opacity, and which size in world units.")
         if splats and len(splats)
         else None,
-        _pair(_map(facts, splats), _section("Every held-out view", measured_views(facts)), _time(facts)),
+        _pair(_map(facts, splats), _section("Every measured view", measured_views(facts)), _time(facts)),
         _section("Settings", _settings(facts)),
         _foot(facts),
     ]
@@ -64,10 +64,10 @@ def _tiles(facts: RunFacts, splats: SplatArrays | None) -> Markup:
     tiles = []
     if measured:
         tiles += [
-            ("PSNR, held out", f"{measured['psnr']:.2f}", "dB"),
-            ("SSIM, held out", f"{measured['ssim']:.4f}", ""),
+            (f"PSNR, {facts.seen}", f"{measured['psnr']:.2f}", "dB"),
+            (f"SSIM, {facts.seen}", f"{measured['ssim']:.4f}", ""),
         ]
-        tiles += [("FLIP, held out", f"{measured['flip']:.4f}", "")] if "flip" in measured else []
+        tiles += [(f"FLIP, {facts.seen}", f"{measured['flip']:.4f}", "")] if "flip" in measured else []
     if splats:
         tiles.append(("Splats", f"{len(splats):,}", ""))
     if last:
@@ -94,13 +94,13 @@ def _warnings(facts: RunFacts) -> Markup | None:
     return tag("section", tag("h2", "Warnings"), tag("ul", *lines), class_="warnings")
 
 
-def _which(views: Sequence[ComparedView]) -> str:
+def _which(facts: RunFacts, views: Sequence[ComparedView]) -> str:
     number = views[0].num_ranked if views else 0
+    which = "The views, the worst first," if number else "Views"
     if number > len(views):
-        return f"The worst and the best of {number} views that training did not see. Drag across a picture to compare."
-    if number:
-        return "The views that training did not see, the worst first. Drag across a picture to compare."
-    return "Views that training saw: nothing was held out (--eval). Drag across a picture to compare."
+        which = f"The worst and the best of {number} views"
+    seen = "training did not see" if facts.config.eval else "training saw: nothing was held out (--eval)"
+    return f"{which} that {seen}. Drag across a picture to compare."
 
 
 def _map(facts: RunFacts, splats: SplatArrays | None) -> Markup | None:

@@ -37,13 +37,14 @@ class ComparedView:
 def compare_views(
     facts: RunFacts, splats: Splats, backend: Backend, scene: Path | None, display: Display
 ) -> list[ComparedView]:
-    """Renders the worst and the best of the held-out views, or some views where nothing was measured.
+    """Renders the worst and the best of the views that were measured, or some where nothing was.
 
     SceneError where the photographs are not where they were, nor in `scene`.
     """
     ranked = sorted(facts.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
     names = [name for name, _ in ranked]
-    views = _chosen(names, {view.name: view for view in facts.run.views("all")}) or _spread(facts.run.views("train"))
+    candidates = facts.run.views("test" if facts.config.eval else "train")
+    views = _chosen(names, {view.name: view for view in facts.run.views("all")}) or _spread(candidates)
     photographs = photographs_of(facts.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731

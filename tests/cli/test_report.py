@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from splat_cli.config import load_config
 from splat_cli.report import write
 from splat_cli.train.run_folder import RunFolder
 
@@ -43,7 +44,7 @@ def run_copy(trained, tmp_path):
 def test_train_writes_it(trained):
     page = _Page(trained / "report.html")
     assert page.headings == [
-        "toy", "Renders and photographs", "Training", "Splats", "Cameras from above", "Every held-out view",
+        "toy", "Renders and photographs", "Training", "Splats", "Cameras from above", "Every measured view",
         "Where the time went", "Settings",
     ]  # fmt: skip
     assert page.source.count('class="stage"') == 3
@@ -93,12 +94,30 @@ def test_a_run_that_was_killed_early(splat, run_copy):
     assert "&lt;b&gt; &amp; so on" in page.source
 
 
+def test_a_run_that_was_stopped_before_it_was_measured(splat, run_copy):
+    run_copy.metrics_path.unlink()
+    assert splat("report", run_copy.path, "--device", "cpu").code == 0
+    source = _Page(run_copy.report_path).source
+    assert "Views that training did not see." in source
+    assert source.count('class="stage"') == 3
+    assert "PSNR, held out" not in source
+
+
 def test_a_run_that_held_nothing_out_shows_what_it_saw(splat, scene, tmp_path):
     result = splat("train", scene, "--device", "cpu", "--steps", 2, "-o", tmp_path / "run")
     assert result.code == 0, result.err
     page = _Page(tmp_path / "run" / "report.html")
     assert page.source.count('class="stage"') == 8
     assert "nothing was held out" in page.source
+
+
+def test_what_was_measured_on_seen_views_says_so(splat, run_copy):
+    run_copy.save_config(load_config(None, {"test_every": 3}), run_copy.scene_path(), "CPU")
+    assert splat("report", run_copy.path, "--device", "cpu").code == 0
+    source = run_copy.report_path.read_text()
+    assert "PSNR, trained on" in source
+    assert "that training saw: nothing was held out" in source
+    assert "held out</" not in source
 
 
 def test_photographs_that_are_gone(splat, run_copy, tmp_path):
