@@ -48,7 +48,7 @@ struct Step {
     float loss, psnr;               // running means over steps, for the progress bar
     float inv_bias1;                // 1 / (1 - beta1^t), Adam's bias correction of the first moment
     float inv_root_bias2;           // 1 / sqrt(1 - beta2^t), of the second's root
-    float lr[6];                    // means, log_scales, quats, logit_opacities, sh0, shN
+    float lr[6];                    // means, log_scales, quats, logit_opacities, sh0, shN or the field
     unsigned skipped_updates;       // of single splats, whose gradient was not finite, since the start
     unsigned skipped_steps;         // whose loss was not finite
 };

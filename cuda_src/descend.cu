@@ -8,6 +8,7 @@
 extern "C" __global__ void descend(
     Step* __restrict__ state,               // [1] learning rates and Adam's bias; skipped updates are counted
     int rate,                               // index of the learning rate in the state
+    float factor,                           // that it is multiplied by
     int num,                                // a multiple of 4
     int sparse,                             // 1: values whose gradient is zero stay as they are, and their moments
     float4* __restrict__ values,            // [num]
@@ -25,7 +26,7 @@ extern "C" __global__ void descend(
         gradients[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     if (!loss_is_finite(*state)) return;
-    const float g[VALUES] = {d.x, d.y, d.z, d.w}, lr = state->lr[rate];
+    const float g[VALUES] = {d.x, d.y, d.z, d.w}, lr = factor * state->lr[rate];
     float *p = (float*)&values[i], *m = (float*)&moments1[i], *v = (float*)&moments2[i];
 #pragma unroll
     for (int k = 0; k < VALUES; ++k) {

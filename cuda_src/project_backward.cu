@@ -56,6 +56,7 @@ extern "C" __global__ void project_backward(
     const float* __restrict__ depths,       // [capacity] 0 where invisible
     const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
     const float* __restrict__ d_splats,     // [capacity, 12] from blend_backward
+    const float* __restrict__ d_means,      // [3, capacity] added to those of visible splats; with COLOR_MOVES
     float* __restrict__ d_rays,             // [6, capacity] viewing direction and d rgb, for color_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity]; with FUSED_ADAM
@@ -98,6 +99,9 @@ extern "C" __global__ void project_backward(
         const float inv_length = rsqrtf(dot(ray, ray));
         direction = scale(inv_length, ray);
         d.mean = add(d.mean, ray_backward(params, stride, i, state->sh_degree, ray, inv_length, d_color));
+#ifdef COLOR_MOVES
+        d.mean = add(d.mean, make_vec(d_means[i], d_means[stride + i], d_means[2 * stride + i]));
+#endif
 #ifdef ABSGRAD
         d.d_x = s2.y; d.d_y = s2.z;
 #endif

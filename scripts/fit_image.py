@@ -32,7 +32,7 @@ SIZE = 256
 SHAPE = GridShape(2, levels=16, table_size=2**20, features=2, base_resolution=2, growth=2.2)
 HIDDEN = [64, 64, 64, 64]
 RATES = {"Adam": 0.01, "gradient descent": 2.0}
-MEASURE_EVERY = 25  # steps
+MEASURE_EVERY = 50  # steps
 
 
 class ImageFit:

@@ -94,6 +94,25 @@ class TrainConfig:
     )
 
     sh_degree: int = setting(3, "Degree of the spherical harmonics of colour.", group=_MODEL, low=0, high=3)
+    color: str = setting(
+        "sh",
+        "Colour by each splat's spherical harmonics (sh) or by a network that all share (field).",
+        group=_MODEL,
+        choices=("sh", "field"),
+    )
+    field_table_size: int = setting(
+        2**17, "Entries of each of the 8 hash tables of --color field.", group=_MODEL, low=2**10, high=2**24
+    )
+    field_appearance: int = setting(
+        0,
+        "With --color field, numbers that describe how each photograph looks (exposure, weather); 0: all look alike.",
+        group=_MODEL,
+        low=0,
+        high=64,
+    )
+    field_moves: bool = setting(
+        False, "With --color field, let the gradients of its colours move splats, too.", group=_MODEL
+    )
     sh_degree_interval: int | None = setting(
         None, "Steps between two degrees, from degree 0 on; by default a 30th of the run.", group=_MODEL, low=1
     )
@@ -158,6 +177,7 @@ class TrainConfig:
         group=_OPTIMIZER,
         low=0,
     )
+    lr_field: float = setting(5e-3, "Learning rate of --color field.", group=_OPTIMIZER, low=0)
     lr_opacities: float = setting(0.05, "Learning rate of opacity (its logit).", group=_OPTIMIZER, low=0)
     lr_scales: float = setting(5e-3, "Learning rate of size (its logarithm).", group=_OPTIMIZER, low=0)
     lr_quats: float = setting(1e-3, "Learning rate of rotation.", group=_OPTIMIZER, low=0)
@@ -251,6 +271,11 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, declared in SETTINGS.items():
             object.__setattr__(self, name, declared.check(getattr(self, name)))
+
+    @property
+    def trained_sh_degree(self) -> int:
+        """Degree of the colours that splats have of their own: with a field only the constant one."""
+        return 0 if self.color == "field" else self.sh_degree
 
 
 SETTINGS: dict[str, Setting] = settings_of(TrainConfig)

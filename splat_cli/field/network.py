@@ -111,6 +111,12 @@ class Network:
         )  # fmt: skip
 
 
+def num_weights(widths: Sequence[int]) -> int:
+    """Values that the parameters of a network of these widths hold, with what pads them."""
+    sizes = [widths[0], *map(padded, widths[1:])]
+    return sum((num_inputs + 1) * num_outputs for num_inputs, num_outputs in itertools.pairwise(sizes))
+
+
 def _initial_weights(widths: Sequence[int], random: np.random.Generator, zero_outputs: bool) -> np.ndarray:
     """All layers one after the other: uniform as fits ReLU (He et al. 2015), biases and what pads a layer zero."""
     parts = []

@@ -39,11 +39,17 @@ class Parameters:
         """Become what `arrays` gave, in place."""
         for name, array in self.arrays().items():
             array[...] = self.backend.upload(arrays[name])
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Make the halves what the values are."""
         if self.halves is not None:
             self.halves[...] = self.values.astype("float16")
 
-    def descend(self, state: StepState, rate: int, sparse: bool = False, adam: bool = True) -> None:
-        """One step of Adam, or of plain gradient descent, at learning rate number `rate` of the state.
+    def descend(
+        self, state: StepState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0
+    ) -> None:
+        """One step of Adam, or of plain gradient descent, at `factor` times learning rate number `rate` of the state.
 
         sparse: values whose gradient is zero stay as they are. A gradient that is not finite is skipped and counted in
         the state. The gradients are zero afterwards.
@@ -52,7 +58,7 @@ class Parameters:
         moments = (self.moments1, self.moments2) if adam else (None, None)
         self.backend.kernel("descend", "descend")(
             (-(-len(self) // (GRAIN * THREADS)),), (THREADS,),
-            state.array, rate, len(self), int(sparse), self.values, self.gradients, *moments, halves,
+            state.array, rate, float(factor), len(self), int(sparse), self.values, self.gradients, *moments, halves,
         )  # fmt: skip
 
 

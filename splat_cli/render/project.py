@@ -80,13 +80,15 @@ class Update:
     """What project_backward does with the gradients of raw parameters.
 
     With moments (float32 [rows, capacity] each) Adam is applied in place; with d_params they are stored instead.
-    stats: float32 [2, capacity] sums for densification, or None.
+    stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
+    gradients of visible splats' positions, or None.
     """
 
     moments1: Any | None = None
     moments2: Any | None = None
     d_params: Any | None = None
     stats: Any | None = None
+    d_means: Any | None = None
     dense: bool = True
     absgrad: bool = False
     opacity_reg: float = 0.0
@@ -113,12 +115,13 @@ def project_backward(
     defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
     geometry = defines | ({"ABSGRAD": 1} if update.absgrad else {})
     geometry |= {} if splats.filters is None else {"SMOOTH_3D": 1}
+    geometry |= {} if update.d_means is None else {"COLOR_MOVES": 1}
     blocks, targets = -(-splats.capacity // THREADS), (update.moments1, update.moments2, update.d_params)
     splats.backend.kernel("project_backward", "project_backward", **geometry)(
         (blocks,), (THREADS,),
         cameras.array, state.array, splats.capacity, int(antialias), int(update.dense),
         float(update.opacity_reg), float(update.scale_reg), projection.depths, projection.colors,
-        projection.d_splats, projection.d_rays, splats.params, *targets, update.stats, splats.filters,
+        projection.d_splats, update.d_means, projection.d_rays, splats.params, *targets, update.stats, splats.filters,
     )  # fmt: skip
     splats.backend.kernel("project_backward", "color_backward", **defines)(
         (blocks, (splats.sh_degree + 1) ** 2), (THREADS,),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
@@ -14,6 +14,19 @@ from splat_cli.render.step import StepState
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
+
+
+class Coloring(Protocol):
+    """What colours the visible splats in place of their spherical harmonics, which then have degree 0."""
+
+    def resize(self, capacity: int) -> None:
+        """Make room for `capacity` splats."""
+
+    def forward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+        """Overwrite projection.colors of what the state's view shows."""
+
+    def backward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+        """Take up the gradients of these colours in projection.d_splats, and leave those of the splats' own."""
 
 
 class Rasterizer:
@@ -28,9 +41,10 @@ class Rasterizer:
         training: bool = False,
         antialias: bool = False,
         deterministic: bool = False,
+        coloring: Coloring | None = None,
     ) -> None:
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
-        self.deterministic = deterministic
+        self.deterministic, self.coloring = deterministic, coloring
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
 
@@ -53,11 +67,15 @@ class Rasterizer:
         self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training)
         if self.deterministic:
             self.projection.fixed_sums = self.backend.xp.zeros((capacity, 24), "float32")
+        if self.coloring:
+            self.coloring.resize(capacity)
 
     def forward(self, splats: Splats, state: StepState) -> None:
         """Render the state's view into `picture`. Sets the state's `halted` where the pairs did not fit."""
         project(splats, self.cameras, state, self.antialias, self.projection)
         self.tiles.build(self.cameras, state, self.projection)
+        if self.coloring:
+            self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
     def blend_values(self, state: StepState, values: Any) -> None:
@@ -77,6 +95,8 @@ class Rasterizer:
         between: called when the gradients of projected splats are there and no splat has moved yet.
         """
         blend_backward(self.cameras, state, self.projection, self.tiles, self.picture, update.absgrad)
+        if self.coloring:
+            self.coloring.backward(splats, self.cameras, state, self.projection)
         if between:
             between()
         project_backward(splats, self.cameras, state, self.antialias, self.projection, update)

@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.rasterizer import Coloring, Rasterizer
 from splat_cli.render.step import StepState
 from splat_cli.scene.view import View
 
@@ -20,10 +20,17 @@ HEADROOM = 1.3  # of a buffer that had to grow
 class ViewRenderer:
     """Renders `splats` from each of `views`; its buffers grow as they must and are reused."""
 
-    def __init__(self, backend: Backend, splats: Splats, views: Sequence[View], antialias: bool = False) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        splats: Splats,
+        views: Sequence[View],
+        antialias: bool = False,
+        coloring: Coloring | None = None,
+    ) -> None:
         self.backend, self.splats = backend, splats
         self.cameras = CameraTable(backend, views)
-        self.rasterizer = Rasterizer(backend, self.cameras, splats.capacity, antialias=antialias)
+        self.rasterizer = Rasterizer(backend, self.cameras, splats.capacity, antialias=antialias, coloring=coloring)
         self.state = StepState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
 
     def render(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> np.ndarray:

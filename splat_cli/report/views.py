@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import error_map
 from splat_cli.report.facts import RunFacts
@@ -35,10 +36,11 @@ class ComparedView:
 
 
 def compare_views(
-    facts: RunFacts, splats: Splats, backend: Backend, scene: Path | None, display: Display
+    facts: RunFacts, splats: Splats, field: ColorField | None, backend: Backend, scene: Path | None, display: Display
 ) -> list[ComparedView]:
     """Renders the worst and the best of the views that were measured, or some where nothing was.
 
+    field: what colours the splats, if they were trained with one.
     SceneError where the photographs are not where they were, nor in `scene`.
     """
     ranked = sorted(facts.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
@@ -48,7 +50,7 @@ def compare_views(
     photographs = photographs_of(facts.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
-    scores = measure(backend, splats, photographs, facts.config, keep, has_flip())
+    scores = measure(backend, splats, photographs, facts.config, keep, has_flip(), field)
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(

@@ -7,12 +7,12 @@ from splat_cli.errors import SplatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.gaussians.splats import Splats
 from splat_cli.report.facts import RunFacts, read_facts
 from splat_cli.report.page import page
 from splat_cli.report.views import ComparedView, compare_views
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
+from splat_cli.train.trained import open_trained
 
 
 def write_report(
@@ -49,7 +49,8 @@ def _compared(
     facts: RunFacts, splats: SplatArrays, backend: Backend, scene: Path | None, display: Display
 ) -> list[ComparedView]:
     try:
-        return compare_views(facts, Splats.from_arrays(backend, splats), backend, scene, display)
+        trained = open_trained(facts.run.ply_path(facts.run.saved_steps()[-1]), backend, splats)
+        return compare_views(facts, *trained, backend, scene, display)
     except SplatError as error:
         display.warn(f"the report has no pictures: {error}")
         return []

@@ -1,4 +1,4 @@
-"""What a run trains besides the splats: poses of cameras, exposures of photographs."""
+"""What a run trains besides the splats: poses of cameras, exposures of photographs, a colour field."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.field.color_field import ColorField
+from splat_cli.field.coloring import FieldColoring
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.exposure import ExposedLoss
 from splat_cli.optim.loss import PhotometricLoss
@@ -16,18 +18,24 @@ from splat_cli.optim.poses import PoseRefinement
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
+from splat_cli.train.coloring import make_coloring
 
 
 class Besides:
-    """Poses and exposure are None where the settings do not ask for them, and then take no time.
+    """Poses, exposure and coloring are None where the settings do not ask for them, and then take no time.
 
-    extent: of the scene, world units. loss: of the settings, with exposure or without.
+    extent: of the scene, world units. splats: as they start. loss: of the settings, with exposure or without.
     """
 
-    def __init__(self, backend: Backend, cameras: CameraTable, config: TrainConfig, extent: float) -> None:
+    def __init__(
+        self, backend: Backend, cameras: CameraTable, config: TrainConfig, extent: float, splats: Splats
+    ) -> None:
         self.backend = backend
         self.poses: PoseRefinement | None = None
         self.exposure: ExposedLoss | None = None
+        self.coloring: FieldColoring | None = None
+        if config.color == "field":
+            self.coloring = make_coloring(splats, len(cameras.views), config)
         if config.pose_opt:
             decay = Decay(config.lr_poses, config.lr_poses_final, config.steps)
             self.poses = PoseRefinement(backend, cameras, decay, extent)
@@ -36,6 +44,16 @@ class Besides:
             self.exposure = ExposedLoss(backend, cameras, config.ssim_weight, decay, config.exposure_reg)
         self.loss = self.exposure or PhotometricLoss(backend, cameras, config.ssim_weight)
 
+    @property
+    def field(self) -> ColorField | None:
+        """What colours the splats, if it is a field."""
+        return self.coloring.field if self.coloring else None
+
+    @property
+    def d_means(self) -> Any | None:
+        """Gradients of positions to be added to the rasterizer's, float32 [3, capacity], or None."""
+        return self.coloring.d_means if self.coloring else None
+
     def backward(self, splats: Splats, state: StepState, rasterizer: Rasterizer) -> None:
         """Queue what needs the splats as they were rendered, between the two backward passes of the rasterizer."""
         if self.poses:
@@ -43,18 +61,21 @@ class Besides:
 
     def step(self, state: StepState) -> None:
         """Queue the steps of their optimisers."""
-        for trained in (self.poses, self.exposure):
+        for trained in (self.poses, self.exposure, self.field):
             if trained:
                 trained.step(state)
 
     def arrays(self) -> dict[str, Any]:
         """All that is trained here, by name: float32 arrays that `load` takes back."""
         arrays = {"poses": self.poses.offsets} if self.poses else {}
-        return arrays | ({"exposures": self.exposure.exposures} if self.exposure else {})
+        arrays |= {"exposures": self.exposure.exposures} if self.exposure else {}
+        return arrays | (self.field.arrays() if self.field else {})
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on with what `arrays` gave."""
         for name, array in self.arrays().items():
             array[...] = self.backend.upload(arrays[name])
+        if self.field:
+            self.field.refresh()
         if self.poses:
             self.poses.place()

@@ -35,15 +35,18 @@ class Score:
 
 def protocol(
     test_every: int, held_out: bool, named: bool = False, refined: bool = False, with_flip: bool = False,
-    fitted: bool = False,
+    fitted: bool = False, halves: bool = False,
 ) -> str:  # fmt: skip
     """The measurement in words, for metrics.json.
 
     named: the images are those that split.json names. refined: training has moved its cameras. fitted: measured also
-    after a change of colour.
+    after a change of colour. halves: a colour field's appearance of an image was fitted on its left half.
     """
     change = (
         "`fitted_`: over the right half of an image, after the affine change of colour that fits the left half best; "
+    )
+    which_half = (
+        "only right halves, with the colour field's appearance that fits the left half best; " if halves else ""
     )
     looks = f"FLIP at {PIXELS_PER_DEGREE} pixels a degree, mean over pixels, then over images; " if with_flip else ""
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
@@ -54,7 +57,7 @@ def protocol(
         "refined poses; "
     )
     return (
-        f"{which} ({seen}); {moved if refined else ''}"
+        f"{which} ({seen}); {moved if refined else ''}{which_half}"
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "

@@ -11,7 +11,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import side_by_side
 from splat_cli.render.pictures import background_color, png_names, save_png, to_8bit
@@ -23,9 +23,11 @@ from splat_cli.scene.view import View
 from splat_cli.train.evaluation import Score, mean_score, protocol, score
 from splat_cli.train.exposure_fit import fitted_to_left_half
 from splat_cli.train.flip import has_flip
+from splat_cli.train.held_out import half, held_out_coloring
 from splat_cli.train.photographs import load_photographs
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder, find_splats, step_of
+from splat_cli.train.trained import open_trained
 
 
 def measure(
@@ -35,12 +37,17 @@ def measure(
     config: TrainConfig,
     on_render: Callable[[int, np.ndarray], object] = lambda index, render: None,
     with_flip: bool = False,
+    field: ColorField | None = None,
 ) -> dict[str, Score]:
     """The score of each photograph's render, by name; background and antialiasing as in training.
 
-    on_render: called with the number and the picture, uint8 [H, W, 3], of every view.
+    on_render: called with the number and the picture, uint8 [H, W, 3], of every view. field: what colours the splats;
+    where it knows how photographs look, only right halves are compared.
     """
-    renderer = ViewRenderer(backend, splats, photographs.views, config.antialias)
+    coloring = held_out_coloring(splats, field, photographs, config) if field else None
+    if field and field.shape.appearance:
+        photographs = half(photographs, right=True)
+    renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
     background = background_color(config.background)
     scores = {}
     for index, view in enumerate(photographs.views):
@@ -67,7 +74,8 @@ def add_metrics(
     per_image = {name: one.facts() for name, one in scores.items()}
     steps[str(step)] = {**steps.get(str(step), {}), **mean.facts(), **facts, "per_image": per_image}
     is_named, has_flips = run.split_path.is_file(), mean.flip is not None
-    measured = protocol(config.test_every, config.eval, is_named, config.pose_opt, has_flips, config.exposure)
+    halves = config.color == "field" and config.field_appearance > 0
+    measured = protocol(config.test_every, config.eval, is_named, config.pose_opt, has_flips, config.exposure, halves)
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)
     return metrics
@@ -104,7 +112,7 @@ def evaluate_run(
     if run is None:
         raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
     photographs = photographs_of(run, run.views("test"), scene, backend, display)
-    splats = Splats.from_arrays(backend, read_ply(ply))
+    splats, field = open_trained(ply, backend)
     names = png_names([view.name for view in photographs.views])
     with display.counting("views", len(photographs.views)) as count:
 
@@ -114,7 +122,7 @@ def evaluate_run(
                 save_png(pictures / names[index], compared)
             count(1)
 
-        scores = measure(backend, splats, photographs, run.config(), on_render, has_flip())
+        scores = measure(backend, splats, photographs, run.config(), on_render, has_flip(), field)
     step = step_of(ply)
     metrics = add_metrics(run, step, scores, backend.describe(), {"num_splats": splats.num})
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)

@@ -13,6 +13,7 @@ from splat_cli.milestones import milestones
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
 from splat_cli.train.clock import Clock
+from splat_cli.train.coloring import field_shape
 from splat_cli.train.data import TrainingData
 from splat_cli.train.progress import Display
 from splat_cli.train.start import with_budget
@@ -61,7 +62,7 @@ class MemoryPlan:
 
     def advice(self) -> str:
         """Three settings that would help, with numbers."""
-        degree, smaller = self.config.sh_degree, 0.75 * (self.photographs + self.pictures)
+        degree, smaller = self.config.trained_sh_degree, 0.75 * (self.photographs + self.pictures)
         colours = 1 - _splat_bytes(0) / _splat_bytes(degree)
         return (
             f"--downscale {2 * self.config.downscale} saves {_gib(smaller)}, --sh-degree 0 {colours:.0%} of a splat, "
@@ -94,13 +95,15 @@ def plan_memory(backend: Backend, config: TrainConfig, views: Sequence[View], nu
     """What training on `views` takes, from `start` splats on, and what the device has left."""
     pixels = [view.width * view.height for view in views]
     tiles = max(-(-view.width // TILE) * -(-view.height // TILE) for view in views)
+    shape = field_shape(config)
+    field_bytes, row_bytes = (shape.bytes, shape.bytes_per_row) if config.color == "field" else (0, 0)
     available = int(_USABLE * backend.memory()[0])
     if config.max_memory is not None:
         available = min(available, int(config.max_memory * _GIB))
     return MemoryPlan(
         photographs=3 * sum(pixels) + num_masks * max(pixels),
-        pictures=(_PIXEL + _EXPOSED * config.exposure) * max(pixels) + _TILE * tiles,
-        per_splat=_splat_bytes(config.sh_degree),
+        pictures=(_PIXEL + _EXPOSED * config.exposure) * max(pixels) + _TILE * tiles + field_bytes,
+        per_splat=_splat_bytes(config.trained_sh_degree) + row_bytes,
         available=available,
         wanted_splats=min(config.max_splats, max(start, 1)) if _never_grows(config) else config.max_splats,
         config=config,

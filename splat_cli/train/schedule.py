@@ -40,9 +40,10 @@ def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_vi
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_means"], row["lr_means_final"] = config.lr_means * extent, config.lr_means_final * extent
     row["lr_log_scales"], row["lr_quats"], row["lr_opacities"] = config.lr_scales, config.lr_quats, config.lr_opacities
-    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_shN * sh_rate_factor(num_views)
+    view_dependent = config.lr_field if config.color == "field" else config.lr_shN * sh_rate_factor(num_views)
+    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, view_dependent
     row["lr_decay"], row["lr_decay_start"] = config.lr_decay, milestones(config).lr_decay_start
-    row["max_steps"], row["sh_degree"] = config.steps, config.sh_degree
+    row["max_steps"], row["sh_degree"] = config.steps, config.trained_sh_degree
     row["sh_degree_interval"] = 1 if config.init_from else milestones(config).sh_degree_interval
     row["random_background"], row["background"] = config.background == "random", BACKGROUNDS[config.background]
     row["seed"], row["num_orders"] = config.seed, config.steps

@@ -10,7 +10,6 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import DiskError
 from splat_cli.files import require_space
-from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.scene.split import write_split
 from splat_cli.train.board import require_tensorboard
 from splat_cli.train.checkpoint import checkpoint_bytes, put_checkpoint
@@ -27,6 +26,7 @@ from splat_cli.train.progress import Display, Progress
 from splat_cli.train.refined import refined_views
 from splat_cli.train.result import RunResult
 from splat_cli.train.run_folder import RunFolder
+from splat_cli.train.saving import save_splats
 from splat_cli.train.trainer import Trainer
 
 
@@ -141,9 +141,10 @@ class _Session:
                 self.checkpoints.save(self.trainer, self.seconds)
         try:
             with self.clock("saving"):
-                splats = finite_splats(self.trainer.splats.to_arrays())
-                write_ply(self.run.ply_path(stop), splats)
-                self.log.board.splats(stop, splats)
+                saved = save_splats(self.trainer, self.run.ply_path(stop))
+                self.log.board.splats(stop, saved.splats)
+                if saved.notice:
+                    self.display.say(saved.notice)
                 self._save_cameras()
             with self.clock("measuring"):
                 self._measure(stop)
@@ -170,12 +171,12 @@ class _Session:
         if held_out is None:
             return
         held_out = held_out._replace(views=refined_views(self.trainer, held_out.views))
-        board, views = self.log.board, held_out.views
+        board, views, field = self.log.board, held_out.views, self.trainer.besides.field
 
         def on_render(index: int, render: np.ndarray) -> None:
             board.render(step, index, views[index].name, render)
 
-        scores = measure(self.backend, self.trainer.splats, held_out, self.config, on_render)
+        scores = measure(self.backend, self.trainer.splats, held_out, self.config, on_render, field=field)
         facts = {"num_splats": self.trainer.splats.num, "seconds": round(self.seconds, 2)}
         facts["peak_bytes"] = int(self.backend.peak_bytes)
         add_metrics(self.run, step, scores, self.backend.describe(), facts)
@@ -189,7 +190,7 @@ class _Session:
         self.checkpoints.save(self.trainer, self._seconds_now())
         path = self.run.ply_path(step)
         try:
-            write_ply(path, finite_splats(self.trainer.splats.to_arrays()))
+            save_splats(self.trainer, path)
             self._save_cameras()
             saved = f"the splats so far are in {path}"
         except DiskError as error:

@@ -31,7 +31,7 @@ def with_budget(config: TrainConfig, views: Sequence[View]) -> TrainConfig:
 def starting_splats(
     backend: Backend, points: np.ndarray, colors: np.ndarray, config: TrainConfig, random: np.random.Generator
 ) -> SplatArrays:
-    """At most config.max_splats splats of degree config.sh_degree, from points float32 [P, 3] or from config.init_from.
+    """At most config.max_splats splats of the degree that is trained, from points float32 [P, 3] or config.init_from.
 
     SceneError, FormatError where there are none.
     """
@@ -41,7 +41,7 @@ def starting_splats(
         backend,
         points,
         colors,
-        config.sh_degree,
+        config.trained_sh_degree,
         opacity=milestones(config).init_opacity,
         max_splats=config.max_splats,
         random=random,
@@ -56,7 +56,7 @@ def _from_ply(path: Path, config: TrainConfig, random: np.random.Generator) -> S
         raise FormatError(f"{path} holds no splats to start from; name another file")
     if len(splats) > config.max_splats:
         splats = splats.select(np.sort(random.choice(len(splats), config.max_splats, replace=False)))
-    splats = limit_sh_degree(splats, config.sh_degree)
-    missing = (config.sh_degree + 1) ** 2 - 1 - splats.shN.shape[1]
+    splats = limit_sh_degree(splats, config.trained_sh_degree)
+    missing = (config.trained_sh_degree + 1) ** 2 - 1 - splats.shN.shape[1]
     splats.shN = np.pad(splats.shN, ((0, 0), (0, missing), (0, 0)))
     return splats

@@ -65,11 +65,12 @@ class Trainer:
         self.strategy = make_strategy(config, self.extent)
         self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images],
                                    [None if mask is None else backend.upload(mask) for mask in masks])  # fmt: skip
+        self.besides = Besides(backend, self.cameras, config, self.extent, self.model.splats)
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
+            coloring=self.besides.coloring,
         )  # fmt: skip
-        self.besides = Besides(backend, self.cameras, config, self.extent)
         self.loss = self.besides.loss
         self.state = StepState(backend, num_splats=self.model.num)
         self.schedule = upload_schedule(backend, config, self.extent, len(views))
@@ -141,7 +142,7 @@ class Trainer:
             moments1=self.model.moments.first, moments2=self.model.moments.second,
             stats=self.model.stats if self.strategy.collects_stats else None,
             dense=c.optimizer == "dense", absgrad=c.absgrad and self.strategy.collects_stats,
-            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg,
+            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg, d_means=self.besides.d_means,
         )  # fmt: skip
 
     def _next_refinement(self) -> int:

@@ -1,0 +1,117 @@
+"""A colour field at work in the rasterizer: the host side of cuda_src/color_field.cu and embedding.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.device import check_arrays
+from splat_cli.field.color_field import ColorField
+from splat_cli.field.directions import backward_directions, encode_directions
+from splat_cli.field.parameters import Parameters
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Projection
+from splat_cli.render.step import StepState
+
+THREADS = 256
+WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/embedding.cu
+
+
+class FieldColoring:
+    """render.rasterizer.Coloring by a field: it is evaluated for the splats that the view shows, and for no others.
+
+    embeddings: one row a view of the camera table, in place of those that the field was trained with. moves: also leave
+    the gradients of the splats' positions in `d_means` float32 [3, capacity], else None. only_embeddings: the backward
+    pass spares the tables.
+    """
+
+    def __init__(
+        self,
+        field: ColorField,
+        embeddings: Parameters | None = None,
+        moves: bool = False,
+        only_embeddings: bool = False,
+    ) -> None:
+        self.field, self.backend = field, field.backend
+        self.embeddings = field.embeddings if embeddings is None else embeddings
+        self.moves, self.only_embeddings = moves, only_embeddings
+        self.num_rows = self.backend.xp.zeros(1, "uint32")
+        self.d_means: Any = None
+        self._capacity = 0
+
+    def resize(self, capacity: int) -> None:
+        """See Coloring.resize: as many rows as splats, for a view may show them all."""
+        if self.field.rows != capacity:
+            self.field.network.resize(capacity)
+        if self._capacity == capacity:
+            return
+        self._capacity = capacity
+        empty = self.backend.xp.empty
+        self.splat_from_row = empty(capacity, "int32")
+        self.positions, self.directions = empty((3, capacity), "float32"), empty((3, capacity), "float32")
+        if self.moves:
+            self.d_positions, self.d_directions, self.d_means = (empty((3, capacity), "float32") for _ in range(3))
+
+    def forward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+        """See Coloring.forward."""
+        self.num_rows.fill(0)
+        self._launch("list_visible", state.array, projection.depths, self.splat_from_row, self.num_rows)
+        self._evaluate(splats, cameras, state, projection.colors)
+
+    def color_all(self, splats: Splats, cameras: CameraTable, state: StepState, colors: Any) -> None:
+        """Write the colours, float32 [capacity, 4], that all splats show to the state's view, seen or not."""
+        self.num_rows.fill(splats.num)
+        self.splat_from_row[...] = self.backend.xp.arange(self._capacity, dtype="int32")
+        self._evaluate(splats, cameras, state, colors)
+
+    def _evaluate(self, splats: Splats, cameras: CameraTable, state: StepState, colors: Any) -> None:
+        check_arrays("field_inputs", params=(splats.params, "float32", f"R {self._capacity}"))
+        rows, network = (self.splat_from_row, self.num_rows), self.field.network
+        self._launch(
+            "field_inputs", cameras.array, state.array, splats.params, self._capacity, self.field.frame, *rows,
+            self.positions, self.directions,
+        )  # fmt: skip
+        position, direction, appearance = self._parts(network.inputs)
+        self.field.grid.encode(self.positions, self.num_rows, position)
+        encode_directions(self.backend, self.directions, self.num_rows, self.field.shape.direction_degree, direction)
+        self._launch_embedding("embed", LANES, state.array, self.embeddings.values, appearance)
+        network.forward(self.num_rows)
+        self._launch("field_colors", splats.params, self._capacity, *rows, network.outputs, colors)
+
+    def backward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+        """See Coloring.backward. Adds to the gradients of the field's parameters."""
+        rows, network = (self.splat_from_row, self.num_rows), self.field.network
+        self._launch(
+            "field_colors_backward", splats.params, self._capacity, *rows, network.outputs, projection.colors,
+            projection.d_splats, network.d_outputs,
+        )  # fmt: skip
+        network.backward(self.num_rows)
+        position, direction, appearance = self._parts(network.d_inputs)
+        self._launch_embedding("embedding_backward", SUM_ROWS, state.array, appearance, self.embeddings.gradients)
+        if not self.only_embeddings:
+            self.field.grid.backward(self.positions, self.num_rows, position)
+        if self.moves:
+            degree = self.field.shape.direction_degree
+            self.field.grid.backward_positions(self.positions, self.num_rows, position, self.d_positions)
+            backward_directions(self.backend, self.directions, self.num_rows, degree, direction, self.d_directions)
+            self._launch(
+                "field_means_backward", cameras.array, state.array, splats.params, self._capacity, self.field.frame,
+                *rows, self.d_positions, self.d_directions, self.d_means,
+            )  # fmt: skip
+
+    def _parts(self, planes: Any) -> tuple[Any, Any, Any]:
+        """The planes of position, direction and appearance."""
+        shape = self.field.shape
+        begin, end = shape.grid.width, shape.grid.width + shape.direction_degree**2
+        return planes[:begin], planes[begin:end], planes[end : end + shape.appearance]
+
+    def _launch(self, kernel: str, *args: Any) -> None:
+        self.backend.kernel("color_field", kernel)((-(-self._capacity // THREADS),), (THREADS,), *args)
+
+    def _launch_embedding(self, kernel: str, rows: int, state: Any, source: Any, target: Any) -> None:
+        size = self.field.shape.appearance
+        if size:
+            self.backend.kernel("embedding", kernel)(
+                (-(-self._capacity // (rows * WARPS)), size), (LANES, WARPS),
+                state, source, size, self._capacity, self.num_rows, target,
+            )  # fmt: skip

@@ -1,0 +1,87 @@
+"""The colour field in float64: contraction (Mip-NeRF 360, Barron et al. 2022, eq. 10), encodings, network, colour."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.reference import hash_grid, network, sh
+
+Array = np.ndarray
+
+
+def contract(x: Array) -> Array:
+    """Points [N, 3] in radii from the centre -> the unit cube."""
+    r = np.linalg.norm(x, axis=1, keepdims=True)
+    return (np.where(r > 1, (2 - 1 / r) / r, 1) * x + 2) / 4
+
+
+def contract_backward(x: Array, d: Array) -> Array:
+    r = np.linalg.norm(x, axis=1, keepdims=True)
+    along = (x * d).sum(axis=1, keepdims=True)
+    outside = (2 - 1 / r) / r * d + (2 / r**3 - 2 / r**2) / r * along * x
+    return np.where(r > 1, outside, d) / 4
+
+
+@dataclass
+class Field:
+    """grid and tables as in hash_grid, layers as in network; embedding [E] of the photograph."""
+
+    grid: hash_grid.Grid
+    tables: list[Array]
+    layers: list[Array]
+    embedding: Array
+    degree: int
+    center: Array
+    radius: float
+
+
+@dataclass
+class Seen:
+    """What the forward pass leaves for the backward pass."""
+
+    ray: Array
+    unit: Array
+    direction: Array
+    values: list[Array]
+    own: Array
+    colors: Array
+
+
+def forward(field: Field, means: Array, sh0: Array, camera: Array) -> Seen:
+    """Colours [N, 3] of splats with means and sh0 [N, 3] from a camera at `camera` [3]."""
+    ray = means - camera
+    direction = ray / np.linalg.norm(ray, axis=1, keepdims=True)
+    unit = contract((means - field.center) / field.radius)
+    inputs = [
+        hash_grid.encode(field.grid, field.tables, unit),
+        sh.basis(direction, field.degree - 1),
+        np.tile(field.embedding, (len(means), 1)),
+    ]
+    values = network.forward(field.layers, np.concatenate(inputs, axis=1), sigmoid=False)
+    own = 0.5 + sh.C0 * sh0
+    return Seen(ray, unit, direction, values, own, np.maximum(own * (1 + values[-1][:, :3]) + values[-1][:, 3:], 0))
+
+
+@dataclass
+class Gradients:
+    own: Array
+    tables: list[Array]
+    layers: list[Array]
+    embedding: Array
+    means: Array
+
+
+def backward(field: Field, means: Array, seen: Seen, d_colors: Array) -> Gradients:
+    d = np.where(seen.colors > 0, d_colors, 0)
+    d_outputs = np.concatenate([d * seen.own, d], axis=1)
+    d_layers, d_inputs = network.backward(field.layers, seen.values, d_outputs, sigmoid=False)
+    begin = field.grid.levels * field.grid.features
+    end = begin + field.degree**2
+    d_tables, d_unit = hash_grid.backward(field.grid, field.tables, seen.unit, d_inputs[:, :begin])
+    slopes = sh.basis_gradient(seen.direction, field.degree - 1)
+    d_direction = np.einsum("nkd,nk->nd", slopes, d_inputs[:, begin:end])
+    along = (d_direction * seen.direction).sum(axis=1, keepdims=True) * seen.direction
+    d_means = (d_direction - along) / np.linalg.norm(seen.ray, axis=1, keepdims=True)
+    d_means += contract_backward((means - field.center) / field.radius, d_unit) / field.radius
+    own = d * (1 + seen.values[-1][:, :3])
+    return Gradients(own, d_tables, d_layers, d_inputs[:, end:].sum(axis=0), d_means)
