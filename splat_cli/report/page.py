@@ -15,6 +15,7 @@ from splat_cli.report.numbers import compact, duration, size
 from splat_cli.report.views import ComparedView
 
 _HERE = Path(__file__).parent
+_NUM_WARNINGS = 5  # that are shown without a click
 
 
 def page(facts: RunFacts, splats: SplatArrays | None, views: Sequence[ComparedView]) -> str:
@@ -91,7 +92,9 @@ def _warnings(facts: RunFacts) -> Markup | None:
     if not facts.warnings:
         return None
     lines = [tag("li", text, tag("small", f" (step {step:,})")) for step, text in facts.warnings]
-    return tag("section", tag("h2", "Warnings"), tag("ul", *lines), class_="warnings")
+    first, rest = lines[:_NUM_WARNINGS], lines[_NUM_WARNINGS:]
+    more = tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *rest)) if rest else None
+    return tag("section", tag("h2", "Warnings"), tag("ul", *first), more, class_="warnings")
 
 
 def _which(facts: RunFacts, views: Sequence[ComparedView]) -> str:
