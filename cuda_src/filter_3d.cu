@@ -2,13 +2,12 @@
 // One thread owns one splat and looks at all views.
 #include "projection.cuh"
 
-#define FILTER 0.4472136f           // root of the variance 0.2, in sampling intervals: a pixel's width at the splat's depth
-
 extern "C" __global__ void filter_3d(
     const Camera* __restrict__ cameras,     // [num_views]
     int num_views,
     const float* __restrict__ params,       // [rows, capacity]
     int capacity, int num_splats,
+    float width,                            // of a filter, in pixels' widths at the splat's depth
     float* __restrict__ filters)            // [capacity] standard deviation, world units; 0 where no view sees the splat
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -23,5 +22,5 @@ extern "C" __global__ void filter_3d(
         const bool seen = t.z > NEAR_PLANE && fabsf(x) < 0.65f * k.width * t.z && fabsf(y) < 0.65f * k.height * t.z;
         if (seen) finest = fminf(finest, t.z / fmaxf(k.fx, k.fy));
     }
-    filters[i] = finest < 1e30f ? FILTER * finest : 0.0f;
+    filters[i] = finest < 1e30f ? width * finest : 0.0f;
 }

@@ -48,8 +48,12 @@ def psnr(trainer: Trainer, data: TrainingData) -> str:
 @click.option("--make-sample", is_flag=True, help="Make the sample scene in SCENE, and do nothing else.")
 @click.option("--preset", help="Name of a preset, or a TOML file.")
 @click.option("--steps", type=int)
+@click.option("--filters", default="0,0.05,0.2", show_default=True, help="Values of --smooth-3d to try.")
+@click.option("--only-filters", is_flag=True, help="Do not train at the other sizes.")
 @click.option("--device", default="auto")
-def main(scene: Path, make_sample: bool, preset: str | None, steps: int | None, device: str) -> None:
+def main(
+    scene: Path, make_sample: bool, preset: str | None, steps: int | None, filters: str, only_filters: bool, device: str
+) -> None:
     if make_sample:
         make_sample_scene(scene, width=384, height=288)
         return
@@ -57,10 +61,12 @@ def main(scene: Path, make_sample: bool, preset: str | None, steps: int | None, 
     backend, display = open_backend(device), Display(io.StringIO())
     data = {size: read_data(scene, dataclasses.replace(config, downscale=size), backend, display) for size in SIZES}
     print(f"| splats | {' | '.join(f'PSNR at {name} size' for name in SIZES.values())} |\n|" + " --- |" * 4)
-    for smooth in (False, True):
-        trainer = train(data[TRAINED_AT], dataclasses.replace(config, smooth_3d=smooth), backend)
+    for variance in map(float, filters.split(",")):
+        trainer = train(data[TRAINED_AT], dataclasses.replace(config, smooth_3d=variance), backend)
         row = " | ".join(psnr(trainer, data[size]) for size in SIZES)
-        print(f"| {'with' if smooth else 'without'} the filter | {row} |", flush=True)
+        print(f"| {f'filter {variance:g}' if variance else 'no filter'} | {row} |", flush=True)
+    if only_filters:
+        return
     row = " | ".join(psnr(train(data[size], config, backend), data[size]) for size in SIZES)
     print(f"| trained at that size | {row} |")
 

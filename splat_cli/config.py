@@ -148,15 +148,21 @@ class TrainConfig:
     antialias: bool = setting(
         True, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL
     )
-    smooth_3d: bool = setting(
-        False,
-        "Make no splat finer than the photographs sample it, for views from nearer (Mip-Splatting's 3D filter).",
+    smooth_3d: float = setting(
+        0.0,
+        "Make no splat finer than this variance, in squares of a pixel's width in the nearest photograph of it "
+        "(Mip-Splatting's 3D filter: 0.2); 0: no limit.",
         group=_MODEL,
+        low=0,
+        high=10,
     )
     background: str = setting(
-        "black", "Colour behind the splats in training.", group=_MODEL, choices=("black", "white", "random")
+        "black", "Colour behind the splats in training.", group=_MODEL, choices=("black", "white", "random", "learned")
     )
 
+    lr_background: float = setting(
+        1e-2, "Learning rate of a learned background, which shrinks to a tenth.", group=_OPTIMIZER, low=0
+    )
     ssim_weight: float = setting(
         0.3, "Share of the loss that is 1 - SSIM; the rest is L1.", group=_OPTIMIZER, low=0, high=1
     )

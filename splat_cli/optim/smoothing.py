@@ -8,9 +8,13 @@ from splat_cli.render.camera import CameraTable
 THREADS = 256
 
 
-def update_filters(splats: Splats, cameras: CameraTable) -> None:
-    """Set splats.filters to what the views of `cameras` sample at each splat (Mip-Splatting, sec. 5.1)."""
+def update_filters(splats: Splats, cameras: CameraTable, variance: float) -> None:
+    """Set splats.filters to what the views of `cameras` sample at each splat (Mip-Splatting, sec. 5.1).
+
+    variance: of the filter, in squares of a pixel's width at the splat in the view that sees it finest.
+    """
     splats.backend.kernel("filter_3d", "filter_3d")(
         (-(-splats.capacity // THREADS),), (THREADS,),
-        cameras.array, len(cameras.views), splats.params, splats.capacity, splats.num, splats.filters,
+        cameras.array, len(cameras.views), splats.params, splats.capacity, splats.num,
+        variance**0.5, splats.filters,
     )  # fmt: skip

@@ -50,7 +50,7 @@ def compare_views(
     photographs = photographs_of(facts.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
-    scores = measure(backend, splats, photographs, facts.config, keep, has_flip(), field)
+    scores = measure(backend, splats, photographs, facts.config, keep, has_flip(), field, facts.run.background())
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(

@@ -1,4 +1,4 @@
-"""What a run trains besides the splats: poses of cameras, exposures of photographs, a colour field."""
+"""What a run trains besides the splats: poses, exposures, the colour behind it all, a colour field."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from splat_cli.device import Backend
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.background import LearnedBackground
 from splat_cli.optim.exposure import ExposedLoss
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.per_view import Decay
@@ -19,20 +20,23 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 from splat_cli.train.coloring import make_coloring
+from splat_cli.train.schedule import background_of
 
 
 class Besides:
-    """Poses, exposure and coloring are None where the settings do not ask for them, and then take no time.
+    """Poses, exposure, background and coloring are None where the settings do not ask for them, and take no time then.
 
-    extent: of the scene, world units. splats: as they start. loss: of the settings, with exposure or without.
+    schedule: the run's, on the device (train/schedule.py). extent: of the scene, world units. splats: as they start.
+    loss: of the settings, with exposure or without.
     """
 
     def __init__(
-        self, backend: Backend, cameras: CameraTable, config: TrainConfig, extent: float, splats: Splats
+        self, backend: Backend, cameras: CameraTable, config: TrainConfig, schedule: Any, extent: float, splats: Splats
     ) -> None:
         self.backend = backend
         self.poses: PoseRefinement | None = None
         self.exposure: ExposedLoss | None = None
+        self.background: LearnedBackground | None = None
         self.coloring: FieldColoring | None = None
         if config.color == "field":
             self.coloring = make_coloring(splats, len(cameras.views), config)
@@ -42,6 +46,9 @@ class Besides:
         if config.exposure:
             decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
             self.exposure = ExposedLoss(backend, cameras, config.ssim_weight, decay, config.exposure_reg)
+        if config.background == "learned":
+            decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
+            self.background = LearnedBackground(backend, cameras, background_of(schedule), decay)
         self.loss = self.exposure or PhotometricLoss(backend, cameras, config.ssim_weight)
 
     @property
@@ -58,10 +65,12 @@ class Besides:
         """Queue what needs the splats as they were rendered, between the two backward passes of the rasterizer."""
         if self.poses:
             self.poses.backward(splats, state, rasterizer.antialias, rasterizer.projection)
+        if self.background:
+            self.background.backward(state, rasterizer.picture)
 
     def step(self, state: StepState) -> None:
         """Queue the steps of their optimisers."""
-        for trained in (self.poses, self.exposure, self.field):
+        for trained in (self.poses, self.exposure, self.background, self.field):
             if trained:
                 trained.step(state)
 
@@ -69,6 +78,7 @@ class Besides:
         """All that is trained here, by name: float32 arrays that `load` takes back."""
         arrays = {"poses": self.poses.offsets} if self.poses else {}
         arrays |= {"exposures": self.exposure.exposures} if self.exposure else {}
+        arrays |= {"background": self.background.trained} if self.background else {}
         return arrays | (self.field.arrays() if self.field else {})
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
@@ -79,3 +89,9 @@ class Besides:
             self.field.refresh()
         if self.poses:
             self.poses.place()
+        if self.background:
+            self.background.show()
+
+    def background_color(self) -> tuple[float, float, float] | None:
+        """The learned colour behind the splats, None where none is learned."""
+        return self.background.color() if self.background else None

@@ -38,17 +38,18 @@ def measure(
     on_render: Callable[[int, np.ndarray], object] = lambda index, render: None,
     with_flip: bool = False,
     field: ColorField | None = None,
+    background: tuple[float, float, float] | None = None,
 ) -> dict[str, Score]:
     """The score of each photograph's render, by name; background and antialiasing as in training.
 
     on_render: called with the number and the picture, uint8 [H, W, 3], of every view. field: what colours the splats;
-    where it knows how photographs look, only right halves are compared.
+    where it knows how photographs look, only right halves are compared. background: a learned one.
     """
     coloring = held_out_coloring(splats, field, photographs, config) if field else None
     if field and field.shape.appearance:
         photographs = half(photographs, right=True)
     renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
-    background = background_color(config.background)
+    background = background or background_color(config.background)
     scores = {}
     for index, view in enumerate(photographs.views):
         image = renderer.render(index, background)
@@ -122,7 +123,7 @@ def evaluate_run(
                 save_png(pictures / names[index], compared)
             count(1)
 
-        scores = measure(backend, splats, photographs, run.config(), on_render, has_flip(), field)
+        scores = measure(backend, splats, photographs, run.config(), on_render, has_flip(), field, run.background())
     step = step_of(ply)
     metrics = add_metrics(run, step, scores, backend.describe(), {"num_splats": splats.num})
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)

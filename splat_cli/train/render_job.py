@@ -107,7 +107,7 @@ def plan_job(
     return RenderJob(
         file,
         views,
-        background_color(config.background),
+        run.background() if run else background_color(config.background),
         antialias=config.antialias if run else None,
         folder=root / name,
         frames_per_second=fps,

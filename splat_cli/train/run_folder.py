@@ -11,6 +11,7 @@ from splat_cli import __version__
 from splat_cli.config import TrainConfig, config_toml, read_settings, read_toml
 from splat_cli.errors import UsageError
 from splat_cli.files import replacing
+from splat_cli.render.pictures import background_color
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
@@ -45,6 +46,11 @@ class RunFolder:
         return self.path / "split.json"
 
     @property
+    def background_path(self) -> Path:
+        """The colour that --background learned has found."""
+        return self.path / "background.json"
+
+    @property
     def metrics_path(self) -> Path:
         return self.path / "metrics.json"
 
@@ -72,6 +78,14 @@ class RunFolder:
         """What config.toml says under [run]: scene, device and version."""
         table = read_toml(self.config_path).get("run")
         return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
+
+    def background(self) -> tuple[float, float, float]:
+        """What stands behind the splats, 0 to 1: as learned, or as the settings say."""
+        learned = _read_json(self.background_path)
+        return tuple(learned["color"]) if learned else background_color(self.config().background)
+
+    def save_background(self, color: tuple[float, float, float]) -> None:
+        _write_json(self.background_path, {"color": color})
 
     def scene_path(self) -> Path:
         """The scene that the run was trained on; it may have moved since."""

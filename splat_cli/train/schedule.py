@@ -9,6 +9,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.milestones import milestones
+from splat_cli.render.pictures import background_color
 
 # Mirrors `struct Schedule` in cuda_src/begin_step.cu.
 SCHEDULE_DTYPE = np.dtype([
@@ -18,9 +19,6 @@ SCHEDULE_DTYPE = np.dtype([
     ("max_steps", np.int32), ("sh_degree", np.int32), ("sh_degree_interval", np.int32),
     ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("num_orders", np.int32),
 ])  # fmt: skip
-
-BACKGROUNDS = {"black": (0.0, 0.0, 0.0), "white": (1.0, 1.0, 1.0), "random": (0.0, 0.0, 0.0)}
-
 
 REFERENCE_VIEWS = 100  # for which lr_shN is given
 FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of views
@@ -45,9 +43,17 @@ def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_vi
     row["lr_decay"], row["lr_decay_start"] = config.lr_decay, milestones(config).lr_decay_start
     row["max_steps"], row["sh_degree"] = config.steps, config.trained_sh_degree
     row["sh_degree_interval"] = 1 if config.init_from else milestones(config).sh_degree_interval
-    row["random_background"], row["background"] = config.background == "random", BACKGROUNDS[config.background]
+    row["random_background"], row["background"] = config.background == "random", background_color(config.background)
     row["seed"], row["num_orders"] = config.seed, config.steps
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
+
+
+def background_of(schedule: Any) -> Any:
+    """The part of a schedule that says what each step shows behind the splats, float32 [3] on the device."""
+    fields = SCHEDULE_DTYPE.fields
+    assert fields is not None
+    offset = fields["background"][1]
+    return schedule[offset : offset + 12].view("float32")
 
 
 def view_order(num_views: int, steps: int, seed: int) -> np.ndarray:

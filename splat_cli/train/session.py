@@ -93,7 +93,7 @@ class _Session:
         self.seconds = checkpoint.facts["seconds"]
         self.checkpoints.start_from(checkpoint.step)
         self.run.cut_log(checkpoint.step)
-        self._save_cameras()
+        self._save_besides()
         self.display.say(f"Going on from step {checkpoint.step}")
 
     def train(self) -> RunResult:
@@ -145,7 +145,7 @@ class _Session:
                 self.log.board.splats(stop, saved.splats)
                 if saved.notice:
                     self.display.say(saved.notice)
-                self._save_cameras()
+                self._save_besides()
             with self.clock("measuring"):
                 self._measure(stop)
         except DiskError as error:
@@ -161,8 +161,11 @@ class _Session:
         self.log.close(self.trainer.step, phases)
         self.display.detail("Time: " + ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases.items()))
 
-    def _save_cameras(self) -> None:
-        """Writes where the cameras are now, where training moves them."""
+    def _save_besides(self) -> None:
+        """Writes where the cameras are now, where training moves them, and a learned background."""
+        learned = self.trainer.besides.background_color()
+        if learned:
+            self.run.save_background(learned)
         if self.config.pose_opt:
             self.run.save_cameras(refined_views(self.trainer, self.data.scene.views))
 
@@ -176,7 +179,10 @@ class _Session:
         def on_render(index: int, render: np.ndarray) -> None:
             board.render(step, index, views[index].name, render)
 
-        scores = measure(self.backend, self.trainer.splats, held_out, self.config, on_render, field=field)
+        background = self.trainer.besides.background_color()
+        scores = measure(
+            self.backend, self.trainer.splats, held_out, self.config, on_render, field=field, background=background
+        )
         facts = {"num_splats": self.trainer.splats.num, "seconds": round(self.seconds, 2)}
         facts["peak_bytes"] = int(self.backend.peak_bytes)
         add_metrics(self.run, step, scores, self.backend.describe(), facts)
@@ -191,7 +197,7 @@ class _Session:
         path = self.run.ply_path(step)
         try:
             save_splats(self.trainer, path)
-            self._save_cameras()
+            self._save_besides()
             saved = f"the splats so far are in {path}"
         except DiskError as error:
             saved = str(error)

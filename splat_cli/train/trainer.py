@@ -61,11 +61,14 @@ class Trainer:
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
         arrays = starting_splats(backend, points, colors, config, self.random)
-        self.model = Model(backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d)
+        self.model = Model(
+            backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d > 0
+        )
         self.strategy = make_strategy(config, self.extent)
         self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images],
                                    [None if mask is None else backend.upload(mask) for mask in masks])  # fmt: skip
-        self.besides = Besides(backend, self.cameras, config, self.extent, self.model.splats)
+        self.schedule = upload_schedule(backend, config, self.extent, len(views))
+        self.besides = Besides(backend, self.cameras, config, self.schedule, self.extent, self.model.splats)
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
@@ -73,7 +76,6 @@ class Trainer:
         )  # fmt: skip
         self.loss = self.besides.loss
         self.state = StepState(backend, num_splats=self.model.num)
-        self.schedule = upload_schedule(backend, config, self.extent, len(views))
         self.order = backend.upload(view_order(len(views), config.steps, config.seed))
         self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random)
         self.step = 0
@@ -188,8 +190,8 @@ class Trainer:
 
     def _update_filters(self) -> None:
         """Now and then, after every round of density control too: it follows the splats, and cameras that move."""
-        if self.config.smooth_3d and self.step % self.config.densify_interval == 0:
-            update_filters(self.splats, self.cameras)
+        if self.config.smooth_3d > 0 and self.step % self.config.densify_interval == 0:
+            update_filters(self.splats, self.cameras, self.config.smooth_3d)
 
     def _forget_recordings(self) -> None:
         """Record anew before the next step: arrays have moved."""

@@ -46,7 +46,7 @@ def find_opening(sources: Sequence[Path], start: str | None) -> Opening:
     """
     runs = [run for _, run in map(find_splats, sources) if run is not None]
     views = runs[0].views("all") if runs else []
-    background = background_color(runs[0].config().background if runs else "black")
+    background = runs[0].background() if runs else background_color("black")
     if start is None:
         view = views[0] if views else None
     elif start.lower().endswith(".json"):

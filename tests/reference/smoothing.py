@@ -12,8 +12,8 @@ from tests.reference.inputs import Camera, Splats
 Array = np.ndarray
 
 
-def filters(means: Array, cameras: list[Camera], near: float = 0.01, margin: float = 0.15) -> Array:
-    """[N] the root of 0.2 times the finest width of a pixel at each mean, 0 where no camera sees it."""
+def filters(means: Array, cameras: list[Camera], variance: float, near: float = 0.01, margin: float = 0.15) -> Array:
+    """[N] the root of the variance times the finest width of a pixel at each mean, 0 where no camera sees it."""
     finest = np.full(len(means), np.inf)
     for camera in cameras:
         x, y, z = (means @ camera.w2c[:3, :3].T + camera.w2c[:3, 3]).T
@@ -21,7 +21,7 @@ def filters(means: Array, cameras: list[Camera], near: float = 0.01, margin: flo
         seen = (z > near) & (abs(column / camera.width - 0.5) < 0.5 + margin)
         seen &= abs(row / camera.height - 0.5) < 0.5 + margin
         finest[seen] = np.minimum(finest, z / max(camera.fx, camera.fy))[seen]
-    return np.where(np.isfinite(finest), np.sqrt(0.2) * finest, 0)
+    return np.where(np.isfinite(finest), np.sqrt(variance) * finest, 0)
 
 
 def forward(splats: Splats, filters: Array) -> Splats:

@@ -84,10 +84,10 @@ def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
 
 def test_filters_are_what_the_views_sample(backend: Backend, agreement: Agreement, scene: Scene) -> None:
     device, _ = with_filters(backend, scene, Options())
-    update_filters(device.splats, device.cameras)
+    update_filters(device.splats, device.cameras, 0.3)
     camera = scene.camera
     larger = replace(camera, width=2 * camera.width, height=2 * camera.height)
-    expected = smoothing.filters(scene.splats.means, [larger, camera])
+    expected = smoothing.filters(scene.splats.means, [larger, camera], 0.3)
     actual = device.download(device.splats.filters)[0, : scene.splats.num]
     np.testing.assert_array_equal(actual > 0, expected > 0)
     agreement.check("filter_3d", "filters", actual, expected, FORWARD)

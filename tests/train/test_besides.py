@@ -16,8 +16,8 @@ from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
 from tests.train.conftest import Trained
 
-BESIDES = {"pose_opt": True, "exposure": True, "smooth_3d": True}
-BESIDES_ARRAYS = ("poses", "exposures")
+BESIDES = {"pose_opt": True, "exposure": True, "smooth_3d": 0.2, "background": "learned"}
+BESIDES_ARRAYS = ("poses", "exposures", "background")
 
 
 def test_eval_measures_with_and_without_exposure(whole):
@@ -57,12 +57,13 @@ def test_checkpoint_holds_it(whole):
     assert checkpoint.arrays["poses"].shape == (7, 3, 6)
     assert checkpoint.arrays["exposures"].shape == (7, 3, 12)
     assert (checkpoint.arrays["filters"] > 0).any()
+    assert checkpoint.arrays["background"].shape == (1, 3, 3)
     for name in BESIDES_ARRAYS:
         assert np.abs(checkpoint.arrays[name][:, 0]).min() > 0
 
 
 def test_it_cannot_be_switched_on_later(training, finished):
-    with pytest.raises(UsageError, match="--pose-opt, --exposure, --smooth-3d cannot change"):
+    with pytest.raises(UsageError, match="--pose-opt, --exposure, --smooth-3d, --background cannot change"):
         training.resume(finished.path, steps=70, **BESIDES)
 
 
@@ -72,6 +73,11 @@ def test_run_saves_refined_cameras(whole, finished):
     shifts = [np.linalg.norm(a.center - b.center) for a, b in zip(given, refined, strict=True)]
     assert min(shifts) > 0
     assert max(shifts) < 0.1
+
+
+def test_run_saves_its_background(whole, finished):
+    assert all(0 < value < 1 and value != 0.5 for value in whole.background())
+    assert finished.background() == (0, 0, 0)
 
 
 def test_metrics_say_how_held_out_cameras_were_placed(whole):

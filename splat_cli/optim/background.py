@@ -1,0 +1,56 @@
+"""A learned colour behind the splats: the host side of cuda_src/background.cu and step_background.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.optim.per_view import SUM_THREADS, Decay
+from splat_cli.render.blend import Picture
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.step import StepState
+
+BLOCKS, WARPS = 132, 8
+START = 0.5  # grey
+
+
+class LearnedBackground:
+    """One colour for all views, from 0 to 1, which starts grey.
+
+    trained: float32 [1, 3, 3], the colour and Adam's first and second moments. shown: float32 [3] on the device, where
+    each step takes its background from; it is kept up to date.
+    """
+
+    def __init__(self, backend: Backend, cameras: CameraTable, shown: Any, decay: Decay) -> None:
+        self.backend, self.cameras, self.shown, self.decay = backend, cameras, shown, decay
+        self.trained = backend.xp.zeros((1, 3, 3), "float32")
+        self.trained[0, 0] = START
+        self.d_background = backend.xp.zeros((BLOCKS * WARPS, 3), "float32")
+        self.show()
+
+    def show(self) -> None:
+        """Make the colour that of the next step."""
+        self.shown[...] = self.trained[0, 0]
+
+    def backward(self, state: StepState, picture: Picture) -> None:
+        """Sum up the gradient from picture.d_image, into rows of d_background [.., 3]."""
+        self.backend.kernel("background", "background_backward")(
+            (BLOCKS,), (32, WARPS),
+            self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background,
+        )  # fmt: skip
+
+    def step(self, state: StepState) -> None:
+        """One step of Adam, shown from the next step on."""
+        decay = self.decay
+        self.backend.kernel("step_background", "step_background")(
+            (1,), (SUM_THREADS[self.backend.name],),
+            state.array, self.d_background, len(self.d_background), decay.first, decay.last, decay.steps,
+            self.trained, self.shown,
+        )  # fmt: skip
+
+    def color(self) -> tuple[float, float, float]:
+        """The colour now."""
+        red, green, blue = np.round(self.backend.download(self.trained)[0, 0].astype(float), 6).tolist()
+        return red, green, blue
