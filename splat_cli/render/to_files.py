@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +20,9 @@ from splat_cli.render.pictures import png_names
 from splat_cli.render.rigs import Rig, SingleCamera
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
+
+_WRITERS = min(8, os.cpu_count() or 1)
+"""Threads that compress and write files: on a GPU that takes many times longer than rendering."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +70,17 @@ def render_to_files(
     renderer = ViewRenderer(backend, splats, [one for several in cameras for one in several], look.antialias)
     background = (0.0, 0.0, 0.0) if look.files.transparent else look.background
     first = 0
-    for i, several in zip(missing, cameras, strict=True):
-        numbers = range(first, first := first + len(several))
-        maps, distances = look.files.needed_maps, look.rig.distances
-        frame = look.rig.join([render_frame(renderer, n, background, maps, distances) for n in numbers])
-        look.files.save(frame, paths[i], keys[i])
-        written.num_cut += look.files.cuts(frame)
-        on_frame(1)
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        writing: deque[Future[None]] = deque()
+        for i, several in zip(missing, cameras, strict=True):
+            numbers = range(first, first := first + len(several))
+            maps, distances = look.files.needed_maps, look.rig.distances
+            frame = look.rig.join([render_frame(renderer, n, background, maps, distances) for n in numbers])
+            written.num_cut += look.files.cuts(frame)
+            writing.append(pool.submit(look.files.save, frame, paths[i], keys[i]))
+            while len(writing) > (_WRITERS if i != missing[-1] else 0):
+                writing.popleft().result()
+                on_frame(1)
     return written
 
 

@@ -40,7 +40,7 @@ def _view(entry: Any, number: int, width: int, height: int, where: str) -> View:
     try:
         pose = np.array(entry["camera_to_world"], np.float64).reshape(4, 4)
         fov = float(entry["fov"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"{where}: expected camera_to_world [16] and fov (wrong: {error})") from None
     if not (np.isfinite(pose).all() and is_rotation(pose[:3, :3]) and 0 < fov < 180):
         raise FormatError(f"{where}: camera_to_world has to be a rotation and a position, fov between 0 and 180")

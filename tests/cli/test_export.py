@@ -114,12 +114,24 @@ def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
     assert ".compressed.ply" in result.err
 
 
-def test_antialiasing_goes_along_where_the_format_knows_it(splat, trained, tmp_path):
+@pytest.mark.parametrize("suffix", [".spz", ".sog"])
+def test_antialiasing_goes_along_where_the_format_knows_it(splat, trained, tmp_path, suffix):
     trained_so = RunFolder(trained).config().antialias
-    result = splat("export", trained, "a.spz", "--no-bake")
+    result = splat("export", trained, f"a{suffix}", "--no-bake")
     assert ("--antialias" in result.out) == trained_so
-    assert read_splats(tmp_path / "cwd" / "a.spz").antialiased == trained_so
+    assert read_splats(tmp_path / "cwd" / f"a{suffix}").antialiased == trained_so
     splats = read_ply(RunFolder(trained).ply_path(20))
     for said in (True, False):
-        write_splats(tmp_path / "b.spz", dataclasses.replace(splats, antialiased=said))
-        assert read_splats(tmp_path / "b.spz").antialiased == said
+        write_splats(tmp_path / f"b{suffix}", dataclasses.replace(splats, antialiased=said))
+        assert read_splats(tmp_path / f"b{suffix}").antialiased == said
+
+
+def test_contribution_and_levels_need_a_run(splat, trained, tmp_path):
+    assert splat("export", trained, "a.ply", "--no-bake").code == 0
+    for options in (["--min-contribution", "1"], ["--lod", "2"], ["--lod-steps", "5"]):
+        result = splat("export", "a.ply", "b.ply", *options)
+        assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert splat("export", "a.ply", "b.ply", "--max-splats", "10", "--max-isolation", "100").code == 0
+    assert len(read_ply(tmp_path / "cwd" / "b.ply")) == 10
+    everything = splat("export", trained, "c.ply", "--min-contribution", "1e-9")
+    assert everything.code == 0, everything.err

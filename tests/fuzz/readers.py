@@ -18,6 +18,7 @@ from splat_cli.device import open_backend
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.path_file import read_path
 from splat_cli.scene.split import read_split
 from tests.gaussians.some_splats import some_splats
 from tests.scene.colmap_cameras import distorted_cameras
@@ -114,6 +115,13 @@ def _cameras_json(folder: Path) -> Path:
     return folder / "cameras.json"
 
 
+def _camera_path(folder: Path) -> Path:
+    frames = [{"camera_to_world": np.eye(4).ravel().tolist(), "fov": 50.0}]
+    document = {"camera_path": frames, "render_width": 64, "render_height": 48, "fps": 24}
+    (folder / "path.json").write_text(json.dumps(document))
+    return folder / "path.json"
+
+
 def _split(folder: Path) -> Path:
     (folder / "split.json").write_text(json.dumps({"train": ["a.jpg"], "test": ["b.jpg", "é.jpg"]}))
     return folder / "split.json"
@@ -137,6 +145,7 @@ TARGETS = [
     Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views)),
     *(_splats(found.suffix) for found in FORMATS.values()),
     Target("cameras.json", _cameras_json, lambda folder: read_cameras(folder / "cameras.json")),
+    Target("path.json", _camera_path, lambda folder: read_path(folder / "path.json")),
     Target("split.json", _split, lambda folder: read_split(folder / "split.json")),
     Target("preset.toml", _settings, lambda folder: read_settings(folder / "preset.toml")),
 ]
