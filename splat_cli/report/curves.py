@@ -11,6 +11,11 @@ from splat_cli.report.facts import RunFacts
 from splat_cli.report.markup import Markup, join, tag
 from splat_cli.report.numbers import compact
 
+_NAMES = {
+    "psnr": "PSNR", "ssim": "SSIM", "flip": "FLIP", "fitted_psnr": "PSNR, colours fitted",
+    "fitted_ssim": "SSIM, colours fitted",
+}  # fmt: skip
+
 
 def curves(facts: RunFacts) -> Markup | None:
     """Loss, PSNR, splats, speed and memory over steps."""
@@ -36,10 +41,9 @@ def measured_views(facts: RunFacts) -> Markup | None:
         "PSNR of each, dB", f"{min(psnr):.1f} to {max(psnr):.1f} dB", psnr, list(views), lambda value: f"{value:.1f} dB"
     )
     measures = list(next(iter(views.values())))
-    head = tag("tr", tag("th", "photograph"), *(tag("th", name.upper()) for name in measures))
-    digits = {"psnr": 2}
+    head = tag("tr", tag("th", "photograph"), *(tag("th", _NAMES.get(name, name)) for name in measures))
     rows = [
-        tag("tr", tag("td", name), *(tag("td", f"{one[key]:.{digits.get(key, 4)}f}") for key in measures))
+        tag("tr", tag("td", name), *(tag("td", f"{one[key]:.{2 if key.endswith('psnr') else 4}f}") for key in measures))
         for name, one in sorted(views.items(), key=lambda item: item[1]["psnr"])
     ]
     table = tag("details", tag("summary", "All numbers, the worst first"), tag("table", head, *rows, class_="numbers"))

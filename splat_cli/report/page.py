@@ -68,6 +68,8 @@ def _tiles(facts: RunFacts, splats: SplatArrays | None) -> Markup:
             (f"PSNR, {facts.seen}", f"{measured['psnr']:.2f}", "dB"),
             (f"SSIM, {facts.seen}", f"{measured['ssim']:.4f}", ""),
         ]
+        if "fitted_psnr" in measured:
+            tiles.append(("PSNR, colours fitted", f"{measured['fitted_psnr']:.2f}", "dB"))
         tiles += [(f"FLIP, {facts.seen}", f"{measured['flip']:.4f}", "")] if "flip" in measured else []
     if splats:
         tiles.append(("Splats", f"{len(splats):,}", ""))
