@@ -49,7 +49,7 @@ def main(run: Path, scene: Path, device: str) -> None:
             splats = read_splats(path)
             pictures = render(backend, splats, photographs, config)
             to_ply = mean_psnr(pictures, reference)
-            to_photographs = mean_psnr(pictures, photographs.images)
+            to_photographs = mean_psnr(pictures, list(photographs.images))
             size = path.stat().st_size / len(source)
             errors = " | ".join(f"{error:.2g}" for error in differences(source, splats))
             print(f"| {name} | {size:.1f} | {errors} | {to_ply:.1f} | {to_photographs:.2f} |")

@@ -80,6 +80,12 @@ class TrainConfig:
         metavar="DIR",
     )
     invert_masks: bool = setting(False, "White instead of black pixels of masks do not count.", group=_SCENE)
+    image_memory: float | None = setting(
+        None,
+        "Memory for photographs, in GiB, by default half of what is free; others are decoded when they are needed.",
+        group=_SCENE,
+        low=1e-6,
+    )
     min_track_length: int = setting(
         0, "Leave out COLMAP's points that fewer photographs than this show.", group=_SCENE, low=0
     )

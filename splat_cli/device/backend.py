@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from splat_cli.device.uploads import Uploads
 from splat_cli.errors import DeviceError, UsageError
 
 
@@ -50,6 +51,9 @@ class Backend(Protocol):
 
     def download(self, array: Any) -> Any:
         """A NumPy copy of a device array; waits for the work before it."""
+
+    def uploads(self) -> Uploads:
+        """A way to copy to the device while it works."""
 
     def address(self, array: Any) -> int:
         """Device address of an array's first element, for structs that hold pointers. Keep the array alive."""

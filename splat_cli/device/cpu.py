@@ -17,6 +17,7 @@ from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.sanitizer import check_preloaded
 from splat_cli.device.signature import Parameter
 from splat_cli.device.sources import KernelSource, read_source
+from splat_cli.device.uploads import CpuUploads
 from splat_cli.errors import ShapeError, UsageError
 from splat_cli.paths import resource_dir
 
@@ -78,6 +79,10 @@ class CpuBackend:
         """See Backend.download."""
         return np.array(array, order="C")
 
+    def uploads(self) -> CpuUploads:
+        """See Backend.uploads."""
+        return CpuUploads()
+
     def address(self, array: np.ndarray) -> int:
         """See Backend.address."""
         return array.ctypes.data
@@ -95,10 +100,7 @@ class CpuBackend:
 
     def memory(self) -> tuple[int, int]:
         """See Backend.memory."""
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines}
-        # available, not free: what cached files occupy can be had
-        return kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
+        return main_memory()
 
     def release_cached(self) -> None:
         """See Backend.release_cached: nothing is kept."""
@@ -112,6 +114,14 @@ class CpuBackend:
         """See Backend.describe."""
         simd = self._runtime.splat_simd().decode()
         return f"CPU, {self._threads} thread{'s' * (self._threads > 1)}, {self._compiler.label} ({simd})"
+
+
+def main_memory() -> tuple[int, int]:
+    """Bytes of main memory that can still be had, and in all."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines}
+    # available, not free: what cached files occupy can be had
+    return kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
 
 
 class CpuTimer:

@@ -10,6 +10,7 @@ import numpy as np
 from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
 from splat_cli.device.signature import Parameter
 from splat_cli.device.sources import KernelSource, headers_digest, read_source
+from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
 
@@ -76,6 +77,10 @@ class CudaBackend:
     def download(self, array: Any) -> np.ndarray:
         """See Backend.download."""
         return self.xp.asnumpy(array, order="C")
+
+    def uploads(self) -> CudaUploads:
+        """See Backend.uploads."""
+        return CudaUploads(self.xp, self.stream)
 
     def address(self, array: Any) -> int:
         """See Backend.address."""

@@ -21,6 +21,10 @@ CAMERA_DTYPE = np.dtype([
 ])  # fmt: skip
 
 
+assert CAMERA_DTYPE.fields is not None
+_SHOWN = CAMERA_DTYPE.fields["num_pixels"][1]  # bytes; from there on, a row says what the camera took
+
+
 class CameraTable:
     """Cameras of `views` on the device, with the photographs they took if there are any.
 
@@ -31,7 +35,7 @@ class CameraTable:
     def __init__(
         self, backend: Backend, views: Sequence[View], photos: Sequence[Any] = (), masks: Sequence[Any] = ()
     ) -> None:
-        self.views = list(views)
+        self.backend, self.views = backend, list(views)
         self.photos, self.masks = list(photos), list(masks)
         rows = np.zeros(len(self.views), CAMERA_DTYPE)
         for i, view in enumerate(self.views):
@@ -46,6 +50,19 @@ class CameraTable:
         self.max_height = max(view.height for view in self.views)
         self.max_tiles = max(int(row["tiles_x"]) * int(row["tiles_y"]) for row in rows)
         self.max_pixels = max(view.width * view.height for view in self.views)
+
+    def show(self, photographs: dict[int, tuple[Any, Any, int]]) -> None:
+        """From now on, these views have these photographs, masks or None, and numbers of pixels that count.
+
+        In stream order, like a launch; the rest of a camera's row stays as it is on the device. The arrays are for the
+        caller to keep alive.
+        """
+        rows = np.zeros(len(photographs), CAMERA_DTYPE)
+        for row, (photo, mask, num_pixels) in zip(rows, photographs.values(), strict=True):
+            row["photo"], row["num_pixels"] = self.backend.address(photo), max(num_pixels, 1)
+            row["mask"] = 0 if mask is None else self.backend.address(mask)
+        changed = rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize)[:, _SHOWN:]
+        self.array[self.backend.upload(np.array(list(photographs))), _SHOWN:] = self.backend.upload(changed)
 
 
 def _camera_row(view: View) -> np.ndarray:

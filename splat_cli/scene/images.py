@@ -23,8 +23,8 @@ class Photographs(NamedTuple):
     """
 
     views: list[View]
-    images: list[np.ndarray]
-    masks: list[np.ndarray | None]
+    images: Sequence[np.ndarray]
+    masks: Sequence[np.ndarray | None]
     skipped: list[str]
 
 
@@ -42,25 +42,25 @@ def load_images(
     what shows through transparent pixels, 0 to 255; None refuses them. Broken photographs are left out, with their
     views. SceneError where none can be decoded.
     """
-    loader = _Loader(backend, background, invert_masks)
-    found = Photographs([], [], [], [])
+    loader = Loader(backend, background, invert_masks)
+    found: list[tuple[View, np.ndarray, np.ndarray | None]] = []
+    skipped = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for view, result in zip(views, pool.map(loader.load, views), strict=True):
             if isinstance(result, str):
-                found.skipped.append(f"{view.name}: {result}")
+                skipped.append(f"{view.name}: {result}")
             else:
-                found.views.append(view)
-                found.images.append(result[0])
-                found.masks.append(result[1])
+                found.append((view, *result))
             if progress is not None:
                 progress(1)
-    if not found.views:
-        first = f": {found.skipped[0]}" if found.skipped else ""
+    if not found:
+        first = f": {skipped[0]}" if skipped else ""
         raise SceneError(f"none of the {len(views)} photographs can be used{first}; correct the files or the options")
-    return found
+    return Photographs([view for view, _, _ in found], [image for _, image, _ in found],
+                       [mask for _, _, mask in found], skipped)  # fmt: skip
 
 
-class _Loader:
+class Loader:
     """Loads one photograph at a time, in as many threads as there are; the backend works for one of them at a time."""
 
     def __init__(self, backend: Backend | None, background: tuple[int, int, int] | None, invert_masks: bool) -> None:

@@ -13,6 +13,8 @@ from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.points import random_points
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
+from splat_cli.train.image_memory import image_room
+from splat_cli.train.photo_stream import Room
 from splat_cli.train.photographs import load_photographs, split_scene, starting_points
 from splat_cli.train.progress import Display
 
@@ -24,6 +26,7 @@ class TrainingData:
     """The scene, the photographs to train on, and those that are held out, if any.
 
     split: the views of both, before their photographs were decoded. points: float32 [P, 3] and colours uint8 [P, 3].
+    room: for how many photographs at a time, where they are decoded when they are needed.
     """
 
     scene: Scene
@@ -32,6 +35,7 @@ class TrainingData:
     points: tuple[np.ndarray, np.ndarray]
     split: tuple[list[View], list[View]]
     is_split_by_name: bool
+    room: Room | None = None
 
 
 def read_data(
@@ -44,14 +48,15 @@ def read_data(
     """
     scene = read_scene(scene_path, SceneOptions.of(config))
     train, test, by_name = split_scene(scene, config)
-    training = load_photographs(train, config, backend, display)
-    held_out = load_photographs(test, config, backend, display) if test else None
+    room = image_room(backend, config, train, test)
+    training = load_photographs(train, config, backend, display, lazily=room is not None)
+    held_out = load_photographs(test, config, backend, display, lazily=room is not None) if test else None
     _report(scene, [*training.skipped, *(held_out.skipped if held_out else ())], display)
     if num_resumed:
         points = random_points(training.views, num_resumed, np.random.default_rng(0))
     else:
         points = starting_points(scene, training, config, backend, display)
-    return TrainingData(scene, training, held_out, points, (train, test), by_name)
+    return TrainingData(scene, training, held_out, points, (train, test), by_name, room)
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:

@@ -24,6 +24,7 @@ from splat_cli.train.evaluation import Score, mean_score, protocol, score
 from splat_cli.train.exposure_fit import fitted_to_left_half
 from splat_cli.train.flip import has_flip
 from splat_cli.train.held_out import half, held_out_coloring
+from splat_cli.train.image_memory import all_fit
 from splat_cli.train.photographs import load_photographs
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder, find_splats, step_of
@@ -52,8 +53,10 @@ def measure(
     background = background or background_color(config.background)
     scores = {}
     for index, view in enumerate(photographs.views):
-        image = renderer.render(index, background)
         photograph, mask = photographs.images[index], photographs.masks[index]
+        if mask is not None and not mask.any():  # broken, as has turned out only now
+            continue
+        image = renderer.render(index, background)
         rendered = to_8bit(image)
         one = score(rendered, photograph, mask, with_flip)
         if config.exposure:
@@ -61,6 +64,8 @@ def measure(
             one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)
         scores[view.name] = one
         on_render(index, rendered)
+    if not scores:
+        raise SceneError("none of the held-out photographs can be used; train without --eval, or correct the files")
     return scores
 
 
@@ -141,7 +146,8 @@ def photographs_of(
     present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
-    photographs = load_photographs(present, config, backend, display)
+    lazily = not all_fit(backend, config, present)
+    photographs = load_photographs(present, config, backend, display, lazily)
     gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
     for line in (*gone, *photographs.skipped):
         display.warn(f"left out {line}")

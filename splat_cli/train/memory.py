@@ -15,6 +15,8 @@ from splat_cli.scene.view import View
 from splat_cli.train.clock import Clock
 from splat_cli.train.coloring import field_shape
 from splat_cli.train.data import TrainingData
+from splat_cli.train.image_memory import photo_bytes
+from splat_cli.train.photo_stream import Room
 from splat_cli.train.progress import Display
 from splat_cli.train.start import with_budget
 from splat_cli.train.trainer import PAIRS_PER_SPLAT, Trainer
@@ -76,8 +78,7 @@ def fitting_trainer(
     """A trainer with as many splats at most as the device's memory allows."""
     photographs = data.training
     config = with_budget(config, photographs.views)
-    num_masks = sum(mask is not None for mask in photographs.masks)
-    plan = plan_memory(backend, config, photographs.views, num_masks, len(data.points[0]))
+    plan = plan_memory(backend, config, photographs.views, len(data.points[0]), data.room)
     plan.check()
     display.say(plan.line())
     if plan.max_splats < plan.wanted_splats:
@@ -85,14 +86,20 @@ def fitting_trainer(
         config = dataclasses.replace(config, max_splats=plan.max_splats)
     try:
         return Trainer(
-            backend, photographs.views, photographs.images, *data.points, config, photographs.masks, clock
-        )  # fmt: skip
+            backend, photographs.views, photographs.images, *data.points, config, photographs.masks, clock, data.room
+        )
     except MemoryError:
         raise OutOfMemory(f"{plan.line()} did not fit; {plan.advice()}") from None
 
 
-def plan_memory(backend: Backend, config: TrainConfig, views: Sequence[View], num_masks: int, start: int) -> MemoryPlan:
-    """What training on `views` takes, from `start` splats on, and what the device has left."""
+def plan_memory(
+    backend: Backend, config: TrainConfig, views: Sequence[View], start: int, room: Room | None = None
+) -> MemoryPlan:
+    """What training on `views` takes, from `start` splats on, and what the device has left.
+
+    room: for how many photographs at a time, where not for all.
+    """
+    photographs = [photo_bytes(view) for view in views]
     pixels = [view.width * view.height for view in views]
     tiles = max(-(-view.width // TILE) * -(-view.height // TILE) for view in views)
     shape = field_shape(config)
@@ -101,7 +108,7 @@ def plan_memory(backend: Backend, config: TrainConfig, views: Sequence[View], nu
     if config.max_memory is not None:
         available = min(available, int(config.max_memory * _GIB))
     return MemoryPlan(
-        photographs=3 * sum(pixels) + num_masks * max(pixels),
+        photographs=sum(photographs) if room is None else room.shown * max(photographs),
         pictures=(_PIXEL + _EXPOSED * config.exposure) * max(pixels) + _TILE * tiles + field_bytes,
         per_splat=_splat_bytes(config.trained_sh_degree) + row_bytes,
         available=available,

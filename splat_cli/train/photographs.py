@@ -9,6 +9,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.images import Photographs, load_images
+from splat_cli.scene.lazy_images import lazy_images
 from splat_cli.scene.points import random_points
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.sweep import MIN_POINTS, sweep_points
@@ -20,13 +21,23 @@ _BACKGROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255)}
 _TRIES = 2  # pixels that the sweep looks at, a splat that there may be: it finds the depth of less than half
 
 
-def load_photographs(views: Sequence[View], config: TrainConfig, backend: Backend, display: Display) -> Photographs:
-    """Pixels and masks; transparent photographs on the run's background. Raises SceneError."""
-    with display.counting("photographs", len(views)) as on_photograph:
-        return load_images(
-            views, on_photograph, backend=backend, background=_BACKGROUNDS.get(config.background),
+def load_photographs(
+    views: Sequence[View], config: TrainConfig, backend: Backend, display: Display, lazily: bool = False
+) -> Photographs:
+    """Pixels and masks; transparent photographs on the run's background. Raises SceneError.
+
+    lazily: each is decoded whenever it is needed, and what is broken is found out and told only then.
+    """
+    background = _BACKGROUNDS.get(config.background)
+    if lazily:
+        return lazy_images(
+            views, lambda broken: display.warn(f"does not count: {broken}"), backend=backend, background=background,
             invert_masks=config.invert_masks,
         )  # fmt: skip
+    with display.counting("photographs", len(views)) as on_photograph:
+        return load_images(
+            views, on_photograph, backend=backend, background=background, invert_masks=config.invert_masks
+        )
 
 
 def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:

@@ -30,8 +30,11 @@ class ViewProbe:
         model: Model,
         state: StepState,
         random: np.random.Generator,
+        show: Callable[[np.ndarray], object] = lambda views: None,
     ) -> None:
+        """show: called with the views to look at, so that their photographs are there."""
         self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
+        self._show = show
         self.forget()
 
     def forget(self) -> None:
@@ -42,6 +45,7 @@ class ViewProbe:
         """Mean over random views of every splat's blending weight and of its share of the error, float32 [num], px."""
         num_cameras = len(self.rasterizer.cameras.views)
         views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
+        self._show(views)
         while not self._look(views):
             needed = int(self.state.read()["needed_pairs"])
             self.rasterizer.resize_pairs(int(needed * HEADROOM))

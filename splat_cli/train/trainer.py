@@ -16,7 +16,6 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.optim.smoothing import update_filters
-from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
@@ -24,6 +23,7 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.view import View
 from splat_cli.train.besides import Besides
 from splat_cli.train.clock import Clock
+from splat_cli.train.photo_stream import Room, put_photographs
 from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
@@ -40,8 +40,9 @@ class Trainer:
     """Trains splats on photographs. `run_until` may be called again and again; `step` counts the steps done.
 
     views, images and masks, if any, belong together; images are uint8 [H, W, 3], masks uint8 [H, W], 0 where a pixel
-    does not count, or None. points float32 [P, 3] and colors uint8 [P, 3] are where the splats start. `notices` are
-    lines for the user about what went wrong and was put right; whoever shows them takes them away.
+    does not count, or None; all are on the device, or with `room` as many at a time as it says. points float32 [P, 3]
+    and colors uint8 [P, 3] are where the splats start. `notices` are lines for the user about what went wrong and was
+    put right; whoever shows them takes them away.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Trainer:
         config: TrainConfig,
         masks: Sequence[np.ndarray | None] = (),
         clock: Clock | None = None,
+        room: Room | None = None,
     ) -> None:
         config = with_budget(config, views)
         self.backend, self.config = backend, config
@@ -65,8 +67,8 @@ class Trainer:
             backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d > 0
         )
         self.strategy = make_strategy(config, self.extent)
-        self.cameras = CameraTable(backend, views, [backend.upload(image) for image in images],
-                                   [None if mask is None else backend.upload(mask) for mask in masks])  # fmt: skip
+        order = view_order(len(views), config.steps, config.seed)
+        self.cameras, self.stream = put_photographs(backend, views, images, masks, order, room)
         self.schedule = upload_schedule(backend, config, self.extent, len(views))
         self.besides = Besides(backend, self.cameras, config, self.schedule, self.extent, self.model.splats)
         self.rasterizer = Rasterizer(
@@ -76,8 +78,9 @@ class Trainer:
         )  # fmt: skip
         self.loss = self.besides.loss
         self.state = StepState(backend, num_splats=self.model.num)
-        self.order = backend.upload(view_order(len(views), config.steps, config.seed))
-        self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random)
+        self.order = backend.upload(order)
+        looks = (self.stream.show,) if self.stream else ()
+        self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
         self.step = 0
         self.removed = 0
         self.notices: list[str] = []
@@ -156,7 +159,7 @@ class Trainer:
     def _advance(self, target: int) -> None:
         """Run steps until `target`; where a buffer was too small, make room and repeat the step."""
         while self.step < target:
-            left = target - self.step
+            left = (min(target, self.stream.ready(self.step)) if self.stream else target) - self.step
             if self._replay is None:
                 with self.clock("preparing kernels"):
                     self.launch_step()  # loads kernels, which a recording may not
@@ -164,6 +167,8 @@ class Trainer:
                 left -= 1
             for _ in range(left):
                 self._replay()
+            if self.stream:
+                self.stream.go_ahead()
             self._look()
 
     def _look(self) -> None:

@@ -68,7 +68,7 @@ def _trainer(backend, num_points=2000, **changes):
 
 
 def _plan(backend, views=(), **changes):
-    return plan_memory(backend, load_config(None, changes), views or ring_of_views(4), 0, 100)
+    return plan_memory(backend, load_config(None, changes), views or ring_of_views(4), 100)
 
 
 def test_estimate_is_what_is_allocated():
@@ -79,7 +79,7 @@ def test_estimate_is_what_is_allocated():
     arrays = [*model.planes().values(), trainer.loss.d_maps, *trainer.cameras.photos]
     for part in (raster.projection, raster.picture, raster.tiles):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
-    plan = plan_memory(backend, trainer.config, trainer.cameras.views, 0, num)
+    plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
     growing = num * (4 * 59 + 8)  # a row of parameters and the scores of a probe come and go
     expected = plan.photographs + plan.pictures + num * plan.per_splat - growing
     assert sum(array.nbytes for array in arrays) == pytest.approx(expected, rel=0.01)

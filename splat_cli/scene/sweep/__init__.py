@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.sweep.agreement import RADIUS, Surfaces, find_surfaces
 from splat_cli.scene.sweep.companions import companions_by_place, companions_by_points, disparity
-from splat_cli.scene.sweep.greys import Greys
+from splat_cli.scene.sweep.greys import Greys, small_copies
 from splat_cli.scene.view import View
 
 MIN_POINTS = 50
@@ -32,25 +32,18 @@ def sweep_points(
     backend: Backend, photographs: Photographs, count: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points float32 [P, 3] and colours uint8 [P, 3] found at up to `count` random pixels, or none."""
-    chosen = _some(photographs, random)
-    rough = _rough_points(backend, chosen, random)
+    evenly = np.linspace(0, len(photographs.views) - 1, min(len(photographs.views), _MAX_VIEWS))
+    small = small_copies(photographs, np.unique(evenly.astype(int)).tolist(), _SIDE)
+    rough = _rough_points(backend, small, random)
     if len(rough) < MIN_POINTS:
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
-    greys = Greys.of(backend, chosen.views, chosen.images, _SIDE)
+    greys = Greys.of(backend, small.views, small.images, _SIDE)
     companions = companions_by_points(greys.views, rough)
     num_depths = int(np.clip(disparity(greys.views, companions) / _STEP, *_DEPTHS))
     inverse_depths = (companions.nearest[:, None] * np.linspace(0, 1, num_depths)).astype(np.float32)
-    pixels = _random_pixels(greys.views, chosen.masks, count, random)
+    pixels = _random_pixels(greys.views, small.masks, count, random)
     found = find_surfaces(backend, greys, companions.neighbors, pixels, inverse_depths, _SCORE, _MARGIN)
-    return found.points(greys.views).astype(np.float32), _colors(found, greys.views, chosen.images)
-
-
-def _some(photographs: Photographs, random: np.random.Generator) -> Photographs:
-    """At most _MAX_VIEWS of them, evenly from the list."""
-    count = len(photographs.views)
-    kept = np.unique(np.linspace(0, count - 1, min(count, _MAX_VIEWS)).astype(int))
-    views, images, masks, skipped = photographs
-    return Photographs([views[i] for i in kept], [images[i] for i in kept], [masks[i] for i in kept], skipped)
+    return found.points(greys.views).astype(np.float32), _colors(found, greys.views, small.images)
 
 
 def _rough_points(backend: Backend, photographs: Photographs, random: np.random.Generator) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Small grey copies of photographs, for searches that need no more."""
+"""Small copies of photographs, in colour and in grey, for searches that need no more."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.device import Backend
+from splat_cli.scene.images import Photographs
 from splat_cli.scene.view import View
 
 
@@ -52,9 +53,27 @@ def _shrunk(view: View, longer_side: int) -> View:
     )
 
 
+def small_copies(photographs: Photographs, indices: Sequence[int], longer_side: int) -> Photographs:
+    """These photographs with their views and masks, shrunk to `longer_side` pixels where they are larger."""
+
+    def shrink(index: int) -> tuple[View, np.ndarray, np.ndarray | None]:
+        view = _shrunk(photographs.views[index], longer_side)
+        image, mask = photographs.images[index], photographs.masks[index]
+        resized = _resized(mask, view, Image.Resampling.NEAREST) if mask is not None else None
+        return view, _resized(image, view, Image.Resampling.BOX), resized
+
+    with ThreadPoolExecutor() as pool:
+        views, images, masks = zip(*pool.map(shrink, indices), strict=True)
+    return Photographs(list(views), images, masks, [])
+
+
 def _grey(image: np.ndarray, view: View) -> np.ndarray:
     """uint8 [H, W] of the view's size."""
-    grey = Image.fromarray(image).convert("L")
-    if grey.size != (view.width, view.height):
-        grey = grey.resize((view.width, view.height), Image.Resampling.BOX)
-    return np.asarray(grey)
+    return _resized(np.asarray(Image.fromarray(image).convert("L")), view, Image.Resampling.BOX)
+
+
+def _resized(image: np.ndarray, view: View, how: Image.Resampling) -> np.ndarray:
+    """The image at the view's size."""
+    if image.shape[:2] == (view.height, view.width):
+        return image
+    return np.asarray(Image.fromarray(image).resize((view.width, view.height), how))

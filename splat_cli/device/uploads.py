@@ -1,0 +1,74 @@
+"""Copies to a device that go on while it works."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Uploads(Protocol):
+    """Copies beside a backend's work."""
+
+    def stage(self, array: np.ndarray) -> np.ndarray:
+        """The array where copies from it are fastest; may be called in any thread."""
+
+    def put(self, staged: np.ndarray) -> Any:
+        """Begins a copy of a staged array; returns the device array, to be used after `join`.
+
+        An array of `put` may be dropped once the device has done all that reads it.
+        """
+
+    def join(self) -> None:
+        """What is asked of the backend from now on waits for the copies so far."""
+
+
+class CpuUploads:
+    """Arrays are where they have to be."""
+
+    def stage(self, array: np.ndarray) -> np.ndarray:
+        """See Uploads.stage."""
+        return np.ascontiguousarray(array)
+
+    def put(self, staged: np.ndarray) -> np.ndarray:
+        """See Uploads.put."""
+        return staged
+
+    def join(self) -> None:
+        """See Uploads.join."""
+
+
+class CudaUploads:
+    """Copies from page-locked memory on a stream of their own."""
+
+    def __init__(self, xp: Any, stream: Any) -> None:
+        """xp: cupy. stream: of the backend's other work."""
+        self._xp, self._main = xp, stream
+        self._own = xp.cuda.Stream(non_blocking=True)
+        self._copying: list[np.ndarray] = []
+        self._joined: Any = None
+
+    def stage(self, array: np.ndarray) -> np.ndarray:
+        """See Uploads.stage."""
+        from cupyx import empty_pinned
+
+        staged = empty_pinned(array.shape, array.dtype)
+        staged[...] = array
+        return staged
+
+    def put(self, staged: np.ndarray) -> Any:
+        """See Uploads.put."""
+        if self._joined is not None:  # what was being copied then has arrived by now, and may be dropped
+            self._joined.synchronize()
+            self._joined = None
+            self._copying.clear()
+        with self._own:  # memory of its own pool: given back, it is taken again by later copies alone
+            target = self._xp.empty(staged.shape, staged.dtype)
+        target.set(staged, stream=self._own)
+        self._copying.append(staged)
+        return target
+
+    def join(self) -> None:
+        """See Uploads.join."""
+        self._joined = self._own.record()
+        self._main.wait_event(self._joined)

@@ -1,0 +1,180 @@
+"""Photographs that come to the device when they are needed: for sets that do not fit on it, or into memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.render.camera import CameraTable
+from splat_cli.scene.view import View
+
+_HORIZON = 128  # steps that are looked after ahead, at most
+_WORKERS = 2 * (os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many photographs there may be at a time: on the device; decoded ahead of training; and for other looks."""
+
+    shown: int
+    ahead: int
+    looks: int
+
+    @classmethod
+    def of(cls, count: int) -> Room:
+        """For `count` photographs, at least 4, in all."""
+        ahead = min(max(count // 5, 1), _WORKERS)
+        looks = min(max(count // 5, 1), _WORKERS)
+        return cls(count - ahead - looks, ahead, looks)
+
+
+Staged = tuple[np.ndarray, np.ndarray | None, int]
+
+
+class PhotoStream:
+    """Keeps on the device what the next steps need, in their known order; threads decode what comes after.
+
+    images uint8 [H, W, 3] and masks uint8 [H, W] or None are those of the cameras' views; each is taken when needed.
+    order: int32 [steps], the view of each step. Where room is needed, the photograph goes that is not wanted for
+    longest (Belady 1966), so that of a set that nearly fits, only a small part is read again and again.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        images: Sequence[np.ndarray],
+        masks: Sequence[np.ndarray | None],
+        order: np.ndarray,
+        room: Room,
+    ) -> None:
+        self.cameras, self.images, self.masks, self.order, self.room = cameras, images, masks, order, room
+        self._uploads = backend.uploads()
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="photographs")
+        self._coming: dict[int, Future[Staged]] = {}
+        self._here: dict[int, tuple[Any, Any, int]] = {}
+        self._is_here = np.zeros(len(cameras.views), bool)
+        self._following = _next_uses(order)
+        self._step, self._ready = len(order), 0  # steps done; the step before which everything is here
+        self._next_use = np.full(len(cameras.views), len(order))
+
+    def ready(self, step: int) -> int:
+        """The step up to which training can go on from `step`, at least one further, while the rest is got ready."""
+        self._pass(step)
+        if self._ready <= step:
+            self.go_ahead()
+        return step + (self._ready - step + 1) // 2
+
+    def go_ahead(self) -> None:
+        """Gets ready for further steps. What the steps since the last call of `ready` need stays."""
+        self._decode_ahead()
+        shown = []
+        last = min(self._step + _HORIZON, len(self.order))
+        while self._ready < last:
+            view = int(self.order[self._ready])
+            if not self._is_here[view]:
+                if not self._has_room(self._ready):
+                    break
+                self._bring(view)
+                shown.append(view)
+            self._ready += 1
+        self._show(shown)
+        self._decode_ahead()
+
+    def show(self, views: Sequence[int]) -> None:
+        """Brings these views' photographs, as many as `room.shown` at most, out of turn, between two steps."""
+        wanted = [int(view) for view in views]
+        missing = [view for view in wanted if not self._is_here[view]]
+        for start in range(0, len(missing), self.room.looks):
+            group = missing[start : start + self.room.looks]
+            decoded = [self._take(view) for view in group]
+            for view, staged in zip(group, decoded, strict=True):
+                self._has_room(self._step, kept=wanted)
+                self._bring(view, staged)
+        self._show(missing)
+
+    def _pass(self, step: int) -> None:
+        """The steps before `step` are done."""
+        if step < self._step:  # or it is the first time
+            self._next_use[:] = len(self.order)
+            self._next_use[self.order[step:][::-1]] = np.arange(step, len(self.order))[::-1]
+            self._ready = step
+        else:
+            self._next_use[self.order[self._step : step]] = self._following[self._step : step]
+        self._step, self._ready = step, max(self._ready, step)
+
+    def _has_room(self, step: int, kept: Sequence[int] = ()) -> bool:
+        """Makes room for one more photograph; False where all others are needed before `step`, or are to be `kept`."""
+        if len(self._here) < self.room.shown:
+            return True
+        until_use = np.where(self._is_here, self._next_use, -1)
+        until_use[list(kept)] = -1
+        victim = int(until_use.argmax())
+        if until_use[victim] < step:
+            return False
+        del self._here[victim]
+        self._is_here[victim] = False
+        self._ready = min(self._ready, int(self._next_use[victim]))
+        return True
+
+    def _bring(self, view: int, coming: Future[Staged] | None = None) -> None:
+        photo, mask, num_pixels = (coming or self._take(view)).result()
+        self._here[view] = (self._uploads.put(photo), None if mask is None else self._uploads.put(mask), num_pixels)
+        self._is_here[view] = True
+
+    def _show(self, views: Sequence[int]) -> None:
+        """What was brought can be used from now on."""
+        if views:
+            self._uploads.join()
+            self.cameras.show({view: self._here[view] for view in views})
+
+    def _decode_ahead(self) -> None:
+        upcoming = self.order[self._ready : self._ready + len(self._is_here)]
+        for view in upcoming[~self._is_here[upcoming]][: 2 * self.room.ahead].tolist():
+            if len(self._coming) >= self.room.ahead:
+                break
+            if view not in self._coming:
+                self._coming[view] = self._decode(view)
+
+    def _take(self, view: int) -> Future[Staged]:
+        return self._coming.pop(view) if view in self._coming else self._decode(view)
+
+    def _decode(self, view: int) -> Future[Staged]:
+        return self._pool.submit(self._staged, view)
+
+    def _staged(self, view: int) -> Staged:
+        photo, mask = self.images[view], self.masks[view]
+        if mask is None:
+            return self._uploads.stage(photo), None, photo.shape[0] * photo.shape[1]
+        return self._uploads.stage(photo), self._uploads.stage(mask), int(np.count_nonzero(mask))
+
+
+def put_photographs(
+    backend: Backend,
+    views: Sequence[View],
+    images: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray | None],
+    order: np.ndarray,
+    room: Room | None,
+) -> tuple[CameraTable, PhotoStream | None]:
+    """The views' cameras with all photographs, or with `room` for fewer, what brings them as `order` needs them."""
+    if room is None:
+        there = [None if mask is None else backend.upload(mask) for mask in masks]
+        return CameraTable(backend, views, [backend.upload(image) for image in images], there), None
+    cameras = CameraTable(backend, views)
+    return cameras, PhotoStream(backend, cameras, images, masks, order, room)
+
+
+def _next_uses(order: np.ndarray) -> np.ndarray:
+    """For each step the next one with the same view, int64 [steps]; their number where there is none."""
+    by_view = np.argsort(order, kind="stable")
+    following = np.full(len(order), len(order))
+    same = order[by_view[:-1]] == order[by_view[1:]]
+    following[by_view[:-1][same]] = by_view[1:][same]
+    return following
