@@ -62,8 +62,11 @@ class Display:
 
     @contextmanager
     def counting(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
-        """Yields a function to call with the number of things just done, of `total`; silent without a bar."""
-        hidden = not self._bar or self._level == Level.QUIET
+        """Yields a function to call with the number of things just done, of `total`; without a bar, lines."""
+        if not self._bar and self._level > Level.QUIET:
+            yield _PlainCount(label, total, self.say)
+            return
+        hidden = self._level == Level.QUIET
         with tqdm(total=total, desc=label, file=self._stream, dynamic_ncols=True, leave=False, disable=hidden) as bar:
             yield bar.update
 
@@ -108,6 +111,22 @@ class _PlainLines:
         rate = (progress.step - self._first) / max(now - self._start, 1e-9)
         left = tqdm.format_interval((self._num_steps - progress.step) / max(rate, 1e-9))
         self._say(f"step {progress.step}/{self._num_steps}, {_facts(progress)}, {rate:.1f} step/s, {left} left")
+
+
+class _PlainCount:
+    """A line every ten seconds: nothing of what is done sooner."""
+
+    def __init__(self, label: str, total: int, say: Callable[[str], None]) -> None:
+        self._label, self._total, self._say = label, total, say
+        self._done = 0
+        self._last = time.perf_counter()
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        now = time.perf_counter()
+        if now - self._last >= _PLAIN_INTERVAL:
+            self._last = now
+            self._say(f"{self._label}: {self._done:,} of {self._total:,}")
 
 
 def _facts(progress: Progress) -> str:

@@ -45,6 +45,15 @@ def test_a_terminal_gets_plain_lines_where_they_are_asked_for():
     assert "\r" not in stream.getvalue()
 
 
+def test_what_takes_long_is_counted_in_a_log_file_too(monkeypatch):
+    stream, now = io.StringIO(), iter((0.0, 4.0, 11.0, 12.0, 30.0))
+    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+    with Display(stream).counting("pictures", 4000) as count:
+        for _ in range(4):
+            count(500)
+    assert stream.getvalue() == "pictures: 1,000 of 4,000\npictures: 2,000 of 4,000\n"
+
+
 @pytest.mark.parametrize(
     ("level", "shown"),
     [
