@@ -54,7 +54,7 @@ def fine_tuned(
         config = dataclasses.replace(
             config, steps=steps, init_from=str(start), max_splats=len(splats), splat_budget=0, densify_start=steps,
             densify_stop=steps, lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False,
-            smooth_3d=False, color="sh",  # filters and fields are part of the splats that the run saved
+            smooth_3d=0, color="sh",  # filters and fields are part of the splats that the run saved
         )  # fmt: skip
         nothing = np.zeros((0, 3))
         trainer = Trainer(
