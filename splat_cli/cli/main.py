@@ -11,7 +11,7 @@ from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError
 
-_COMMANDS = ("train", "batch", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
+_COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
 _INTERRUPTED = 130
 
 

@@ -25,6 +25,15 @@ device_option = click.option(
 )
 
 
+def server_options(function: Function) -> Function:
+    """Adds --host and --port, of a viewer."""
+    host = click.option("--host", default="127.0.0.1", show_default=True, help="Address that the viewer listens at.")
+    port = click.option(
+        "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port, or the next free one."
+    )
+    return host(port(function))
+
+
 class SettingsCommand(click.Command):
     """A command whose help lists the settings under their groups."""
 

@@ -22,6 +22,7 @@ from splat_cli.train.interrupt import Interrupted, deferred_interrupt
 from splat_cli.train.logbook import Logbook
 from splat_cli.train.measure import add_metrics, measure
 from splat_cli.train.memory import fitting_trainer
+from splat_cli.train.observer import Observer
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.refined import refined_views
 from splat_cli.train.result import RunResult
@@ -42,8 +43,9 @@ def train_scene(
     backend: Backend,
     display: Display,
     checkpoint: Checkpoint | None = None,
+    observer: Observer | None = None,
 ) -> RunResult:
-    """Trains on the scene, from `checkpoint` on if there is one, and fills the run's folder.
+    """Trains on the scene, from `checkpoint` on if there is one, and fills the run's folder; `observer` may look on.
 
     Raises SceneError; after Ctrl-C or SIGTERM, Interrupted once everything is saved; DiskError where the last splats
     could not be saved.
@@ -59,10 +61,12 @@ def train_scene(
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
     trainer = fitting_trainer(backend, data, config, display, clock)
-    session = _Session(run, config, backend, display, trainer, data)
+    session = _Session(run, config, backend, display, trainer, data, observer)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
         session.continue_from(checkpoint)
+    if observer:
+        observer.begin(trainer, run)
     return session.train()
 
 
@@ -77,10 +81,11 @@ class _Session:
         display: Display,
         trainer: Trainer,
         data: TrainingData,
+        observer: Observer | None,
     ) -> None:
         self.run, self.config, self.backend, self.display = run, config, backend, display
         self.trainer, self.clock = trainer, trainer.clock
-        self.data = data
+        self.data, self.observer = data, observer
         self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.warn)
         self.score: Score | None = None
         self.seconds = 0.0
@@ -110,6 +115,7 @@ class _Session:
                 with self.clock("checkpoints"):
                     self.checkpoints.save_if_due(self.trainer, self._seconds_now())
                 check()
+                self._let_look(progress, check)
 
             try:
                 for stop in stops:
@@ -123,6 +129,14 @@ class _Session:
         result = RunResult(self.run, trainer.step, trainer.splats.num, self.seconds, self.score, trainer.bad_numbers)
         self.run.save_result(result.facts())
         return result
+
+    def _let_look(self, progress: Progress, check: Callable[[], None]) -> None:
+        """Lets the observer look on, who may keep training waiting: that is no time of training."""
+        if self.observer is not None:
+            began = time.perf_counter()
+            with self.clock("viewer"):
+                self.observer.look(self.trainer, progress, check)
+            self._started += time.perf_counter() - began
 
     def _train_until(self, stop: int, on_progress: Callable[[Progress], None]) -> None:
         self._started = time.perf_counter()

@@ -48,7 +48,7 @@ def write_html(
         "background": background,
         "antialiased": splats.antialiased,
         "bytes": len(content),
-        "camera": _camera(start, looked_at(splats, start), _FLIPPED @ rotation),
+        "camera": _camera(start, looked_at(splats.means, start), _FLIPPED @ rotation),
     }
     page = Template(_static("page.html")).substitute(
         title=html.escape(title),

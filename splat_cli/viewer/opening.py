@@ -36,7 +36,7 @@ class Opening:
     def write(self, path: Path, splats: SplatArrays) -> None:
         """Writes the page."""
         up = up_direction(self.views) if self.views else UP
-        write_html(path, splats, self.start or overview(splats), up, self.background, self.title)
+        write_html(path, splats, self.start or overview(splats.means), up, self.background, self.title)
 
 
 def find_opening(sources: Sequence[Path], start: str | None) -> Opening:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.scene.orbits import levelled, looking
 from splat_cli.scene.view import View
 
@@ -10,7 +9,9 @@ UP = np.array([0.0, -1.0, 0.0])
 """What is up for splats without cameras."""
 _MAX_ROLL = np.sin(np.radians(15))
 _OVERVIEW = np.array([0.0, -0.42, -0.91])
-_SOLID = 0.0  # logit of the opacity from which a splat is something to look at
+_NEAR = 0.01
+_CENTRAL = 0.17
+"""Of the picture's width and height, on each side of the middle."""
 
 
 def upright(up: np.ndarray, start: View) -> np.ndarray:
@@ -25,23 +26,23 @@ def upright(up: np.ndarray, start: View) -> np.ndarray:
     return levelled(start, up).w2c[:3, :3]
 
 
-def overview(splats: SplatArrays) -> View:
-    """A camera above and before the middle of the splats, which sees most of them."""
+def overview(means: np.ndarray) -> View:
+    """A camera above and before the middle of splats [N, 3], which sees most of them."""
     middle, radius = np.zeros(3), 1.0
-    if len(splats):
-        middle = np.median(splats.means, axis=0).astype(np.float64)
-        radius = float(np.quantile(np.linalg.norm(splats.means - middle, axis=1), 0.7)) or 1.0
+    if len(means):
+        middle = np.median(means, axis=0).astype(np.float64)
+        radius = float(np.quantile(np.linalg.norm(means - middle, axis=1), 0.7)) or 1.0
     w2c = looking(middle + 2.5 * radius * _OVERVIEW, middle, UP)
     return View("overview", None, 960, 720, 720.0, 720.0, 480.0, 360.0, w2c)
 
 
-def looked_at(splats: SplatArrays, view: View) -> np.ndarray:
-    """The point [3] on the camera's axis as far away as the solid splats around the axis are, in the median."""
-    points = splats.means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+def looked_at(means: np.ndarray, view: View) -> np.ndarray:
+    """The point [3] on the camera's axis as far away as the splats [N, 3] around the axis are, in the median."""
+    points = means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
     depths = points[:, 2]
     reach = np.abs(points[:, :2]) * [view.fx / view.width, view.fy / view.height]
-    central = (depths > 0.01) & (reach < 0.17 * np.maximum(depths, 0)[:, None]).all(axis=1)
-    solid = central & (splats.logit_opacities > _SOLID)
-    chosen = depths[solid] if solid.any() else depths[depths > 0.01]
+    ahead = depths > _NEAR
+    central = ahead & (reach < _CENTRAL * np.maximum(depths, 0)[:, None]).all(axis=1)
+    chosen = depths[central] if central.any() else depths[ahead]
     depth = float(np.median(chosen)) if len(chosen) else 1.0
     return view.center + depth * view.w2c[2, :3]

@@ -11,6 +11,7 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import to_8bit
 from splat_cli.scene.camera_path import with_size
+from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.train.claim import new_run_folder
 from splat_cli.train.evaluation import psnr
@@ -18,11 +19,16 @@ from splat_cli.train.progress import Display
 from splat_cli.train.session import open_device, train_scene
 from splat_cli.train.source import splats_for_viewers
 from splat_cli.viewer.opening import find_opening
+from splat_cli.viewer.server import serving
+from splat_cli.viewer.subject import open_stored
+from splat_cli.viewer.window import Window
 from tests.views import render_view
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 SIZE = {"width": 480, "height": 360}
+FREE = np.s_[160:, :480]
+"""Of a window of 900x600 pixels, what the live viewer's panel and the browser's remarks do not cover."""
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +70,39 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     page.mouse.up()
     page.wait_for_timeout(1000)
     assert psnr(screenshot(page), rendered) < 25
+
+
+def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, open_device):
+    """From the first view, without pyramids; then at the third camera, beside its photograph."""
+    pytest.importorskip("viser", reason="the live viewer needs viser (extra viewer)")
+    backend, display = open_device("cpu"), Display()
+    subject = open_stored(sample_run.path, backend, display)
+    with serving("127.0.0.1", 18080, display) as server:
+        window = Window(server, subject, sample_run.path / "views.json", 64)
+        page = chromium.new_page(viewport={"width": 900, "height": 600})
+        page.goto(f"http://127.0.0.1:{server.get_port()}")
+
+        def wait(seconds):
+            for _ in range(10 * seconds):
+                window.work()
+                page.wait_for_timeout(100)
+
+        page.get_by_text("Keep this view").wait_for()
+        page.get_by_role("checkbox").first.uncheck()  # the pyramids
+        wait(5)
+        first, third = (
+            to_8bit(render_view(backend, subject.splats, with_size(view, 900, 600), antialias=True))
+            for view in subject.views[:3:2]
+        )
+        assert psnr(screenshot(page)[FREE], first[FREE]) > 20
+
+        for _ in range(2):
+            page.get_by_text("Next", exact=True).click()
+            wait(2)
+        assert page.get_by_text("view_002.jpg, PSNR").is_visible()
+        shown = screenshot(page)
+        assert psnr(shown[FREE], third[FREE]) > max(20, psnr(shown[FREE], first[FREE]))
+        page.get_by_text("Keep this view").click()
+        wait(2)
+    kept = read_cameras(sample_run.path / "views.json")[0]
+    np.testing.assert_allclose(kept.w2c, subject.views[2].w2c, atol=1e-3)

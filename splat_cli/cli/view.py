@@ -1,0 +1,27 @@
+"""`splat view`."""
+
+from pathlib import Path
+
+import click
+
+from splat_cli.cli.options import PATH, device_option, server_options
+from splat_cli.cli.output import Output
+
+
+@click.command(epilog="\b\nExample:\n  splat view runs/garden\n  splat view garden.spz --port 9000")
+@click.argument("source", type=PATH, metavar="RUN_OR_FILE")
+@server_options
+@device_option
+def command(source: Path, host: str, port: int, device: str) -> Output:
+    """Look at the splats of a run or a file in a browser.
+
+    Fly around, go to the cameras and compare with their photographs, crop, and keep views for `splat render --cameras`.
+    Needs the extra `viewer` (pip install 'splat-cli[viewer]'). Only this computer can connect, unless --host says more.
+    """
+    from splat_cli.device import open_backend
+    from splat_cli.train.progress import Display
+    from splat_cli.viewer.browse import browse
+
+    kept = browse(source, open_backend(device), host, port, Display())
+    found = kept if kept.exists() else None
+    return Output([f"Views: {found}"] if found else ["No views kept"], {"views": found})

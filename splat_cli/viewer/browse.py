@@ -1,0 +1,43 @@
+"""A viewer for splats that are finished."""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from splat_cli.device import Backend
+from splat_cli.train.progress import Display
+from splat_cli.viewer.server import require_viser, serving
+from splat_cli.viewer.subject import open_stored
+from splat_cli.viewer.window import Window
+
+IDLE_SECONDS = 0.05
+_NUM_VIEWS = 64
+
+
+def browse(source: Path, backend: Backend, host: str, port: int, display: Display) -> Path:
+    """Shows a run or a file until Ctrl-C; returns the file for the views that were kept, which may not exist."""
+    require_viser()
+    subject = open_stored(source, backend, display)
+    kept = unused_file((subject.run.path if subject.run else Path()) / "views.json")
+    with serving(host, port, display) as server, suppress(KeyboardInterrupt):
+        window = Window(server, subject, kept, _NUM_VIEWS)
+        display.say("Ctrl-C ends it")
+        attend(window)
+    return kept
+
+
+def attend(window: Window) -> None:
+    """Does what browsers ask for, until Ctrl-C raises KeyboardInterrupt."""
+    while True:
+        if not window.work():
+            time.sleep(IDLE_SECONDS)
+
+
+def unused_file(path: Path) -> Path:
+    """`path`, or with -2, -3, ... before its ending where that is taken."""
+    number = 1
+    found = path
+    while found.exists():
+        number += 1
+        found = path.with_stem(f"{path.stem}-{number}")
+    return found

@@ -1,0 +1,89 @@
+"""The cameras in the viewer: pyramids with small photographs, to click on and to go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.focus import focus_point
+from splat_cli.scene.view import View
+from splat_cli.viewer.jump import field_of_view, jump, pose_of
+
+if TYPE_CHECKING:
+    from viser import ClientHandle, ViserServer
+
+THUMBNAIL = 128
+"""Pixels of a small photograph's longer side, or a few more."""
+FRUSTUM = 0.04
+"""Size of a camera's pyramid, in extents of the scene."""
+_CLEAR = 4
+"""Pyramids nearer than so many times their size to a visited camera are hidden: they would stand in the way."""
+_COLOR = (255, 160, 40)
+
+
+class Cameras:
+    """A folder of the panel and a pyramid for each of `views`, at least one.
+
+    on_visit: called with the index of a camera that somebody went to, in a thread of the server.
+    """
+
+    def __init__(self, server: ViserServer, views: Sequence[View], on_visit: Callable[[int], None]) -> None:
+        self._server, self._views, self._on_visit = server, list(views), on_visit
+        self._focus, self._extent = focus_point(views), scene_extent(views)
+        names = [f"{i}  {view.name}" for i, view in enumerate(views)]
+        with server.gui.add_folder("Cameras"):
+            self._shown = server.gui.add_checkbox("Show", True)
+            self._size = server.gui.add_slider("Size", 0.2, 5.0, 0.1, 1.0)
+            self._choice: Any = server.gui.add_dropdown("Go to", names)
+            step = server.gui.add_button_group("", ("Previous", "Next"))
+        self._visited = 0
+        self._frustums = [self._frustum(i) for i in range(len(names))]
+        self._arrange()
+        self._shown.on_update(lambda _: self._arrange())
+        self._size.on_update(lambda _: self._arrange())
+        self._choice.on_update(lambda event: self._go(event.client, names.index(self._choice.value)))
+        step.on_click(lambda event: self._step(names, -1 if step.value == "Previous" else 1))
+
+    def thumbnail_step(self, index: int) -> int:
+        """Which pixels of a photograph make a small one: every so many-th."""
+        return max(1, max(self._views[index].width, self._views[index].height) // THUMBNAIL)
+
+    def set_thumbnail(self, index: int, image: np.ndarray) -> None:
+        """Shows uint8 [H, W, 3] in the pyramid."""
+        self._frustums[index].image = image
+
+    def ahead(self, view: View) -> float:
+        """How far before a camera that is what all look at, world units."""
+        return max(float(view.w2c[2, :3] @ (self._focus - view.center)), 0.1 * self._extent)
+
+    def _frustum(self, index: int) -> Any:
+        view = self._views[index]
+        position, rotation = pose_of(view)
+        handle = self._server.scene.add_camera_frustum(
+            f"/cameras/{index}", field_of_view(view), view.width / view.height,
+            thickness=1.5, thickness_units="screen", color=_COLOR, position=position, wxyz=rotation,
+            cast_shadow=False, receive_shadow=False,
+        )  # fmt: skip
+        handle.on_click(lambda event: self._go(event.client, index))
+        return handle
+
+    def _arrange(self) -> None:
+        size = FRUSTUM * self._extent * self._size.value
+        here = self._views[self._visited].center
+        with self._server.atomic():
+            for view, frustum in zip(self._views, self._frustums, strict=True):
+                frustum.visible = self._shown.value and np.linalg.norm(view.center - here) > _CLEAR * size
+                frustum.scale = size
+
+    def _step(self, names: list[str], by: int) -> None:
+        self._choice.value = names[(names.index(self._choice.value) + by) % len(names)]
+
+    def _go(self, client: ClientHandle | None, index: int) -> None:
+        for one in [client] if client else self._server.get_clients().values():
+            jump(one, self._views[index], self.ahead(self._views[index]))
+        self._visited = index
+        self._arrange()
+        self._on_visit(index)

@@ -1,0 +1,95 @@
+"""All that a live viewer's browser shows: splats, cameras, and the panel beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splat_cli.render.pictures import background_color
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.focus import up_direction
+from splat_cli.scene.view import View
+from splat_cli.viewer.appearance import Appearance, appearance
+from splat_cli.viewer.cameras import FRUSTUM, Cameras
+from splat_cli.viewer.comparison import Comparison
+from splat_cli.viewer.cropping import Cropping
+from splat_cli.viewer.jump import field_of_view
+from splat_cli.viewer.keeping import Keeping
+from splat_cli.viewer.stance import UP, looked_at, overview
+from splat_cli.viewer.subject import Subject, picture
+
+if TYPE_CHECKING:
+    from viser import ViserServer
+
+
+class Window:
+    """What `subject` looks like. Made and used in the thread that owns the device.
+
+    The server's threads only put work into a queue, which `work` does. kept_file: where views are kept. num_views:
+    that opacities are averaged over (see `appearance`).
+    """
+
+    def __init__(self, server: ViserServer, subject: Subject, kept_file: Path, num_views: int) -> None:
+        self._server, self._subject, self._num_views = server, subject, num_views
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._look = self._appearance()
+        views = subject.views
+        start = views[0] if views else overview(self._look.centers)
+        self._set_stage(start, up_direction(views) if views else UP)
+        if views:
+            self._cameras = Cameras(server, views, lambda index: self._tasks.put(lambda: self._compare(index)))
+            self._comparison = Comparison(server)
+        self._cropping = Cropping(server, self._look.centers, lambda: self._tasks.put(self._draw))
+        Keeping(server, kept_file, FRUSTUM * scene_extent(views))
+        self._missing = list(reversed(range(len(views))))  # cameras whose small photograph is not shown yet
+        self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays().values())
+
+    def work(self) -> bool:
+        """Does what browsers asked for, or one small photograph; returns whether there may be more to do."""
+        try:
+            task = self._tasks.get_nowait()
+        except Empty:
+            return self._show_thumbnail()
+        task()
+        return True
+
+    def refresh(self) -> None:
+        """Shows the splats as they are now."""
+        self._look = self._appearance()
+        self._draw()
+
+    def _appearance(self) -> Appearance:
+        subject = self._subject
+        return appearance(subject.splats, subject.views if subject.config.antialias else (), self._num_views)
+
+    def _set_stage(self, start: View, up: np.ndarray) -> None:
+        """The background, what is up, and where browsers start."""
+        color = background_color(self._subject.config.background)
+        self._server.scene.set_background_image(np.full((1, 1, 3), color, np.float32), format="png")
+        self._server.scene.set_up_direction(up)
+        camera = self._server.initial_camera
+        camera.position = start.center
+        camera.look_at = looked_at(self._look.centers, start)
+        camera.up = up
+        camera.fov = field_of_view(start)
+
+    def _draw(self) -> None:
+        look = self._look if self._cropping.box is None else self._look.inside(self._cropping.box)
+        self._handle.set_gaussians(*look.arrays().values())
+
+    def _compare(self, index: int) -> None:
+        name = self._subject.views[index].name
+        self._comparison.show(name, picture(self._subject, index), self._subject.photograph(index))
+
+    def _show_thumbnail(self) -> bool:
+        if not self._missing:
+            return False
+        index = self._missing.pop()
+        image = self._subject.photograph(index, self._cameras.thumbnail_step(index))
+        if image is not None:
+            self._cameras.set_thumbnail(index, image)
+        return bool(self._missing)
