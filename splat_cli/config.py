@@ -94,10 +94,11 @@ class TrainConfig:
     )
     crop: str | None = setting(
         None,
-        "Start only from points in this sphere x,y,z,radius or box x0,y0,z0,x1,y1,z1, in world units.",
+        "Sphere x,y,z,radius or box x0,y0,z0,x1,y1,z1, in world units, to which export cuts; training sees all.",
         group=_SCENE,
         metavar="X,Y,...",
     )
+    crop_start: bool = setting(False, "With --crop, start only from points in it.", group=_SCENE)
 
     sh_degree: int = setting(3, "Degree of the spherical harmonics of colour.", group=_MODEL, low=0, high=3)
     color: str = setting(

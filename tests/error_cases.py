@@ -120,7 +120,7 @@ CASES = (
          ("--background", "random")),
     Case("A split that names none of the photographs", _colmap(_names), ("--eval", "--split", "SCENE/names.txt")),
     Case("Too few photographs to hold one out", _colmap(num_views=1), ("--eval",)),
-    Case("A crop that leaves no point", _colmap(), ("--crop", "9,9,9,1")),
+    Case("A crop that leaves no point", _colmap(), ("--crop", "9,9,9,1", "--crop-start")),
     Case("A crop that is none", _colmap(), ("--crop", "1,2,3")),
 )  # fmt: skip
 

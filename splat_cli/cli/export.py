@@ -34,7 +34,10 @@ _LENGTH = click.FloatRange(0, min_open=True)
 @click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1, required=True)
 @click.argument("out", type=PATH, metavar="OUT")
 @click.option("--format", "format_name", type=click.Choice(_FORMATS), help="Format of OUT.  [default: by its name]")
-@click.option("--crop", metavar="X,Y,Z,...", help="Keep what is in a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.")
+@click.option(
+    "--crop", metavar="X,Y,Z,...|none",
+    help="Keep what is in a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.  [default: --crop of the run's training]",
+)  # fmt: skip
 @click.option(
     "--min-opacity", type=click.FloatRange(0, 1), help="Leave out splats under this opacity.  [default: none]"
 )
@@ -111,7 +114,8 @@ def command(
     from splat_cli.train.source import save_cameras
 
     is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
-    job = ExportJob(sources, Edits(crop=parse_crop(crop) if crop else None, **edits), bake and not is_page)
+    edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
+    job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view)
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")

@@ -31,8 +31,9 @@ class SceneOptions:
     @classmethod
     def of(cls, config: TrainConfig) -> Self:
         """As the settings of a run say. Raises UsageError."""
+        crop = None if config.crop is None else parse_crop(config.crop)
         return cls(
             format=config.format, images=config.images, max_size=config.max_size, downscale=config.downscale,
             masks=config.masks, min_track_length=config.min_track_length, max_point_error=config.max_point_error,
-            crop=None if config.crop is None else parse_crop(config.crop),
+            crop=crop if config.crop_start else None,
         )  # fmt: skip

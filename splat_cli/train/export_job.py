@@ -16,6 +16,7 @@ from splat_cli.gaussians.edits import Edits, Findings
 from splat_cli.gaussians.formats import FORMATS
 from splat_cli.gaussians.knn import neighbor_distances
 from splat_cli.render.contribution import contributions
+from splat_cli.scene.crop import parse_crop
 from splat_cli.train.lod import levels_of_detail
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
@@ -24,11 +25,15 @@ from splat_cli.train.source import for_viewers, trained_splats
 
 @dataclass(frozen=True)
 class ExportJob:
-    """sources: runs and files. bake: what training's antialiasing does to opacities, for viewers without it."""
+    """sources: runs and files. bake: what training's antialiasing does to opacities, for viewers without it.
+
+    crop_runs: whether each run's own crop, if it has one, is applied to its splats.
+    """
 
     sources: Sequence[Path]
     edits: Edits
     bake: bool = True
+    crop_runs: bool = True
 
     def splats(self) -> SplatArrays:
         """All sources as one set, edited. Raises UsageError, DeviceError."""
@@ -43,7 +48,7 @@ class ExportJob:
             yield self._edited([(level, run)])
 
     def _edited(self, found: Sequence[tuple[SplatArrays, RunFolder | None]]) -> SplatArrays:
-        parts = [for_viewers(splats, run) if self.bake else splats for splats, run in found]
+        parts = [self._part(splats, run) for splats, run in found]
         splats = merged(parts)
         edits = self.edits
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats
@@ -57,6 +62,12 @@ class ExportJob:
                 distances=neighbor_distances(open_backend(), splats.means) if edits.max_isolation is not None else None,
             ),
         )
+
+    def _part(self, splats: SplatArrays, run: RunFolder | None) -> SplatArrays:
+        crop = run.config().crop if run is not None and self.crop_runs else None
+        if crop is not None:
+            splats = splats.select(parse_crop(crop).holds(splats.means))
+        return for_viewers(splats, run) if self.bake else splats
 
 
 def level_path(out: Path, level: int) -> Path:

@@ -10,6 +10,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.images import Photographs, load_images
 from splat_cli.scene.lazy_images import lazy_images
+from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points import random_points
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.sweep import MIN_POINTS, sweep_points
@@ -59,6 +60,20 @@ def starting_points(
     """Points float32 [P, 3] and colours uint8 [P, 3] to start from, as --init says, with a word on it."""
     if config.init_from is not None or config.init == "points" or (config.init == "auto" and len(scene.points)):
         return scene.points, scene.colors
+    points, colors = _points_elsewhere(scene, training, config, backend, display)
+    crop = SceneOptions.of(config).crop
+    if crop is None:
+        return points, colors
+    inside = crop.holds(points)
+    if not inside.any():
+        raise SceneError(f"none of the {len(points):,} points is left (outside the crop): choose a larger one")
+    return points[inside], colors[inside]
+
+
+def _points_elsewhere(
+    scene: Scene, training: Photographs, config: TrainConfig, backend: Backend, display: Display
+) -> tuple[np.ndarray, np.ndarray]:
+    """Found in the photographs, or random."""
     max_splats, random = with_budget(config, training.views).max_splats, np.random.default_rng(config.seed)
     count = min(config.init_points, max_splats)
     if config.init != "random":

@@ -1,11 +1,13 @@
 """Commands on scenes of every kind: distorted, from other programs' files, with masks, splits and crops."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.gaussians.ply import read_ply
 from splat_cli.train.run_folder import RunFolder
 from tests.scene.transforms_files import write_blender, write_transforms
 from tests.small_scene import write_small_scene
@@ -100,8 +102,19 @@ def test_split_that_names_no_photograph_of_the_scene(splat, scene, tmp_path):
 
 
 def test_crop(trained_run, splat, scene):
-    _, result = trained_run(scene, "--crop", "0,0,0,0.5")
+    run, _ = trained_run(scene, "--crop", "0,0,0,0.5")
+    distances = np.linalg.norm(read_ply(run.ply_path(3)).means, axis=1)
+    assert len(distances) == 300  # training has all: photographs show what is outside, too
+    for options, radius in (((), 0.5), (("--crop", "none"), 9), (("--crop", "0,0,0,0.3"), 0.3)):
+        assert splat("export", run.path, "a.ply", "--no-bake", *options).code == 0
+        exported = np.linalg.norm(read_ply(Path("a.ply")).means, axis=1)
+        np.testing.assert_array_equal(exported, distances[distances <= radius])
+
+
+def test_start_within_a_crop(trained_run, splat, scene):
+    run, result = trained_run(scene, "--crop", "0,0,0,0.5", "--crop-start")
     assert "outside the crop" in result.err
-    result = splat("train", scene, *FEW_STEPS, "--crop", "9,9,9,0.5")
+    assert len(read_ply(run.ply_path(3))) < 300
+    result = splat("train", scene, *FEW_STEPS, "--crop", "9,9,9,0.5", "--crop-start")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "choose less strictly" in result.err

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config import TrainConfig
+from splat_cli.errors import SceneError
 from splat_cli.scene.view import Scene
 from splat_cli.train.photographs import starting_points
 from splat_cli.train.progress import Display
@@ -54,6 +55,15 @@ def test_random_points_where_photographs_have_nothing_in_common(start):
     points, said = start(POINTS[:0], taken=photographs_of_ball(views_of_ball(16), texture=0.0))
     assert len(points) == 1500
     assert "1,500 random points" in said
+
+
+def test_crop(start):
+    points, _ = start(init="random", crop="0,0,0,1", crop_start=True)
+    assert 0 < len(points) < 1500
+    assert np.linalg.norm(points, axis=1).max() <= 1
+    with pytest.raises(SceneError, match="outside the crop"):
+        start(init="random", crop="99,99,99,1", crop_start=True)
+    assert len(start(init="random", crop="0,0,0,1")[0]) == 1500
 
 
 def test_no_points(start):
