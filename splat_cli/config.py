@@ -125,9 +125,9 @@ class TrainConfig:
     )
     init: str = setting(
         "auto",
-        "Start from the scene's points, those a sweep over depths finds, or random ones; auto: the first there are.",
+        "Start from the scene's points, those a sweep finds, both, or random ones; auto: the first there are.",
         group=_MODEL,
-        choices=("auto", "points", "sweep", "random"),
+        choices=("auto", "points", "sweep", "both", "random"),
     )
     init_points: int = setting(
         100_000, "Pixels whose depth the sweep looks for, or number of random points.", group=_MODEL, low=1
@@ -235,7 +235,7 @@ class TrainConfig:
 
     strategy: str = setting(
         "default",
-        "How splats are added, moved and removed.",
+        "How splats are added, moved and removed; default: as splits in short runs, in long ones with copies.",
         group=_DENSITY,
         choices=("default", "splits", "adc", "mcmc"),
     )
@@ -269,9 +269,6 @@ class TrainConfig:
 
     probe_views: int = setting(
         10, "Training views that error-guided strategies look at before each round.", group=_DENSITY, low=1
-    )
-    growth_error: float = setting(
-        0.1, "Share of a view's error, in pixels, from which --strategy splits splits a splat.", group=_DENSITY, low=0
     )
     growth_rate: float = setting(
         0.05,

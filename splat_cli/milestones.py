@@ -13,7 +13,8 @@ SHORT_RUN = 15_000  # steps; below, splats start large and are split, which soon
 class Milestones:
     """Steps, counted from 1. growth_rate: share of all splats that may be added in one round.
 
-    init_opacity, init_scale: of splats made from points. splits: whether the default strategy splits what it copies.
+    init_opacity, init_scale: of splats made from points. splits: whether error-guided density control splits splats;
+    else it copies them.
     """
 
     sh_degree_interval: int
@@ -33,7 +34,8 @@ def milestones(config: TrainConfig) -> Milestones:
         return step if step is not None else max(1, round(share * config.steps))
 
     short = config.steps < SHORT_RUN
-    opacity, scale = (0.1, 1.0) if short else (0.5, 0.1)
+    splits = config.strategy == "splits" or (config.strategy == "default" and short)
+    opacity, scale = (0.1, 1.0) if splits or short else (0.5, 0.1)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
     return Milestones(
         sh_degree_interval=or_share(config.sh_degree_interval, 1 / 30),
@@ -43,5 +45,5 @@ def milestones(config: TrainConfig) -> Milestones:
         growth_rate=min(growth, max(MAX_GROWTH, config.growth_rate)),
         init_opacity=opacity if config.init_opacity is None else config.init_opacity,
         init_scale=scale if config.init_scale is None else config.init_scale,
-        splits=short,
+        splits=splits,
     )

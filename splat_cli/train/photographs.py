@@ -58,7 +58,8 @@ def starting_points(
     scene: Scene, training: Photographs, config: TrainConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points float32 [P, 3] and colours uint8 [P, 3] to start from, as --init says, with a word on it."""
-    if config.init_from is not None or config.init == "points" or (config.init == "auto" and len(scene.points)):
+    has_points = len(scene.points) > 0
+    if config.init_from is not None or config.init == "points" or (config.init == "auto" and has_points):
         return scene.points, scene.colors
     points, colors = _points_elsewhere(scene, training, config, backend, display)
     crop = SceneOptions.of(config).crop
@@ -75,11 +76,15 @@ def _points_elsewhere(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Found in the photographs, or random."""
     max_splats, random = with_budget(config, training.views).max_splats, np.random.default_rng(config.seed)
-    count = min(config.init_points, max_splats)
     if config.init != "random":
         points, colors = sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
+        if config.init == "both" and has_points:
+            display.say(f"Start: {len(scene.points):,} points, and {len(points):,} on which photographs agree")
+            return np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])
         if len(points) >= MIN_POINTS:
             display.say(f"Start: {len(points):,} points on which photographs agree")
             return points, colors
+    count = min(config.init_points, max_splats)
+    if config.init != "random":
         display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
     return random_points(scene.views, count, random)

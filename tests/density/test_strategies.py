@@ -43,7 +43,7 @@ def _model(backend, dead=0):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_never_more_than_the_cap(backend, preset):
-    config = load_config(preset, {"max_splats": 450, "grad_threshold": 0.0, "growth_error": 0.0})
+    config = load_config(preset, {"max_splats": 450, "grad_threshold": 0.0})
     model = _model(backend, dead=20)
     strategy = make_strategy(config, extent=1.0)
     step, rounds = 0, 0
@@ -97,4 +97,5 @@ def test_milestones_follow_the_length_of_the_run():
     assert short.growth_rate > long.growth_rate
     assert short.splits
     assert not long.splits
+    assert milestones(load_config("fast")).splits
     assert milestones(load_config(None, {"steps": 3000, "densify_stop": 100})).densify_stop == 100

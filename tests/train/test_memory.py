@@ -110,7 +110,7 @@ def test_run_is_told_what_it_takes_and_capped(training, tmp_path):
 
 @pytest.mark.parametrize("strategy", ["default", "adc", "mcmc"])
 def test_growth_that_does_not_fit_ends_and_training_goes_on(backend, budget, strategy):
-    trainer = _trainer(backend, 4000, strategy=strategy, max_splats=4000, growth_error=0.0, grad_threshold=0.0)
+    trainer = _trainer(backend, 4000, strategy=strategy, max_splats=4000, grad_threshold=0.0)
     trainer.cap_splats(100_000)
     trainer.run_until(5)
     budget.limit = budget.live + MIB // 4

@@ -45,6 +45,13 @@ def test_points_found_in_photographs(start):
     np.testing.assert_array_equal(start(init="sweep")[0], points)
 
 
+def test_points_of_the_scene_and_those_found(start):
+    points, said = start(init="both")
+    np.testing.assert_array_equal(points[: len(POINTS)], POINTS)
+    np.testing.assert_array_equal(points[len(POINTS) :], start(init="sweep")[0])
+    assert f"{len(POINTS)} points, and {len(points) - len(POINTS):,} on which" in said
+
+
 def test_random_points(start):
     points, said = start(init="random")
     assert len(points) == 1500
