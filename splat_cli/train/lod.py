@@ -16,6 +16,7 @@ from splat_cli.gaussians.choose import keep_largest
 from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.render.contribution import contributions
 from splat_cli.scene.images import Photographs
+from splat_cli.train.image_memory import image_room
 from splat_cli.train.measure import photographs_of
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
@@ -59,7 +60,7 @@ def fine_tuned(
         nothing = np.zeros((0, 3))
         trainer = Trainer(
             backend, photographs.views, photographs.images, nothing.astype(np.float32), nothing.astype(np.uint8),
-            config, photographs.masks,
+            config, photographs.masks, room=image_room(backend, config, photographs.views, ()),
         )  # fmt: skip
     with display.training(steps) as show:
         trainer.run_until(steps, show)

@@ -1,6 +1,7 @@
 """Fewer splats of the sample scene: how much worse they look, and how training makes up for it."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def run(tmp_path_factory):
     make_sample_scene(folder / "scene", num_views=16, width=96, height=72)
     run = RunFolder(folder / "run")
     run.path.mkdir()
-    config = TrainConfig(steps=400, eval=True, max_splats=4000, sh_degree=1, report=False)
+    config = TrainConfig(steps=400, eval=True, max_splats=4000, sh_degree=1, probe_views=4, report=False)
     train_scene(folder / "scene", run, config, open_backend("cpu"), QUIET)
     return run
 
@@ -100,6 +101,20 @@ def test_levels_halve_and_training_makes_up_for_it(run, raw, quality):
     for level, before, gain in zip(levels[1:], untrained, (0.3, 1.5), strict=True):
         assert np.isfinite(level.means).all()
         assert quality(level) > before + gain
+
+
+def test_levels_where_few_photographs_fit_into_memory(run, raw, quality):
+    """All but a few are decoded as they are needed."""
+    config = run.config()
+    text = run.config_path.read_text()
+    limit = 10 * 3 * 96 * 72 / 2**30
+    run.config_path.write_text(re.sub("# image_memory is not set", f"image_memory = {limit}", text))
+    try:
+        assert run.config() != config
+        levels = list(ExportJob([run.path], Edits(), bake=False).levels(2, 30, QUIET))
+    finally:
+        run.config_path.write_text(text)
+    assert quality(levels[1]) > quality(raw) - 3
 
 
 @pytest.mark.parametrize(
