@@ -61,6 +61,10 @@ _LENGTH = click.FloatRange(0, min_open=True)
 @click.option(
     "--sh-degree", type=click.IntRange(0, 3), help="Keep spherical harmonics up to this degree.  [default: all]"
 )
+@click.option(
+    "--appearance", metavar="NAME",
+    help="Of a run with a colour field: as the training photograph NAME.  [default: as the mean of all]",
+)  # fmt: skip
 @click.option("--morton", is_flag=True, help="Order the splats so that neighbours in the file are near in space.")
 @click.option(
     "--lod", type=click.IntRange(2, 16), metavar="N",
@@ -92,6 +96,7 @@ def command(
     lod: int | None,
     lod_steps: int | None,
     bake: bool,
+    appearance: str | None,
     cameras: Path | None,
     start_view: str | None,
     display: Display,
@@ -115,7 +120,7 @@ def command(
 
     is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
     edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
-    job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None)
+    job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view)
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
@@ -129,7 +134,7 @@ def command(
         path = level_path(out, number) if lod else out
         write(path, splats)
         files.append(_facts(path, splats))
-    notes = [f"Cameras: {cameras}"] if cameras else []
+    notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
     if splats.antialiased and not is_page:
         notes.append(_ANTIALIASED)
     return Output([*map(_line, files), *notes], {"levels": files} if lod else files[0])

@@ -48,6 +48,11 @@ _PANORAMA = (2048, 1024)
 @click.option("--video", type=PATH, metavar="OUT.mp4", help="The pictures as a video, too (needs the extra `video`).")
 @click.option("--size", type=Size(), help="Size of the pictures.  [default: each view's own, or 2048x1024 all around]")
 @click.option("--background", type=Color(), metavar="COLOR", help="black, white or r,g,b.  [default: as in training]")
+@click.option(
+    "--appearance", metavar="NAME[,NAME]",
+    help="Of a run with a colour field: as the training photograph NAME, or from one to another.  "
+    "[default: as the mean of all]",
+)  # fmt: skip
 @click.option("--transparent", is_flag=True, help="No background: PNG files with an alpha channel.")
 @click.option("--alpha", is_flag=True, help="Maps of opacity, 8-bit PNG, in OUT/alpha.")
 @click.option("--depth", is_flag=True, help="Maps of depth, in OUT/depth.")
@@ -115,7 +120,7 @@ def _job(source: Path, views: str | None, cameras: Path | None, **options: Any) 
         raise UsageError("--transparent and --background exclude each other")
     job = plan_job(source, views, cameras, _path(options))
     job = dataclasses.replace(
-        job.with_look(options["background"], options["antialias"]),
+        job.with_look(options["background"], options["antialias"]).with_appearance(options["appearance"]),
         files=_files(options),
         frames_per_second=options["fps"] or job.frames_per_second,
     )

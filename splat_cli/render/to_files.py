@@ -17,6 +17,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import render_frame
 from splat_cli.render.frame_files import FrameFiles
 from splat_cli.render.pictures import png_names
+from splat_cli.render.rasterizer import Coloring
 from splat_cli.render.rigs import Rig, SingleCamera
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
@@ -52,11 +53,13 @@ def render_to_files(
     look: Look,
     source: str | None = None,
     on_frame: Callable[[int], object] = lambda count: None,
+    colorings: Callable[[Sequence[int]], Coloring] | None = None,
 ) -> Written:
     """Writes what `look.files` says for each view, named after the view, into `folder`.
 
     source: what the splats are, a digest of their file. With it, frames are kept whose files all carry the key of the
-    same source, view and look. on_frame: called with the number of frames just done.
+    same source, view and look. on_frame: called with the number of frames just done. colorings: for the number of each
+    camera's view, what colours the splats in place of their harmonics.
     """
     pictures = [folder / name for name in png_names([view.name for view in views])]
     paths = [look.files.paths(picture, folder) for picture in pictures]
@@ -67,7 +70,11 @@ def render_to_files(
     if not missing:
         return written
     cameras = [look.rig.views(views[i]) for i in missing]
-    renderer = ViewRenderer(backend, splats, [one for several in cameras for one in several], look.antialias)
+    coloring = (
+        colorings([i for i, several in zip(missing, cameras, strict=True) for _ in several]) if colorings else None
+    )
+    each = [one for several in cameras for one in several]
+    renderer = ViewRenderer(backend, splats, each, look.antialias, coloring)
     background = (0.0, 0.0, 0.0) if look.files.transparent else look.background
     first = 0
     with ThreadPoolExecutor(_WRITERS) as pool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
+from splat_cli.field.bake import bake_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.choose import merged
 from splat_cli.gaussians.edits import Edits, Findings
@@ -19,8 +21,9 @@ from splat_cli.render.contribution import contributions
 from splat_cli.scene.crop import parse_crop
 from splat_cli.train.lod import levels_of_detail
 from splat_cli.train.progress import Display
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.train.run_folder import RunFolder, find_splats
 from splat_cli.train.source import for_viewers, trained_splats
+from splat_cli.train.trained import field_beside
 
 
 @dataclass(frozen=True)
@@ -28,24 +31,46 @@ class ExportJob:
     """sources: runs and files. bake: what training's antialiasing does to opacities, for viewers without it.
 
     crop_runs: whether each run's own crop, if it has one, is applied to its splats.
+    appearance: of runs with a colour field, the training photograph as which the splats look. notes: for the user.
     """
 
     sources: Sequence[Path]
     edits: Edits
     bake: bool = True
     crop_runs: bool = True
+    appearance: str | None = None
+    notes: list[str] = field(default_factory=list)
 
     def splats(self) -> SplatArrays:
         """All sources as one set, edited. Raises UsageError, DeviceError."""
-        return self._edited([trained_splats(source) for source in self.sources])
+        return self._edited([self._trained(source) for source in self.sources])
 
     def levels(self, num_levels: int, steps: int, display: Display) -> Iterator[SplatArrays]:
         """Of one run, its splats, and sets of half, a quarter, ... as many, each trained for `steps` steps; edited."""
-        splats, run = trained_splats(self.sources[0])
+        splats, run = self._trained(self.sources[0])
         if len(self.sources) > 1 or run is None:
             raise UsageError("--lod makes levels of one run, whose photographs it trains on: name its folder alone")
         for level in levels_of_detail(open_backend(), run, splats, num_levels, steps, display):
             yield self._edited([(level, run)])
+
+    def _trained(self, source: Path) -> tuple[SplatArrays, RunFolder | None]:
+        """A colour field was baked into what a run saved; it is baked anew for another look or degree."""
+        splats, run = trained_splats(source)
+        if self.appearance is None and self.edits.sh_degree is None:
+            return splats, run
+        saved = field_beside(find_splats(source)[0]) if source.is_dir() else None
+        if saved is None or run is None:
+            if self.appearance is not None:
+                raise UsageError(f"--appearance {self.appearance}: {source} is no run with --color field")
+            return splats, run
+        degree = run.config().sh_degree if self.edits.sh_degree is None else self.edits.sh_degree
+        embedding = saved.embedding(self.appearance)
+        baked = bake_field(saved.open(open_backend(), 1), saved.splats, run.views("train"), degree, embedding)
+        self.notes.append(
+            f"{source}: its colour field as harmonics of degree {degree}, {baked.residual:.4f} off "
+            "(root mean square of colours 0 to 1)"
+        )
+        return dataclasses.replace(baked.splats, antialiased=splats.antialiased), run
 
     def _edited(self, found: Sequence[tuple[SplatArrays, RunFolder | None]]) -> SplatArrays:
         parts = [self._part(splats, run) for splats, run in found]

@@ -5,6 +5,7 @@ As in NeRF in the Wild (Martin-Brualla et al. 2021, sec. 4.1).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.pictures import background_color
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 from splat_cli.scene.images import Photographs
@@ -28,14 +28,19 @@ HEADROOM = 1.3  # of a buffer that had to grow
 
 
 def held_out_coloring(
-    splats: Splats, field: ColorField, photographs: Photographs, config: TrainConfig
+    splats: Splats, field: ColorField, photographs: Photographs, config: TrainConfig, background: Sequence[float]
 ) -> FieldColoring:
     """The field with an embedding for each of the photographs: fitted, where the field knows appearances."""
     start = np.tile(field.embedding_rows().mean(axis=0), (len(photographs.views), 1))
     embeddings = Parameters(splats.backend, start)
     if field.shape.appearance:
-        _Fit(splats, field, embeddings, half(photographs, right=False), config).run()
+        _Fit(splats, field, embeddings, half(photographs, right=False), config, background).run()
     return FieldColoring(field, embeddings)
+
+
+def has_appearances(config: TrainConfig) -> bool:
+    """Whether photographs of such a run look different from each other."""
+    return config.color == "field" and config.field_appearance > 0
 
 
 def half(photographs: Photographs, right: bool) -> Photographs:
@@ -54,8 +59,9 @@ class _Fit:
     """Adam on one embedding after the other; splats and field stay as they are."""
 
     def __init__(
-        self, splats: Splats, field: ColorField, embeddings: Parameters, photographs: Photographs, config: TrainConfig
-    ) -> None:
+        self, splats: Splats, field: ColorField, embeddings: Parameters, photographs: Photographs, config: TrainConfig,
+        background: Sequence[float],
+    ) -> None:  # fmt: skip
         backend = splats.backend
         self.splats, self.field, self.embeddings = splats, field, embeddings
         photos: list[list[Any]] = [
@@ -68,7 +74,7 @@ class _Fit:
         )
         self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
         lr = [FIT_RATE / EMBEDDING_RATE] * 6
-        self.state = StepState(backend, num_splats=splats.num, lr=lr, background=background_color(config.background))
+        self.state = StepState(backend, num_splats=splats.num, lr=lr, background=background)
 
     def run(self) -> None:
         """Fit them all."""

@@ -12,6 +12,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.field.color_field import ColorField
+from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import side_by_side
 from splat_cli.render.pictures import background_color, png_names, save_png, to_8bit
@@ -23,7 +24,7 @@ from splat_cli.scene.view import View
 from splat_cli.train.evaluation import Score, mean_score, protocol, score
 from splat_cli.train.exposure_fit import fitted_to_left_half
 from splat_cli.train.flip import has_flip
-from splat_cli.train.held_out import half, held_out_coloring
+from splat_cli.train.held_out import half, has_appearances, held_out_coloring
 from splat_cli.train.image_memory import all_fit
 from splat_cli.train.photographs import load_photographs
 from splat_cli.train.progress import Display
@@ -43,14 +44,14 @@ def measure(
 ) -> dict[str, Score]:
     """The score of each photograph's render, by name; background and antialiasing as in training.
 
-    on_render: called with the number and the picture, uint8 [H, W, 3], of every view. field: what colours the splats;
-    where it knows how photographs look, only right halves are compared. background: a learned one.
+    on_render: called with the number and the picture, uint8 [H, W, 3], of every view. field: what colours the splats.
+    background: a learned one. Where training knew how photographs look, only right halves are compared.
     """
-    coloring = held_out_coloring(splats, field, photographs, config) if field else None
-    if field and field.shape.appearance:
+    background = background or background_color(config.background)
+    coloring = held_out_coloring(splats, field, photographs, config, background) if field else None
+    if has_appearances(config):
         photographs = half(photographs, right=True)
     renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
-    background = background or background_color(config.background)
     scores = {}
     for index, view in enumerate(photographs.views):
         photograph, mask = photographs.images[index], photographs.masks[index]
@@ -80,7 +81,7 @@ def add_metrics(
     per_image = {name: one.facts() for name, one in scores.items()}
     steps[str(step)] = {**steps.get(str(step), {}), **mean.facts(), **facts, "per_image": per_image}
     is_named, has_flips = run.split_path.is_file(), mean.flip is not None
-    halves = config.color == "field" and config.field_appearance > 0
+    halves = has_appearances(config)
     measured = protocol(config.test_every, config.eval, is_named, config.pose_opt, has_flips, config.exposure, halves)
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)
@@ -118,7 +119,9 @@ def evaluate_run(
     if run is None:
         raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
     photographs = photographs_of(run, run.views("test"), scene, backend, display)
-    splats, field = open_trained(ply, backend)
+    splats, field = (
+        open_trained(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
+    )
     names = png_names([view.name for view in photographs.views])
     with display.counting("views", len(photographs.views)) as count:
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
+from splat_cli.field.file import NAME as FIELD_FILE
+from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame_files import FrameFiles
@@ -23,6 +25,7 @@ from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.orbits import levelled
 from splat_cli.scene.paths import DEFAULT_FPS, CameraPath, up_of
 from splat_cli.scene.view import View
+from splat_cli.train.looks import colorings
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import find_splats
 
@@ -39,6 +42,10 @@ class RenderJob:
     background: tuple[float, float, float]
     antialias: bool | None
     folder: Path
+    field_file: Path | None = None
+    """What colours the splats of `file`, with splats of its own, where the run was trained with a colour field"""
+    appearance: str | None = None
+    """See train/looks.py."""
     rig: Rig = field(default_factory=SingleCamera)
     files: FrameFiles = field(default_factory=FrameFiles)
     frames_per_second: float = DEFAULT_FPS
@@ -50,6 +57,12 @@ class RenderJob:
             background=self.background if background is None else background,
             antialias=self.antialias if antialias is None else antialias,
         )
+
+    def with_appearance(self, appearance: str | None) -> RenderJob:
+        """The same job in the look of a photograph, or on the way between two (train/looks.py). UsageError."""
+        if appearance is not None and self.field_file is None:
+            raise UsageError(f"--appearance {appearance}: only runs with --color field have appearances; name a run")
+        return dataclasses.replace(self, appearance=appearance)
 
     def with_size(self, width: int, height: int) -> RenderJob:
         """The same views at another size in pixels."""
@@ -67,18 +80,22 @@ class RenderJob:
 
     def render(self, backend: Backend, folder: Path | None, display: Display) -> Written:
         """Writes the frames; those are kept that an earlier call wrote of the same file and views, in the same look."""
-        arrays = read_splats(self.file)
+        saved = read_field(self.field_file) if self.field_file else None
+        arrays = saved.splats if saved else read_splats(self.file)
         look = Look(
             background=self.background,
             antialias=arrays.antialiased if self.antialias is None else self.antialias,
             rig=self.rig,
             files=self.files,
         )
-        with self.file.open("rb") as file:
+        with (self.field_file or self.file).open("rb") as file:
             source = hashlib.file_digest(file, "sha256").hexdigest()
-        splats = Splats.from_arrays(backend, arrays)
+        splats, coloring = Splats.from_arrays(backend, arrays), None
+        if saved:
+            coloring = colorings(saved, backend, splats.capacity, self.appearance, len(self.views))
+            source = f"{source} {self.appearance} {len(self.views)}"
         with display.counting("pictures", len(self.views)) as count:
-            return render_to_files(backend, splats, self.views, folder or self.folder, look, source, count)
+            return render_to_files(backend, splats, self.views, folder or self.folder, look, source, count, coloring)
 
     def write_video(self, path: Path, written: Written, display: Display) -> None:
         """Makes a video of the pictures."""
@@ -104,11 +121,13 @@ def plan_job(
     if path is not None:
         (views, fps), name = path.through(views), path.name
     root = run.path / "renders" if run else Path("renders")
+    own_file = file.with_name(FIELD_FILE)
     return RenderJob(
         file,
         views,
         run.background() if run else background_color(config.background),
         antialias=config.antialias if run else None,
         folder=root / name,
+        field_file=own_file if source.is_dir() and own_file.is_file() else None,
         frames_per_second=fps,
     )

@@ -177,7 +177,7 @@ def test_held_out_photographs_are_fitted_on_their_left_halves(backend):
     images = pictures(backend, splats, views[:3], true)
     photographs = Photographs(views[:3], images, [None] * 3, [])
     before = {name: backend.download(array) for name, array in field.arrays().items()}
-    fitted = held_out_coloring(Splats.from_arrays(backend, splats), field, photographs, load_config())
+    fitted = held_out_coloring(Splats.from_arrays(backend, splats), field, photographs, load_config(), (0.0, 0.0, 0.0))
     mean = FieldColoring(field, Parameters(backend, np.tile(field.embedding_rows().mean(axis=0), (3, 1))))
     rights = [
         np.stack(shown)[:, :, 20:]
