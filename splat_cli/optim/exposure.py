@@ -56,6 +56,11 @@ class ExposedLoss(PhotometricLoss):
             float(self.weight), decay.first, decay.last, decay.steps, self.exposures,
         )  # fmt: skip
 
+    def center(self) -> None:
+        """Make the mean exposure none: it is the splats that the mean photograph shows, and that are measured alone."""
+        differences = self.exposures[:, 0]
+        differences -= differences.mean(axis=0)
+
     def matrices(self) -> np.ndarray:
         """The views' affine changes, float32 [num_views, 3, 4]: rows of three factors and an offset."""
         differences = self.backend.download(self.exposures)[:, 0].reshape(-1, 3, 4)

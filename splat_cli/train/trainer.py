@@ -84,7 +84,7 @@ class Trainer:
         self.step = 0
         self.removed = 0
         self.notices: list[str] = []
-        self._update_filters()
+        self._settle()
         self._last = self.state.read()
         self._replay: Callable[[], None] | None = None
 
@@ -111,7 +111,7 @@ class Trainer:
                 if self.strategy.due(self.step) and self.step < self.config.steps:
                     with self.clock("density control"):
                         self._refine()
-                self._update_filters()
+                self._settle()
             except MemoryError:
                 self.notices.append(make_do(self))
                 self._forget_recordings()
@@ -193,10 +193,14 @@ class Trainer:
             self._forget_recordings()
         self.state.write(num_splats=self.model.num)
 
-    def _update_filters(self) -> None:
-        """Now and then, after every round of density control too: it follows the splats, and cameras that move."""
-        if self.config.smooth_3d > 0 and self.step % self.config.densify_interval == 0:
+    def _settle(self) -> None:
+        """Now and then, after every round of density control too: what follows all splats or all views."""
+        if self.step % self.config.densify_interval:
+            return
+        if self.config.smooth_3d > 0:
             update_filters(self.splats, self.cameras, self.config.smooth_3d)
+        if self.besides.exposure:
+            self.besides.exposure.center()
 
     def _forget_recordings(self) -> None:
         """Record anew before the next step: arrays have moved."""
