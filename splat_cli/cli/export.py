@@ -129,14 +129,9 @@ def command(
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
     levels = job.levels(lod, 500 if lod_steps is None else lod_steps, display) if lod else [job.splats()]
-    files = []
-    for number, splats in enumerate(levels):
-        path = level_path(out, number) if lod else out
-        write(path, splats)
-        files.append(_facts(path, splats))
+    files = [_written(level_path(out, i) if lod else out, splats, write) for i, splats in enumerate(levels)]
     notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
-    if splats.antialiased and not is_page:
-        notes.append(_ANTIALIASED)
+    notes += [_ANTIALIASED] if files[0]["antialiased"] and not is_page else []
     return Output([*map(_line, files), *notes], {"levels": files} if lod else files[0])
 
 
@@ -158,9 +153,16 @@ def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, Spla
     return opening.moved(job.edits.similarity()).write
 
 
-def _facts(file: Path, splats: SplatArrays) -> dict[str, Any]:
-    size = file.stat().st_size
-    return {"file": file, "num_splats": len(splats), "sh_degree": splats.sh_degree, "bytes": size}
+def _written(file: Path, splats: SplatArrays, write: Callable[[Path, SplatArrays], None]) -> dict[str, Any]:
+    """Writes the file; returns what it came to."""
+    write(file, splats)
+    return {
+        "file": file,
+        "num_splats": len(splats),
+        "sh_degree": splats.sh_degree,
+        "antialiased": splats.antialiased,
+        "bytes": file.stat().st_size,
+    }
 
 
 def _line(facts: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from splat_cli import __version__
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import render_frame
+from splat_cli.render.frame import Frame, render_frame
 from splat_cli.render.frame_files import FrameFiles
 from splat_cli.render.pictures import png_names
 from splat_cli.render.rasterizer import Coloring
@@ -67,28 +67,30 @@ def render_to_files(
     missing = [i for i in range(len(views)) if source is None or not look.files.are_there(paths[i], keys[i])]
     written = Written(pictures, num_kept=len(views) - len(missing))
     on_frame(written.num_kept)
-    if not missing:
-        return written
-    cameras = [look.rig.views(views[i]) for i in missing]
-    coloring = (
-        colorings([i for i, several in zip(missing, cameras, strict=True) for _ in several]) if colorings else None
-    )
-    each = [one for several in cameras for one in several]
-    renderer = ViewRenderer(backend, splats, each, look.antialias, coloring)
-    background = (0.0, 0.0, 0.0) if look.files.transparent else look.background
-    first = 0
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        writing: deque[Future[None]] = deque()
-        for i, several in zip(missing, cameras, strict=True):
-            numbers = range(first, first := first + len(several))
-            maps, distances = look.files.needed_maps, look.rig.distances
-            frame = look.rig.join([render_frame(renderer, n, background, maps, distances) for n in numbers])
-            written.num_cut += look.files.cuts(frame)
-            writing.append(pool.submit(look.files.save, frame, paths[i], keys[i]))
-            while len(writing) > (_WRITERS if i != missing[-1] else 0):
-                writing.popleft().result()
-                on_frame(1)
+    if missing:
+        cameras = [look.rig.views(views[i]) for i in missing]
+        numbers = [i for i, several in zip(missing, cameras, strict=True) for _ in several]
+        coloring = colorings(numbers) if colorings else None
+        every = [camera for several in cameras for camera in several]
+        renderer = ViewRenderer(backend, splats, every, look.antialias, coloring)
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            writing: deque[Future[None]] = deque()
+            for i, frame in zip(missing, _frames(renderer, look, len(every) // len(cameras)), strict=True):
+                written.num_cut += look.files.cuts(frame)
+                writing.append(pool.submit(look.files.save, frame, paths[i], keys[i]))
+                while len(writing) > (_WRITERS if i != missing[-1] else 0):
+                    writing.popleft().result()
+                    on_frame(1)
     return written
+
+
+def _frames(renderer: ViewRenderer, look: Look, cameras_each: int) -> Iterator[Frame]:
+    """The frames of all the renderer's views, each taken by so many of them in a row."""
+    background = (0.0, 0.0, 0.0) if look.files.transparent else look.background
+    maps, distances = look.files.needed_maps, look.rig.distances
+    for first in range(0, len(renderer.cameras.views), cameras_each):
+        numbers = range(first, first + cameras_each)
+        yield look.rig.join([render_frame(renderer, n, background, maps, distances) for n in numbers])
 
 
 def frame_key(source: str, view: View, look: Look) -> str:

@@ -1,0 +1,13 @@
+"""What damaged files must end in."""
+
+import pytest
+
+from splat_cli.errors import FormatError
+from splat_cli.gaussians.formats import read_splats
+
+
+def assert_one_line(path):
+    with pytest.raises(FormatError) as caught:
+        read_splats(path)
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
