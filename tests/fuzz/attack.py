@@ -35,12 +35,15 @@ def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: 
     for number in range(count):
         content = mutate(whole, np.random.default_rng([seed, number]))
         damaged.write_bytes(content)
-        _attack_once(target, folder, outcome, f"{target.name}: seed [{seed}, {number}]", len(content), measure_memory)
+        attack_once(target, folder, outcome, f"{target.name}: seed [{seed}, {number}]", len(content), measure_memory)
     assert _listing(folder) == before, f"{target.name}: reading changed files"
     return outcome
 
 
-def _attack_once(target: Target, folder: Path, outcome: Outcome, where: str, size: int, measure_memory: bool) -> None:
+def attack_once(
+    target: Target, folder: Path, outcome: Outcome, where: str, size: int, measure_memory: bool = False
+) -> None:
+    """Reads what lies in the folder, of `size` bytes. AssertionError, with `where`, where a promise is broken."""
     if measure_memory:
         tracemalloc.start()
     start = time.perf_counter()

@@ -8,16 +8,11 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
 from splat_cli.scene.lens import lens_of, undistort
 from tests.scene.colmap_cameras import distorted_cameras
+from tests.scene.lens.colmap_compared import compared_with_colmap, textured
 
 
 def each_camera(width=160, height=120):
     return [pytest.param(camera, id=camera.model) for camera in distorted_cameras(width, height)]
-
-
-def textured(lens):
-    y, x = np.mgrid[: lens.height, : lens.width]
-    waves = [np.sin(x / 9), np.sin(y / 11), np.sin((x + y) / 13)]
-    return np.stack([127 + 100 * wave for wave in waves], axis=-1).astype(np.uint8)
 
 
 def pixels_of(lens):
@@ -65,19 +60,12 @@ def test_kernel_agrees_with_the_reference(camera):
 
 @pytest.mark.parametrize("camera", each_camera(320, 240))
 def test_same_camera_and_picture_as_colmap(camera):
-    pycolmap = pytest.importorskip("pycolmap")
-    options = pycolmap.UndistortCameraOptions()
-    theirs = pycolmap.Camera(model=camera.model, width=camera.width, height=camera.height, params=list(camera.params))
-    lens = lens_of(camera)
-    bitmap = pycolmap.Bitmap.from_array(textured(lens))
-    their_picture, flat = pycolmap.undistort_image(options, bitmap, theirs)
-    pinhole = lens.pinhole
-    assert (pinhole.width, pinhole.height) == (flat.width, flat.height)
-    np.testing.assert_allclose((pinhole.fx, pinhole.fy, pinhole.cx, pinhole.cy), flat.params, atol=1e-4)
-    picture, _ = undistort(open_backend("cpu"), lens, textured(lens))
-    difference = np.abs(picture.astype(int) - their_picture.to_array())
-    assert difference.mean() < 0.01
-    assert difference.max() <= 1
+    pytest.importorskip("pycolmap")
+    found = compared_with_colmap(camera)
+    assert found.same_size
+    assert found.parameters < 1e-4
+    assert found.mean < 0.01
+    assert found.largest <= 1
 
 
 def test_pixels_left_out_of_the_photograph_are_left_out_of_the_picture():
