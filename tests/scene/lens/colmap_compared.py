@@ -12,8 +12,8 @@ from tests.scene.colmap_cameras import distorted_cameras
 _HEAD = """# Lenses
 
 Distorted photographs are undistorted as they are loaded (`cuda_src/undistort.cu`), into the pinhole camera that
-COLMAP's `image_undistorter` makes. A pattern of 320x240 pixels, undistorted here and by pycolmap {version}, for a camera
-of each model with a distortion that one sees:
+COLMAP's `image_undistorter` makes. A pattern of 320x240 pixels, undistorted here and by pycolmap {version}, for a
+camera of each model with a distortion that one sees:
 
 | model | pinhole, pixels | fx, fy, cx, cy differ by at most, pixels | colours differ on average, of 255 | at most |
 | --- | --- | --- | --- | --- |
