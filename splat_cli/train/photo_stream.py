@@ -20,18 +20,16 @@ _WORKERS = 2 * (os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class Room:
-    """How many photographs there may be at a time: on the device; decoded ahead of training; and for other looks."""
+    """How many photographs there may be at a time: on the device, and decoded ahead of use."""
 
     shown: int
     ahead: int
-    looks: int
 
     @classmethod
     def of(cls, count: int) -> Room:
-        """For `count` photographs, at least 4, in all."""
-        ahead = min(max(count // 5, 1), _WORKERS)
-        looks = min(max(count // 5, 1), _WORKERS)
-        return cls(count - ahead - looks, ahead, looks)
+        """For `count` photographs, at least 3, in all."""
+        ahead = min(count // 3, _WORKERS)
+        return cls(count - ahead, ahead)
 
 
 Staged = tuple[np.ndarray, np.ndarray | None, int]
@@ -91,12 +89,10 @@ class PhotoStream:
         """Brings these views' photographs, as many as `room.shown` at most, out of turn, between two steps."""
         wanted = [int(view) for view in views]
         missing = [view for view in wanted if not self._is_here[view]]
-        for start in range(0, len(missing), self.room.looks):
-            group = missing[start : start + self.room.looks]
-            decoded = [self._take(view) for view in group]
-            for view, staged in zip(group, decoded, strict=True):
-                self._has_room(self._step, kept=wanted)
-                self._bring(view, staged)
+        self._has_room(self._step, len(missing), kept=wanted)  # before they are decoded, all at once
+        decoded = [self._take(view) for view in missing]
+        for view, staged in zip(missing, decoded, strict=True):
+            self._bring(view, staged)
         self._show(missing)
 
     def _pass(self, step: int) -> None:
@@ -109,18 +105,17 @@ class PhotoStream:
             self._next_use[self.order[self._step : step]] = self._following[self._step : step]
         self._step, self._ready = step, max(self._ready, step)
 
-    def _has_room(self, step: int, kept: Sequence[int] = ()) -> bool:
-        """Makes room for one more photograph; False where all others are needed before `step`, or are to be `kept`."""
-        if len(self._here) < self.room.shown:
-            return True
-        until_use = np.where(self._is_here, self._next_use, -1)
-        until_use[list(kept)] = -1
-        victim = int(until_use.argmax())
-        if until_use[victim] < step:
-            return False
-        del self._here[victim]
-        self._is_here[victim] = False
-        self._ready = min(self._ready, int(self._next_use[victim]))
+    def _has_room(self, step: int, count: int = 1, kept: Sequence[int] = ()) -> bool:
+        """Makes room for `count` more; False where all others are needed before `step`, or are to be `kept`."""
+        while len(self._here) + count > self.room.shown:
+            until_use = np.where(self._is_here, self._next_use, -1)
+            until_use[list(kept)] = -1
+            victim = int(until_use.argmax())
+            if until_use[victim] < step:
+                return False
+            del self._here[victim]
+            self._is_here[victim] = False
+            self._ready = min(self._ready, int(self._next_use[victim]))
         return True
 
     def _bring(self, view: int, coming: Future[Staged] | None = None) -> None:
