@@ -41,8 +41,10 @@ _LENGTH = click.FloatRange(0, min_open=True)
 @click.option(
     "--min-opacity", type=click.FloatRange(0, 1), help="Leave out splats under this opacity.  [default: none]"
 )
-@click.option("--min-size", type=_LENGTH, help="Leave out splats whose longest axis is shorter, in world units.")
-@click.option("--max-size", type=_LENGTH, help="Leave out splats whose longest axis is longer.")
+@click.option(
+    "--min-size", type=_LENGTH, metavar="LENGTH", help="Leave out splats whose longest axis is shorter, in world units."
+)
+@click.option("--max-size", type=_LENGTH, metavar="LENGTH", help="Leave out splats whose longest axis is longer.")
 @click.option(
     "--max-isolation", type=_LENGTH, metavar="TIMES",
     help="Leave out splats that are farther from their neighbours than so many times their size.",

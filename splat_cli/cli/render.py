@@ -41,8 +41,12 @@ _PANORAMA = (2048, 1024)
 @click.option(
     "--frames", type=click.IntRange(1, 1_000_000), metavar="N", help="Pictures along the path.  [default: 120]"
 )
-@click.option("--seconds", type=click.FloatRange(0.01, 36_000), help="Or its length; --fps times as many pictures.")
-@click.option("--fps", type=click.FloatRange(0.1, 1000), help="Pictures a second, for both.  [default: 30]")
+@click.option(
+    "--seconds", type=click.FloatRange(0.01, 36_000), metavar="S", help="Or its length; --fps times as many pictures."
+)
+@click.option(
+    "--fps", type=click.FloatRange(0.1, 1000), metavar="F", help="Pictures a second, for both.  [default: 30]"
+)
 @click.option("--focus", type=Numbers("X,Y,Z"), help="What paths circle.  [default: nearest to all optical axes]")
 @click.option("--up", type=Numbers("X,Y,Z"), help="Which way is up.  [default: the mean of the cameras' own]")
 @click.option("--video", type=PATH, metavar="OUT.mp4", help="The pictures as a video, too (needs the extra `video`).")
@@ -58,7 +62,10 @@ _PANORAMA = (2048, 1024)
 @click.option("--depth", is_flag=True, help="Maps of depth, in OUT/depth.")
 @click.option("--depth-format", type=click.Choice(["png", "tiff"]), help="16-bit PNG or 32-bit TIFF.  [default: png]")
 @click.option(
-    "--depth-levels", type=click.FloatRange(1e-6, 1e9), help="Levels of a 16-bit depth to a unit.  [default: 1000]"
+    "--depth-levels",
+    type=click.FloatRange(0, 1e9, min_open=True),
+    metavar="L",
+    help="Levels of a 16-bit depth to a unit.  [default: 1000]",
 )
 @click.option("--normal", is_flag=True, help="Maps of surface normals, 8-bit PNG, in OUT/normal.")
 @click.option(
