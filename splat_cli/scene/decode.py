@@ -22,13 +22,22 @@ def image_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
-def decode_photo(path: Path, size: tuple[int, int], background: tuple[int, int, int] | None) -> np.ndarray:
-    """uint8 [H, W, 3] at `size` (width, height). Transparent pixels show the background; ValueError if it is None."""
+def decode_photo(
+    path: Path, size: tuple[int, int], background: tuple[int, int, int] | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """uint8 [H, W, 3] at `size` (width, height), and of a file with pixels that are not finite, a mask of the others.
+
+    The mask is uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent
+    pixels show the background; ValueError if it is None.
+    """
+    finite = None
     with _opened(path, whole=True) as image:
         _check_density(path, image)
         # A JPEG decodes faster to a half or a quarter; twice the wanted size leaves the filter something to do.
         image.draft(None, (2 * size[0], 2 * size[1]))
         try:
+            if image.mode == "F":
+                image, finite = _float_levels(np.asarray(image))
             color = _rgb(image, background)
         except _Transparent:
             raise ValueError("is transparent in places: train with --background black or white") from None
@@ -36,7 +45,7 @@ def decode_photo(path: Path, size: tuple[int, int], background: tuple[int, int, 
             raise ValueError(f"cannot be decoded ({_one_line(error)})") from error
     if color.size != size:
         color = color.resize(size, Image.Resampling.LANCZOS)
-    return np.array(color)
+    return np.array(color), finite if finite is None else _mask_of(finite, size)
 
 
 def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:
@@ -56,15 +65,18 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
     if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
         raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
     white = values >= _WHITE * (257 if values.max(initial=0) > 255 else 1)
-    kept = Image.fromarray((white != inverted).astype(np.uint8) * np.uint8(255))
-    if kept.size == size:
-        return np.array(kept)
-    return wholly_white(kept, size)
+    return _mask_of(white != inverted, size)
 
 
 def wholly_white(mask: Image.Image, size: tuple[int, int]) -> np.ndarray:
     """uint8 [H, W] at a smaller size: 255 where all that a pixel is made of is 255, else 0."""
     return (np.asarray(mask.resize(size, Image.Resampling.BOX)) == 255).astype(np.uint8) * np.uint8(255)
+
+
+def _mask_of(kept: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The mask uint8 [H, W] at `size` of the pixels to keep, bool."""
+    mask = Image.fromarray(kept.astype(np.uint8) * np.uint8(255))
+    return np.array(mask) if mask.size == size else wholly_white(mask, size)
 
 
 class _Transparent(Exception):
@@ -108,6 +120,19 @@ def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.I
     if background is None:
         raise _Transparent
     return Image.alpha_composite(Image.new("RGBA", layered.size, (*background, 255)), layered).convert("RGB")
+
+
+def _float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
+    """Grey levels of floating-point pixels, 0 black and 1 white; and which are finite, bool, or None if all are.
+
+    The others get the mean level, which does the least harm where a smaller picture mixes them with their neighbours.
+    """
+    finite = np.isfinite(values)
+    if not finite.any():
+        raise ValueError("no pixel is finite")
+    levels = np.where(finite, np.clip(values, 0, 1), 0)
+    levels[~finite] = levels[finite].mean()
+    return Image.fromarray(np.rint(255 * levels).astype(np.uint8)), None if finite.all() else finite
 
 
 def _one_line(error: Exception) -> str:

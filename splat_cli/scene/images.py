@@ -2,8 +2,9 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +20,15 @@ from splat_cli.scene.view import View
 class Photographs(NamedTuple):
     """The views that have a photograph, their pixels uint8 [H, W, 3], their masks, and "name: reason" of the others.
 
-    A mask is uint8 [H, W], 255 where a pixel counts and 0 where it does not, or None where all count.
+    A mask is uint8 [H, W], 255 where a pixel counts and 0 where it does not, or None where all count. bad_pixels: name
+    of a photograph -> how many of its pixels are not finite and therefore masked.
     """
 
     views: list[View]
     images: Sequence[np.ndarray]
     masks: Sequence[np.ndarray | None]
     skipped: list[str]
+    bad_pixels: Mapping[str, int] = MappingProxyType({})
 
 
 def load_images(
@@ -57,15 +60,19 @@ def load_images(
         first = f": {skipped[0]}" if skipped else ""
         raise SceneError(f"none of the {len(views)} photographs can be used{first}; correct the files or the options")
     return Photographs([view for view, _, _ in found], [image for _, image, _ in found],
-                       [mask for _, _, mask in found], skipped)  # fmt: skip
+                       [mask for _, _, mask in found], skipped, loader.bad_pixels)  # fmt: skip
 
 
 class Loader:
-    """Loads one photograph at a time, in as many threads as there are; the backend works for one of them at a time."""
+    """Loads one photograph at a time, in as many threads as there are; the backend works for one of them at a time.
+
+    bad_pixels: as of Photographs, of those that were loaded so far.
+    """
 
     def __init__(self, backend: Backend | None, background: tuple[int, int, int] | None, invert_masks: bool) -> None:
         self.backend, self.background, self.invert_masks = backend, background, invert_masks
         self.backend_lock = threading.Lock()
+        self.bad_pixels: dict[str, int] = {}
 
     def load(self, view: View) -> tuple[np.ndarray, np.ndarray | None] | str:
         """Pixels and mask of the view's size, or why there are none."""
@@ -79,8 +86,11 @@ class Loader:
             raise ValueError("it has no photograph")
         size = (view.width, view.height)
         whole = None if view.lens is None else (view.lens.width, view.lens.height)
-        photo = decode_photo(view.path, whole or size, self.background)
+        photo, finite = decode_photo(view.path, whole or size, self.background)
         mask = None if view.mask is None else decode_mask(view.mask, view.path, whole or size, self.invert_masks)
+        if finite is not None:
+            self.bad_pixels[view.name] = int((finite == 0).sum())
+            mask = finite if mask is None else np.minimum(mask, finite)
         if view.lens is not None:
             assert self.backend is not None, "photographs with distortion need a backend"
             with self.backend_lock:

@@ -23,7 +23,8 @@ def lazy_images(
 ) -> Photographs:
     """As load_images, but nothing is decoded yet: images and masks are whenever, and in whichever thread, one is taken.
 
-    on_broken: told "name: reason" when a photograph turns out to be broken; it is black then, and none of it counts.
+    on_broken: told "name: reason" when a photograph turns out to be broken (it is black then, and none of it counts) or
+    to have pixels that are not finite.
     """
     decode = _Decoder(views, Loader(backend, background, invert_masks), on_broken)
     return Photographs(list(views), _Part(len(views), decode.image), _Part(len(views), decode.mask), [])
@@ -50,11 +51,16 @@ class _Decoder:
         view = self.views[index]
         result = self.loader.load(view)
         if not isinstance(result, str):
+            if view.name in self.loader.bad_pixels:
+                self._tell(index, f"{self.loader.bad_pixels[view.name]:,} pixels that are not finite")
             return result
+        self._tell(index, result)
+        return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
+
+    def _tell(self, index: int, what: str) -> None:
         if index not in self._told:
             self._told.add(index)
-            self.on_broken(f"{view.name}: {result}")
-        return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
+            self.on_broken(f"{self.views[index].name}: {what}")
 
 
 class _Part(Sequence[Any]):

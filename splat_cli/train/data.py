@@ -1,6 +1,7 @@
 """What a run trains on and measures on: photographs, read and split, and the points that splats start from."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from splat_cli.train.photo_stream import Room
 from splat_cli.train.photographs import load_photographs, split_scene, starting_points
 from splat_cli.train.progress import Display
 
-_SKIPPED_SHOWN = 5
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def read_data(
     room = image_room(backend, config, train, test)
     training = load_photographs(train, config, backend, display, lazily=room is not None)
     held_out = load_photographs(test, config, backend, display, lazily=room is not None) if test else None
-    _report(scene, [*training.skipped, *(held_out.skipped if held_out else ())], display)
+    _report(scene, [training, held_out] if held_out else [training], display)
     if num_resumed:
         points = random_points(training.views, num_resumed, np.random.default_rng(0))
     else:
@@ -73,14 +74,22 @@ def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
     )  # fmt: skip
 
 
-def _report(scene: Scene, undecodable: list[str], display: Display) -> None:
+def _report(scene: Scene, photographs: Sequence[Photographs], display: Display) -> None:
     num_masks = sum(view.mask is not None for view in scene.views)
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
         display.say(f"Left out points: {reasons}")
-    skipped = [*scene.skipped, *undecodable]
+    skipped = [*scene.skipped, *(line for part in photographs for line in part.skipped)]
     if skipped:
-        names, more = skipped[:_SKIPPED_SHOWN], len(skipped) - _SKIPPED_SHOWN
-        display.warn(f"left out {len(skipped)} photographs: {'; '.join(names)}{f' and {more} more' * (more > 0)}")
+        display.warn(f"left out {len(skipped)} photographs: {_first_of(skipped)}")
+    bad = {name: count for part in photographs for name, count in part.bad_pixels.items()}
+    if bad:
+        where = _first_of([f"{count:,} in {name}" for name, count in bad.items()])
+        display.warn(f"{sum(bad.values()):,} pixels are not finite and do not count: {where}")
+
+
+def _first_of(lines: Sequence[str]) -> str:
+    more = len(lines) - _SHOWN
+    return "; ".join(lines[:_SHOWN]) + f" and {more} more" * (more > 0)

@@ -95,7 +95,7 @@ def fitting_trainer(
 def plan_memory(
     backend: Backend, config: TrainConfig, views: Sequence[View], start: int, room: Room | None = None
 ) -> MemoryPlan:
-    """What training on `views` takes, from `start` splats on, and what the device has left.
+    """What training on `views` takes, from `start` splats on (0: unknown), and what the device has left.
 
     room: for how many photographs at a time, where not for all.
     """
@@ -112,7 +112,7 @@ def plan_memory(
         pictures=(_PIXEL + _EXPOSED * config.exposure) * max(pixels) + _TILE * tiles + field_bytes,
         per_splat=_splat_bytes(config.trained_sh_degree) + row_bytes,
         available=available,
-        wanted_splats=min(config.max_splats, max(start, 1)) if _never_grows(config) else config.max_splats,
+        wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
         config=config,
     )
 

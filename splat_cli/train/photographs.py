@@ -57,8 +57,13 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
 def starting_points(
     scene: Scene, training: Photographs, config: TrainConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3] to start from, as --init says, with a word on it."""
-    if config.init_from is not None or config.init == "points" or (config.init == "auto" and len(scene.points)):
+    """Points float32 [P, 3] and colours uint8 [P, 3] to start from, as --init says, with a word on it.
+
+    None where a file of splats takes their place.
+    """
+    if config.init_from is not None:
+        return scene.points[:0], scene.colors[:0]
+    if config.init == "points" or (config.init == "auto" and len(scene.points)):
         return scene.points, scene.colors
     points, colors = _points_elsewhere(scene, training, config, backend, display)
     crop = SceneOptions.of(config).crop

@@ -31,11 +31,11 @@ def with_budget(config: TrainConfig, views: Sequence[View]) -> TrainConfig:
 def starting_splats(
     backend: Backend, points: np.ndarray, colors: np.ndarray, config: TrainConfig, random: np.random.Generator
 ) -> SplatArrays:
-    """At most config.max_splats splats of the degree that is trained, from points float32 [P, 3] or config.init_from.
+    """At most config.max_splats splats of the degree that is trained, from points float32 [P, 3].
 
-    SceneError, FormatError where there are none.
+    Where there are no points, from the file config.init_from. SceneError, FormatError where there is nothing.
     """
-    if config.init_from is not None:
+    if config.init_from is not None and len(points) == 0:
         return _from_ply(Path(config.init_from), config, random)
     arrays = splats_from_points(
         backend,
@@ -48,6 +48,13 @@ def starting_splats(
     )
     arrays.log_scales += np.float32(np.log(milestones(config).init_scale))
     return arrays
+
+
+def start_notices(splats: SplatArrays, config: TrainConfig) -> list[str]:
+    """What the user should hear about the splats to start from."""
+    if splats.num_dropped == 0:
+        return []
+    return [f"left out {splats.num_dropped:,} splats of {config.init_from} that are not finite"]
 
 
 def _from_ply(path: Path, config: TrainConfig, random: np.random.Generator) -> SplatArrays:

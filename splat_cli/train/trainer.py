@@ -28,7 +28,7 @@ from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
 from splat_cli.train.schedule import upload_schedule, view_order
-from splat_cli.train.start import starting_splats, with_budget
+from splat_cli.train.start import start_notices, starting_splats, with_budget
 
 HEADROOM = 1.5  # of the pair buffers when they had to grow
 LOOK_SECONDS = 0.2  # between two looks at the device's state
@@ -41,8 +41,8 @@ class Trainer:
 
     views, images and masks, if any, belong together; images are uint8 [H, W, 3], masks uint8 [H, W], 0 where a pixel
     does not count, or None; all are on the device, or with `room` as many at a time as it says. points float32 [P, 3]
-    and colors uint8 [P, 3] are where the splats start. `notices` are lines for the user about what went wrong and was
-    put right; whoever shows them takes them away.
+    and colors uint8 [P, 3] are where the splats start; without points, from config.init_from. `notices` are lines for
+    the user about what went wrong and was put right; whoever shows them takes them away.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Trainer:
         self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
         self.step = 0
         self.removed = 0
-        self.notices: list[str] = []
+        self.notices = start_notices(arrays, config)
         self._settle()
         self._last = self.state.read()
         self._replay: Callable[[], None] | None = None

@@ -26,10 +26,10 @@ def save(tmp_path, name, picture, **options):
 
 
 def loaded(path, **size):
-    views, images, _, skipped = load_images([view_of(path, **size)])
-    assert skipped == []
-    assert len(views) == 1
-    return images[0]
+    found = load_images([view_of(path, **size)])
+    assert found.skipped == []
+    (image,) = found.images
+    return image
 
 
 def test_png_is_read_exactly(tmp_path):
@@ -60,6 +60,35 @@ def test_modes(tmp_path):
     assert np.abs(cmyk.astype(int) - gradient()).mean() < 4
 
 
+def test_floats_go_from_black_to_white(tmp_path):
+    levels = np.linspace(-0.5, 1.5, 30 * 40, dtype=np.float32).reshape(30, 40)
+    expected = np.rint(255 * np.clip(levels, 0, 1))
+    np.testing.assert_array_equal(loaded(save(tmp_path, "f.tif", Picture.fromarray(levels))),
+                                  np.stack([expected] * 3, axis=-1))  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_pixels_that_are_not_finite_are_masked(tmp_path, value):
+    levels = np.full((30, 40), 0.6, np.float32)
+    levels[10, 20:23] = value
+    expected = np.where(np.isfinite(levels), 255, 0)
+    broken, mask = save(tmp_path, "f.tif", Picture.fromarray(levels)), save(tmp_path, "m.png", half_black())
+    found = load_images([view_of(broken), dataclasses.replace(view_of(broken), mask=mask)])
+    np.testing.assert_array_equal(found.masks[0], expected)
+    np.testing.assert_array_equal(found.masks[1], np.minimum(expected, half_black()))
+    assert found.bad_pixels == {"f.tif": 3}
+    small = load_images([view_of(broken, width=20, height=15)])
+    assert [*zip(*np.nonzero(small.masks[0] == 0), strict=True)] == [(5, 10), (5, 11)]
+    assert np.ptp(small.images[0]) == 0  # they do not darken their neighbours
+
+
+def test_photograph_without_a_finite_pixel_is_left_out(tmp_path):
+    good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
+    broken = save(tmp_path, "f.tif", Picture.fromarray(np.full((30, 40), np.nan, np.float32)))
+    found = load_images([view_of(broken), view_of(good)])
+    assert found.skipped == ["f.tif: cannot be decoded (no pixel is finite)"]
+
+
 @pytest.mark.parametrize("name", ["a.png", "a.jpg"])
 def test_resized_without_a_shift(tmp_path, name):
     path = save(tmp_path, name, Picture.fromarray(gradient(200, 30)[:, :, [0, 0, 0]] // 4).resize((800, 600)))
@@ -83,7 +112,7 @@ def test_broken_photographs_are_left_out(tmp_path):
     (tmp_path / "empty.jpg").write_bytes(b"")
     names = ("empty.jpg", "good.jpg", "gone.jpg", "half.jpg")
     calls = []
-    views, images, _, skipped = load_images([view_of(tmp_path / name) for name in names], progress=calls.append)
+    views, images, _, skipped, _ = load_images([view_of(tmp_path / name) for name in names], progress=calls.append)
     assert [view.name for view in views] == ["good.jpg"]
     assert len(images) == 1
     assert [reason.split(":")[0] for reason in skipped] == ["empty.jpg", "gone.jpg", "half.jpg"]
@@ -104,7 +133,7 @@ def test_random_damage(tmp_path):
         path = tmp_path / f"{i}.img"
         path.write_bytes(damaged.tobytes())
         views.append(view_of(path))
-    kept, images, _, skipped = load_images(views)
+    kept, images, _, skipped, _ = load_images(views)
     assert len(kept) + len(skipped) == len(views)
     assert all(image.shape == (30, 40, 3) for image in images)
 
@@ -113,7 +142,7 @@ def test_decompression_bomb(tmp_path, monkeypatch):
     good = save(tmp_path, "good.png", Picture.new("RGB", (5, 5)))
     bomb = save(tmp_path, "bomb.png", Picture.fromarray(gradient()))
     monkeypatch.setattr(Picture, "MAX_IMAGE_PIXELS", 100)
-    views, _, _, skipped = load_images([view_of(bomb), view_of(good)])
+    views, _, _, skipped, _ = load_images([view_of(bomb), view_of(good)])
     assert [view.name for view in views] == ["good.png"]
     assert "bomb" in skipped[0]
 

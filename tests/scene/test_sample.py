@@ -22,7 +22,7 @@ def test_it_reads_as_a_scene(sample):
 
 def test_points_project_onto_their_colors(sample):
     scene = read_scene(sample)
-    views, images, _, _ = load_images(scene.views)
+    views, images, *_ = load_images(scene.views)
     differences = np.full((len(views), len(scene.points)), 255.0)
     for row, view, image in zip(differences, views, images, strict=True):
         place = scene.points @ view.w2c[:3, :3].T + view.w2c[:3, 3]

@@ -51,6 +51,29 @@ def test_one_bad_splat_leaves_the_others_alone(row, value):
     np.testing.assert_array_equal(clean.model.moments.second[:, :99], poisoned.model.moments.second[:, :99])
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"strategy": strategy} for strategy in ("default", "splits", "adc", "mcmc")),
+        {"noise_scale": 1000.0}, {"smooth_3d": 1.0}, {"pose_opt": True}, {"exposure": True},
+        {"color": "field"}, {"background": "learned"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_others_are_as_without_it_after_its_removal(changes):
+    settings = {"densify_start": 5, "densify_stop": 35, "max_splats": 150, **changes}
+    clean, poisoned = _trainer(**settings), _trainer(**settings)
+    _drop_last(clean)
+    _poison(poisoned, 0, np.nan)
+    clean.run_until(40)
+    poisoned.run_until(40)
+    assert poisoned.bad_numbers["removed_splats"] == 1
+    assert poisoned.model.num == clean.model.num > 99
+    np.testing.assert_array_equal(
+        clean.splats.params[:, : clean.model.num], poisoned.splats.params[:, : clean.model.num]
+    )
+
+
 def test_update_that_is_not_finite_is_skipped_and_counted():
     trainer = _trainer(scale_reg=0.01)
     _poison(trainer, 3, 80.0)  # a scale of 5e34: culled, but its regularizer's gradient is huge
