@@ -93,39 +93,60 @@ __device__ __forceinline__ void compare(Key* keys, unsigned i, unsigned partner,
     if (a > b) { keys[i] = b; keys[partner] = a; }
 }
 
-// Comparators of one step: half is half of n, rounded up to a power of two.
-__device__ __forceinline__ void merge_step(Key* keys, unsigned n, unsigned half, unsigned stride)
-{
-    for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
-        const unsigned low = c & (stride - 1), i = 2 * (c - low) + low;
-        compare(keys, i, i + stride, n);
+// What one step wrote, the next must see. A warp's comparators of a step lie in one window of `reach` keys; while windows are no
+// larger than the 64 keys that 32 comparators cover, a warp reads what it wrote itself, and the block need not wait.
+struct Steps {
+    Key* keys;
+    unsigned n, half;                           // half of n, rounded up to a power of two: comparators of a step
+    unsigned reach;                             // of the step before
+
+    __device__ __forceinline__ void wait(unsigned next)
+    {
+        if (max(reach, next) > 64) __syncthreads();
+        else __syncwarp();
+        reach = next;
     }
-    __syncthreads();
-}
 
-__device__ __forceinline__ void flip_step(Key* keys, unsigned n, unsigned half, unsigned run)
-{
-    const unsigned middle = run / 2;
-    for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
-        const unsigned offset = c & (middle - 1), begin = 2 * (c - offset);
-        compare(keys, begin + offset, begin + run - 1 - offset, n);
+    __device__ __forceinline__ void merge(unsigned stride)          // down to neighbours
+    {
+        for (; stride > 0; stride /= 2) merge_step(stride);
     }
-    __syncthreads();
-}
 
-__device__ __forceinline__ void merge_steps(Key* keys, unsigned n, unsigned half, unsigned stride)
-{
-    for (; stride > 0; stride /= 2) merge_step(keys, n, half, stride);
-}
+    __device__ __forceinline__ void merge_step(unsigned stride)
+    {
+        wait(2 * stride);
+        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+            const unsigned low = c & (stride - 1), i = 2 * (c - low) + low;
+            compare(keys, i, i + stride, n);
+        }
+    }
 
-__device__ __forceinline__ void sort_keys(Key* keys, unsigned n)
+    __device__ __forceinline__ void flip_step(unsigned run)
+    {
+        wait(run);
+        const unsigned middle = run / 2;
+        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+            const unsigned offset = c & (middle - 1), begin = 2 * (c - offset);
+            compare(keys, begin + offset, begin + run - 1 - offset, n);
+        }
+    }
+
+    __device__ __forceinline__ void sort()
+    {
+        for (unsigned run = 2; run / 2 < n; run *= 2) {
+            flip_step(run);
+            merge(run / 4);
+        }
+    }
+};
+
+#define WHOLE_BLOCK 128                         // the reach of whatever the block did before the first step
+
+__device__ __forceinline__ unsigned half_of(unsigned n)
 {
     unsigned half = 1;
     while (2 * half < n) half *= 2;
-    for (unsigned run = 2; run / 2 < n; run *= 2) {
-        flip_step(keys, n, half, run);
-        merge_steps(keys, n, half, run / 4);
-    }
+    return half;
 }
 
 #define CHUNK 4096                              // keys that fit in shared memory
@@ -134,9 +155,10 @@ __device__ __forceinline__ void sort_keys(Key* keys, unsigned n)
 __device__ __forceinline__ void through_shared(Key* shared, Key* keys, unsigned n, bool merge_only)
 {
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[i];
+    Steps steps = {shared, n, merge_only ? CHUNK / 2 : half_of(n), WHOLE_BLOCK};
+    if (merge_only) steps.merge(CHUNK / 2);
+    else steps.sort();
     __syncthreads();
-    if (merge_only) merge_steps(shared, n, CHUNK / 2, CHUNK / 2);
-    else sort_keys(shared, n);
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) keys[i] = shared[i];
     __syncthreads();
 }
@@ -145,11 +167,11 @@ __device__ __forceinline__ void through_shared(Key* shared, Key* keys, unsigned 
 __device__ __forceinline__ void sort_long(Key* shared, Key* keys, unsigned n)
 {
     for (unsigned c = 0; c < n; c += CHUNK) through_shared(shared, keys + c, min((unsigned)CHUNK, n - c), false);
-    unsigned half = CHUNK;
-    while (2 * half < n) half *= 2;
+    Steps steps = {keys, n, half_of(n), WHOLE_BLOCK};
     for (unsigned run = 2 * CHUNK; run / 2 < n; run *= 2) {
-        flip_step(keys, n, half, run);
-        for (unsigned stride = run / 4; stride >= CHUNK; stride /= 2) merge_step(keys, n, half, stride);
+        steps.flip_step(run);
+        for (unsigned stride = run / 4; stride >= CHUNK; stride /= 2) steps.merge_step(stride);
+        __syncthreads();
         for (unsigned c = 0; c < n; c += CHUNK) through_shared(shared, keys + c, min((unsigned)CHUNK, n - c), true);
     }
 }
@@ -172,8 +194,9 @@ extern "C" __global__ void __launch_bounds__(256) sort_tiles(
         sorted = keys + begin;
     } else {
         for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[begin + i];
+        Steps steps = {shared, n, half_of(n), WHOLE_BLOCK};
+        steps.sort();
         __syncthreads();
-        sort_keys(shared, n);
     }
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)sorted[i];
 }
