@@ -18,7 +18,7 @@ from splat_cli.render.step import StepState
 OUTPUTS = 6  # gains less 1 and offsets of three channels
 RATE = 5  # of the state's learning rates: that of the tables
 NETWORK_RATE = 0.2  # times it: the network's, and
-EMBEDDING_RATE = 1.0  # that of photographs
+EMBEDDING_RATE = 4.0  # that of photographs
 EMBEDDING_SIZE = 0.1  # standard deviation that embeddings begin with
 
 

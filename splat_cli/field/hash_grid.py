@@ -12,6 +12,7 @@ from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
 
 THREADS = 256
+MAX_LEVELS, MAX_ENTRIES, MAX_RESOLUTION = 32, 2**28, 2**24
 INITIAL = 1e-4  # entries begin uniformly within plus and minus this
 
 # Mirrors `struct Level` in cuda_src/hash_grid.cu.
@@ -33,6 +34,9 @@ class GridShape:
         if self.dimensions not in (2, 3) or self.features not in (1, 2, 4):
             got = f"{self.dimensions} dimensions and {self.features} features"
             raise ShapeError(f"a hash grid has 2 or 3 dimensions and 1, 2 or 4 features, got {got}")
+        in_range = 1 <= self.levels <= MAX_LEVELS and 1 <= self.table_size <= MAX_ENTRIES and self.base_resolution >= 1
+        if not in_range or not 1 <= self.base_resolution * self.growth ** (self.levels - 1) <= MAX_RESOLUTION:
+            raise ShapeError(f"a hash grid has 1 to {MAX_LEVELS} levels and a resolution of at most 2^24, got {self}")
 
     @property
     def width(self) -> int:

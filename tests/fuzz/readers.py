@@ -14,7 +14,11 @@ import numpy as np
 from PIL import Image as Picture
 
 from splat_cli.config import read_settings
-from splat_cli.device import open_backend
+from splat_cli.device import Backend, open_backend
+from splat_cli.field.color_field import ColorField, FieldShape
+from splat_cli.field.file import read_field, write_field
+from splat_cli.field.frame import frame_of
+from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
@@ -110,6 +114,24 @@ def _splats(suffix: str) -> Target:
     return Target(f"splats ({suffix})", prepare, lambda folder: read_splats(folder / f"a{suffix}"))
 
 
+def _field(folder: Path) -> Path:
+    splats = some_splats(6, 0)
+    shape = FieldShape(GridShape(3, levels=2, table_size=64, features=2, base_resolution=2), hidden=(16,), appearance=2)
+    field = ColorField(_cpu(), shape, frame_of(splats.means), 2, 6, np.random.default_rng(0))
+    write_field(folder / "field.npz", field, splats, ["a.jpg", "b.jpg"])
+    return folder / "field.npz"
+
+
+def _read_field(folder: Path) -> None:
+    saved = read_field(folder / "field.npz")
+    saved.open(_cpu(), len(saved.splats))
+    saved.embedding(None)
+
+
+def _cpu() -> Backend:
+    return open_backend("cpu", threads=1)
+
+
 def _cameras_json(folder: Path) -> Path:
     write_cameras(folder / "cameras.json", ring_of_views(2))
     return folder / "cameras.json"
@@ -144,6 +166,7 @@ TARGETS = [
     *(_photograph(*kind) for kind in (("jpg",), ("jpg", "CMYK"), ("png", "RGBA"), ("png", "P"), ("tif",), ("webp",))),
     Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views)),
     *(_splats(found.suffix) for found in FORMATS.values()),
+    Target("field.npz", _field, _read_field),
     Target("cameras.json", _cameras_json, lambda folder: read_cameras(folder / "cameras.json")),
     Target("path.json", _camera_path, lambda folder: read_path(folder / "path.json")),
     Target("split.json", _split, lambda folder: read_split(folder / "split.json")),
