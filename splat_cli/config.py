@@ -205,6 +205,12 @@ class TrainConfig:
     lr_decay_start: int | None = setting(
         None, "Step from which they shrink, exponentially; by default half of the run.", group=_OPTIMIZER, low=0
     )
+    depth_weight: float = setting(
+        0.0,
+        "Weight of the difference from the inverse depths of the scene's points in the loss; a hundredth at the end.",
+        group=_OPTIMIZER,
+        low=0,
+    )
     opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)
     scale_reg: float = setting(0.01, "Weight of the mean size in the loss.", group=_OPTIMIZER, low=0)
     noise_scale: float = setting(

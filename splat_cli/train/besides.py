@@ -12,6 +12,7 @@ from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.background import LearnedBackground
+from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposedLoss
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.per_view import Decay
@@ -19,24 +20,33 @@ from splat_cli.optim.poses import PoseRefinement
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
+from splat_cli.scene.observations import observe
 from splat_cli.train.coloring import make_coloring
 from splat_cli.train.schedule import background_of
 
 
 class Besides:
-    """Poses, exposure, background and coloring are None where the settings do not ask for them, and take no time then.
+    """Each is None where the settings do not ask for it, and then takes no time.
 
     schedule: the run's, on the device (train/schedule.py). extent: of the scene, world units. splats: as they start.
-    loss: of the settings, with exposure or without.
+    points: of the scene, [P, 3], for the supervision of depth. loss: of the settings, with exposure or without.
     """
 
     def __init__(
-        self, backend: Backend, cameras: CameraTable, config: TrainConfig, schedule: Any, extent: float, splats: Splats
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        config: TrainConfig,
+        schedule: Any,
+        extent: float,
+        splats: Splats,
+        points: np.ndarray | None = None,
     ) -> None:
         self.backend = backend
         self.poses: PoseRefinement | None = None
         self.exposure: ExposedLoss | None = None
         self.background: LearnedBackground | None = None
+        self.depth: DepthSupervision | None = None
         self.coloring: FieldColoring | None = None
         if config.color == "field":
             self.coloring = make_coloring(splats, len(cameras.views), config)
@@ -49,6 +59,9 @@ class Besides:
         if config.background == "learned":
             decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
             self.background = LearnedBackground(backend, cameras, background_of(schedule), decay)
+        if config.depth_weight > 0 and points is not None:
+            weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
+            self.depth = DepthSupervision(backend, observe(cameras.views, points), weight)
         self.loss = self.exposure or PhotometricLoss(backend, cameras, config.ssim_weight)
 
     @property
@@ -56,10 +69,12 @@ class Besides:
         """What colours the splats, if it is a field."""
         return self.coloring.field if self.coloring else None
 
-    @property
-    def d_means(self) -> Any | None:
+    def d_means(self, capacity: int) -> Any | None:
         """Gradients of positions to be added to the rasterizer's, float32 [3, capacity], or None."""
-        return self.coloring.d_means if self.coloring else None
+        if self.depth and self.depth.d_means.shape[1] != capacity:
+            self.depth.resize(capacity)
+        of_colors = self.coloring.d_means if self.coloring else None
+        return of_colors if of_colors is not None or self.depth is None else self.depth.d_means
 
     def backward(self, splats: Splats, state: StepState, rasterizer: Rasterizer) -> None:
         """Queue what needs the splats as they were rendered, between the two backward passes of the rasterizer."""
@@ -67,6 +82,8 @@ class Besides:
             self.poses.backward(splats, state, rasterizer.antialias, rasterizer.projection)
         if self.background:
             self.background.backward(state, rasterizer.picture)
+        if self.depth:
+            self.depth.backward(state, rasterizer, self.coloring.d_means if self.coloring else None)
 
     def step(self, state: StepState) -> None:
         """Queue the steps of their optimisers."""

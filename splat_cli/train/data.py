@@ -9,6 +9,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.errors import SceneError
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.points import random_points
@@ -48,6 +49,8 @@ def read_data(
     SceneError where nothing is left.
     """
     scene = read_scene(scene_path, SceneOptions.of(config))
+    if config.depth_weight > 0 and not len(scene.points):
+        raise SceneError(f"{scene.root} has no points that could tell depths: leave out --depth-weight")
     train, test, by_name = split_scene(scene, config)
     room = image_room(backend, config, train, test)
     training = load_photographs(train, config, backend, display, lazily=room is not None)

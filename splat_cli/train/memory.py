@@ -86,8 +86,9 @@ def fitting_trainer(
         config = dataclasses.replace(config, max_splats=plan.max_splats)
     try:
         return Trainer(
-            backend, photographs.views, photographs.images, *data.points, config, photographs.masks, clock, data.room
-        )
+            backend, photographs.views, photographs.images, *data.points, config, photographs.masks, clock, data.room,
+            scene_points=data.scene.points,
+        )  # fmt: skip
     except MemoryError:
         raise OutOfMemory(f"{plan.line()} did not fit; {plan.advice()}") from None
 

@@ -41,8 +41,9 @@ class Trainer:
 
     views, images and masks, if any, belong together; images are uint8 [H, W, 3], masks uint8 [H, W], 0 where a pixel
     does not count, or None; all are on the device, or with `room` as many at a time as it says. points float32 [P, 3]
-    and colors uint8 [P, 3] are where the splats start; without points, from config.init_from. `notices` are lines for
-    the user about what went wrong and was put right; whoever shows them takes them away.
+    and colors uint8 [P, 3] are where the splats start; without points, from config.init_from. scene_points [P, 3] are
+    what --depth-weight goes by. `notices` are lines for the user about what went wrong and was put right; whoever shows
+    them takes them away.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Trainer:
         masks: Sequence[np.ndarray | None] = (),
         clock: Clock | None = None,
         room: Room | None = None,
+        scene_points: np.ndarray | None = None,
     ) -> None:
         config = with_budget(config, views)
         self.backend, self.config = backend, config
@@ -70,7 +72,9 @@ class Trainer:
         order = view_order(len(views), config.steps, config.seed)
         self.cameras, self.stream = put_photographs(backend, views, images, masks, order, room)
         self.schedule = upload_schedule(backend, config, self.extent, len(views))
-        self.besides = Besides(backend, self.cameras, config, self.schedule, self.extent, self.model.splats)
+        self.besides = Besides(
+            backend, self.cameras, config, self.schedule, self.extent, self.model.splats, scene_points
+        )
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
@@ -147,7 +151,7 @@ class Trainer:
             moments1=self.model.moments.first, moments2=self.model.moments.second,
             stats=self.model.stats if self.strategy.collects_stats else None,
             dense=c.optimizer == "dense", absgrad=c.absgrad and self.strategy.collects_stats,
-            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg, d_means=self.besides.d_means,
+            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg, d_means=self.besides.d_means(self.splats.capacity),
         )  # fmt: skip
 
     def _next_refinement(self) -> int:

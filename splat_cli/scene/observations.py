@@ -1,0 +1,57 @@
+"""Which points of a scene each view sees, and how far away they are there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splat_cli.scene.view import View
+
+MAX_POINTS = 8192  # of one view
+_NEAR = 0.01  # world units, as the rasterizer's
+_CELLS = 40  # across the longer side of an image, for the test of occlusion
+_SLACK = 1.1  # how much farther than the nearest one around it a point may be
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Points of all views, one a pixel: those of view i from begins[i] to begins[i + 1].
+
+    begins int32 [num_views + 1], pixels int32 [P] (row * width + column), inverse_depths float32 [P] (1 / z).
+    """
+
+    begins: np.ndarray
+    pixels: np.ndarray
+    inverse_depths: np.ndarray
+
+
+def observe(views: Sequence[View], points: np.ndarray) -> Observations:
+    """Projects points [P, 3] into the views and leaves out what others hide.
+
+    A point is hidden where another one, in its cell of a coarse grid or next to it, is clearly nearer: sparse points
+    do not cover what is behind them, and few that are seen are better than one that is not.
+    """
+    seen = [_seen(view, points) for view in views]
+    begins = np.cumsum([0, *(len(pixels) for pixels, _ in seen)]).astype(np.int32)
+    pixels, inverse_depths = (np.concatenate(parts) for parts in zip(*seen, strict=True))
+    return Observations(begins, pixels.astype(np.int32), inverse_depths.astype(np.float32))
+
+
+def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    positions = points @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+    positions = positions[positions[:, 2] > _NEAR]
+    x, y, z = positions.T
+    column, row = np.floor(view.fx * x / z + view.cx), np.floor(view.fy * y / z + view.cy)
+    inside = (column >= 0) & (column < view.width) & (row >= 0) & (row < view.height)
+    column, row, z = column[inside].astype(np.int64), row[inside].astype(np.int64), z[inside]
+    size = -(-max(view.width, view.height) // _CELLS)
+    cells_down, cells_across = row // size + 1, column // size + 1  # with a border of empty cells
+    nearest = np.full((view.height // size + 3, view.width // size + 3), np.inf)
+    np.minimum.at(nearest, (cells_down, cells_across), z)
+    around = np.min([nearest[cells_down + i, cells_across + j] for i in (-1, 0, 1) for j in (-1, 0, 1)], axis=0)
+    visible = np.flatnonzero(z <= _SLACK * around)
+    visible = visible[np.argsort(z[visible], kind="stable")]
+    pixels, first = np.unique(row[visible] * view.width + column[visible], return_index=True)
+    depths = z[visible][first]
+    step = -(-len(pixels) // MAX_POINTS) or 1
+    return pixels[::step], 1 / depths[::step]
