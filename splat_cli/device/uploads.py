@@ -64,7 +64,7 @@ class CudaUploads:
             self._copying.clear()
         with self._own:  # memory of its own pool: given back, it is taken again by later copies alone
             target = self._xp.empty(staged.shape, staged.dtype)
-        target.set(staged, stream=self._own)
+        target.data.copy_from_host_async(staged.ctypes.data, staged.nbytes, self._own)
         self._copying.append(staged)
         return target
 
