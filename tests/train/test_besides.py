@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.errors import UsageError
+from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.train.checkpoint_file import read_checkpoint
 from splat_cli.train.checkpointer import checkpoint_paths
 from splat_cli.train.measure import evaluate_run
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
+from tests.small_scene import write_small_scene
 from tests.train.conftest import Trained
 
 BESIDES = {"pose_opt": True, "exposure": True, "smooth_3d": 0.2, "background": "learned",
@@ -80,6 +81,12 @@ def test_run_saves_refined_cameras(whole, finished):
 def test_run_saves_its_background(whole, finished):
     assert all(0 < value < 1 and value != 0.5 for value in whole.background())
     assert finished.background() == (0, 0, 0)
+
+
+def test_depth_needs_points(training, tmp_path):
+    training.scene = write_small_scene(tmp_path / "scene", num_points=0)
+    with pytest.raises(SceneError, match="no points that could tell depths: leave out --depth-weight"):
+        training.new(tmp_path / "run", depth_weight=0.1)
 
 
 def test_metrics_say_how_held_out_cameras_were_placed(whole):
