@@ -4,6 +4,8 @@ from pathlib import Path
 
 from splat_cli.config import SETTINGS, changed_settings
 from splat_cli.errors import UsageError
+from splat_cli.field.file import NAME as FIELD_FILE
+from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.summary import summarize_splats
 from splat_cli.scene.read import read_scene
@@ -35,4 +37,17 @@ def _describe_run(run: RunFolder) -> dict[str, str]:
     }
     for step, entry in run.metrics().get("steps", {}).items():
         facts[f"step {step}"] = f"PSNR {entry['psnr']:.2f}, SSIM {entry['ssim']:.4f}"
-    return facts | summarize_splats(read_splats(find_splats(run.path)[0])) if steps else facts
+    if not steps:
+        return facts
+    ply, _ = find_splats(run.path)
+    return facts | _describe_field(ply.with_name(FIELD_FILE)) | summarize_splats(read_splats(ply))
+
+
+def _describe_field(path: Path) -> dict[str, str]:
+    """Nothing where the run has none."""
+    if not path.is_file():
+        return {}
+    saved = read_field(path)
+    looks = f"looks of {len(saved.names)} photographs" if saved.shape.appearance else "one look for all photographs"
+    size = path.stat().st_size / 2**20
+    return {"colour field": f"{size:.1f} MiB with its {len(saved.splats):,} splats, {looks}; the PLY has it baked"}

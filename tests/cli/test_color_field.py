@@ -31,10 +31,12 @@ def difference(one, other):
     return np.abs(one - other).mean()
 
 
-def test_run_saves_the_field_beside_a_baked_ply(field_run):
+def test_run_saves_the_field_beside_a_baked_ply(splat, field_run):
     ply = RunFolder(field_run).ply_path(60)
     assert read_ply(ply).sh_degree == 3
     assert ply.with_name("field.npz").is_file()
+    described = splat("info", field_run).out
+    assert "looks of 7 photographs; the PLY has it baked" in described
     assert "only right halves" in json.loads((field_run / "metrics.json").read_text())["protocol"]
 
 
