@@ -54,11 +54,22 @@ class Window:
             task = self._tasks.get_nowait()
         except Empty:
             return self._show_thumbnail()
-        task()
+        self._if_there_is_room(task)
         return True
 
     def refresh(self) -> None:
         """Shows the splats as they are now."""
+        self._if_there_is_room(self._redraw)
+
+    def _if_there_is_room(self, task: Callable[[], None]) -> None:
+        """A viewer must not end training where the device is full."""
+        try:
+            task()
+        except MemoryError:
+            for client in self._server.get_clients().values():
+                client.add_notification("No memory", "The device has no room left to show this.", color="red")
+
+    def _redraw(self) -> None:
         self._look = self._appearance()
         self._draw()
 

@@ -11,7 +11,9 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.crop import Box
 from splat_cli.scene.quaternion import quat_from_matrix
-from splat_cli.viewer import pace
+from splat_cli.train.progress import Display, Progress
+from splat_cli.train.run_folder import RunFolder
+from splat_cli.viewer import pace, training
 from splat_cli.viewer.appearance import appearance
 from splat_cli.viewer.browse import unused_file
 from splat_cli.viewer.comparison import compose
@@ -103,9 +105,10 @@ def test_narrow_windows_show_all_of_the_view():
 class Panel:
     """Stands for viser's panel and scene: keeps buttons and texts, and what was added."""
 
-    def __init__(self):
+    def __init__(self, clients=()):
         self.buttons = {}
         self.gui = self.scene = self
+        self.get_clients = lambda: clients
 
     def __getattr__(self, name):
         return lambda *args, **options: Control(self, args)
@@ -116,7 +119,7 @@ class Panel:
 
 class Control:
     def __init__(self, panel, args):
-        self._panel, self._args, self.content = panel, args, args[0]
+        self._panel, self._args, self.content = panel, args, args[0] if args else None
 
     def on_click(self, function):
         self._panel.buttons[self._args[0]] = function
@@ -154,6 +157,66 @@ def test_comparing():
     assert (compose(rendered, photograph, 1.0, False) == photograph).all()
     assert (compose(rendered, photograph, 0.5, True) == 80).all()
     assert compose(rendered, None, 0.5, True) is rendered
+
+
+class Shown:
+    """Stands for the window: counts how often splats are shown anew."""
+
+    def __init__(self, *args):
+        self.times = 0
+
+    def refresh(self):
+        self.times += 1
+
+    def work(self):
+        return False
+
+
+@pytest.fixture
+def watching(monkeypatch, tmp_path):
+    """Makes (viewer, its window, its panel, a function that looks at a step with a `check`)."""
+    monkeypatch.setattr(training, "Window", Shown)
+
+    def make(clients):
+        panel = Panel(clients)
+        viewer = training.TrainingViewer(panel, Display())
+        trainer = SimpleNamespace(config=SimpleNamespace(steps=100))
+        viewer.begin(trainer, RunFolder(tmp_path))
+        return viewer._window, panel, lambda step, check: viewer.look(trainer, Progress(step, 0.1, 10), check)
+
+    return make
+
+
+def never():
+    pytest.fail("nothing waits here")
+
+
+def test_without_a_browser_nothing_is_shown(watching):
+    window, _, look = watching(clients=())
+    look(1, never)
+    assert window.times == 0
+
+
+def test_new_steps_are_shown(watching):
+    window, _, look = watching(clients=("somebody",))
+    look(1, never)
+    look(1, never)
+    assert window.times == 1
+
+
+def test_a_pause_lasts_until_somebody_continues_or_stops(watching):
+    window, panel, look = watching(clients=("somebody",))
+    panel.buttons["Pause"](None)
+    look(1, lambda: panel.buttons["Pause"](None))  # the same button continues
+    look(2, never)
+    panel.buttons["Pause"](None)
+
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        look(3, stop)
+    assert window.times >= 2  # where it stopped is always shown
 
 
 @pytest.mark.parametrize("command", [["view", "."], ["train", ".", "--viewer"]])
