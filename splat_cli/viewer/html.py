@@ -57,7 +57,7 @@ def write_html(
         style=_static("supersplat-viewer.css"),
         script=_static("supersplat-viewer.js"),
         scene=json.dumps(scene).replace("<", "\\u003c"),
-        splats=base64.b64encode(gzip.compress(content, mtime=0)).decode(),
+        splats=base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode(),
     )
     with replacing(path) as beside:
         beside.write_text(page, encoding="utf-8")
