@@ -63,7 +63,8 @@ class MemoryWatch(Display):
 
     def growth(self) -> Use:
         """Bytes by which the second half of the run needed more than the tenths before, without the first."""
-        early, late = self.tenths[1 : _TENTHS // 2], self.tenths[_TENTHS // 2 :]
+        half = len(self.tenths) // 2  # a short run may pass two tenths between two looks
+        early, late = self.tenths[1:half], self.tenths[half:]
         before, after = (map(max, zip(*uses, strict=True)) for uses in (early, late))
         return Use(*(more - less for less, more in zip(before, after, strict=True)))
 

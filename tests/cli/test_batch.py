@@ -1,6 +1,7 @@
 """`splat batch`: each scene apart, finished ones skipped, begun ones resumed, stopped as a whole."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -77,3 +78,42 @@ def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
     assert result.code == 0, result.err
     assert run.saved_steps() == [step, step + 3]
     assert "Going on from step" in (out / f"{scene.name}.log").read_text()
+
+
+def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
+    scenes = tmp_path / "scenes.toml"
+    lines = f'[[scene]]\npath = "{scene}"\nname = "%s"\nsteps = %d\n'
+    scenes.write_text(lines % ("killed", 1_000_000) + lines % ("other", 3))
+    arguments = [
+        "batch",
+        str(scenes),
+        "-o",
+        str(tmp_path / "out"),
+        "--device",
+        "cpu",
+        "--checkpoint-every",
+        "0",
+        "--json",
+    ]
+    run = RunFolder(tmp_path / "out" / "killed")
+    command = [sys.executable, "-m", "splat_cli", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not run.log_path.is_file() and process.poll() is None:
+            time.sleep(0.05)
+        os.kill(_child_of(process.pid), signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    killed, other = json.loads(out)["scenes"]
+    assert (killed["status"], killed["exit_code"]) == ("failed", -signal.SIGKILL)
+    assert "the process ended with -9" in killed["error"]
+    assert (other["status"], other["steps"]) == ("done", 3)
+    scenes.write_text(lines % ("killed", 4) + lines % ("other", 3))
+    result = splat(*arguments)
+    assert result.code == 0, result.err
+    assert [outcome["status"] for outcome in json.loads(result.out)["scenes"]] == ["done", "skipped"]
+
+
+def _child_of(pid):
+    """The process that this one has started."""
+    (child,) = [text for path in Path(f"/proc/{pid}/task").glob("*/children") for text in path.read_text().split()]
+    return int(child)
