@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from splat_cli.density.operations import OPACITY
 from splat_cli.errors import OutOfMemory
@@ -11,6 +12,7 @@ from splat_cli.optim.model import Model
 if TYPE_CHECKING:
     from splat_cli.train.trainer import Trainer
 
+T = TypeVar("T")
 _KEPT = 0.9  # of the splats, each time that what rendering needs does not fit
 _PAIR_ROOM = 1.2
 _MIN_SPLATS, _MIN_PAIRS = 100, 1024
@@ -42,6 +44,30 @@ def make_do(trainer: Trainer) -> str:
     trainer.state.write(step=trainer.step, num_splats=model.num, halted=0)
     dropped = f"; the {before - model.num:,} most transparent were dropped" if before > model.num else ""
     return f"out of device memory at step {trainer.step}: going on with at most {model.num:,} splats{dropped}"
+
+
+def beside(trainer: Trainer, work: Callable[[], T]) -> T:
+    """What `work` returns, which takes device memory of its own between two steps.
+
+    Where there is not enough beside training, training's scratch memory is given up for it, and `work` begins again.
+    """
+    try:
+        return work()
+    except MemoryError:
+        pass  # what it had taken is free again only after this block
+    raster, pairs = trainer.rasterizer, trainer.rasterizer.tiles.pair_capacity
+    raster.release()
+    trainer.forget_recordings()
+    trainer.backend.release_cached()
+    try:
+        return work()
+    finally:
+        trainer.backend.release_cached()
+        try:
+            raster.resize_splats(trainer.splats.capacity)
+            raster.resize_pairs(pairs)
+        except MemoryError:
+            trainer.notices.append(make_do(trainer))
 
 
 def keep_most_opaque(model: Model, num: int) -> None:

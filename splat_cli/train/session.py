@@ -24,6 +24,7 @@ from splat_cli.train.measure import add_metrics, measure
 from splat_cli.train.memory import fitting_trainer
 from splat_cli.train.observer import Observer
 from splat_cli.train.progress import Display, Progress
+from splat_cli.train.recovery import beside
 from splat_cli.train.refined import refined_views
 from splat_cli.train.result import RunResult
 from splat_cli.train.run_folder import RunFolder
@@ -194,8 +195,11 @@ class _Session:
             board.render(step, index, views[index].name, render)
 
         background = self.trainer.besides.background_color()
-        scores = measure(
-            self.backend, self.trainer.splats, held_out, self.config, on_render, field=field, background=background
+        scores = beside(
+            self.trainer,
+            lambda: measure(
+                self.backend, self.trainer.splats, held_out, self.config, on_render, field=field, background=background
+            ),
         )
         facts = {"num_splats": self.trainer.splats.num, "seconds": round(self.seconds, 2)}
         facts["peak_bytes"] = int(self.backend.peak_bytes)

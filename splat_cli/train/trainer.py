@@ -118,7 +118,7 @@ class Trainer:
                 self._settle()
             except MemoryError:
                 self.notices.append(make_do(self))
-                self._forget_recordings()
+                self.forget_recordings()
                 self._last = self.state.read()
             seconds = time.perf_counter() - begin
             chunk = max(1, min(100, int(chunk * LOOK_SECONDS / max(seconds, 1e-6)) + 1))
@@ -182,7 +182,7 @@ class Trainer:
             self.step -= 1
             self.rasterizer.resize_pairs(int(self._last["needed_pairs"] * HEADROOM))
             self.state.write(step=self.step, halted=0)
-            self._forget_recordings()
+            self.forget_recordings()
 
     def _refine(self) -> None:
         capacity, pairs = self.splats.capacity, self.rasterizer.tiles.pair_capacity
@@ -194,7 +194,7 @@ class Trainer:
         if self.splats.capacity != capacity:
             self.rasterizer.resize_splats(self.splats.capacity)
         if (self.splats.capacity, self.rasterizer.tiles.pair_capacity) != (capacity, pairs):
-            self._forget_recordings()
+            self.forget_recordings()
         self.state.write(num_splats=self.model.num)
 
     def _settle(self) -> None:
@@ -206,7 +206,7 @@ class Trainer:
         if self.besides.exposure:
             self.besides.exposure.center()
 
-    def _forget_recordings(self) -> None:
+    def forget_recordings(self) -> None:
         """Record anew before the next step: arrays have moved."""
         self._replay = None
         self.probe.forget()

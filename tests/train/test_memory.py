@@ -10,7 +10,10 @@ from splat_cli.config import load_config
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
+from splat_cli.scene.images import Photographs
+from splat_cli.train.measure import measure
 from splat_cli.train.memory import plan_memory
+from splat_cli.train.recovery import beside
 from splat_cli.train.trainer import Trainer
 from tests.train.conftest import SETTINGS
 from tests.views import ring_of_views
@@ -128,13 +131,35 @@ def test_pairs_that_do_not_fit_cost_the_most_transparent_splats(backend, budget)
     trainer.splats.params[10, :1000] = -3.0
     trainer.splats.params[3:6, :2000] = 1.0  # splats that cover every tile
     trainer.rasterizer.resize_pairs(4096)
-    trainer._forget_recordings()
+    trainer.forget_recordings()
     budget.limit = budget.live
     trainer.run_until(10)
     assert trainer.step == 10
     assert "most transparent were dropped" in trainer.notices[0]
     assert 100 < trainer.model.num < 2000
     assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
+
+
+def test_measuring_that_does_not_fit_gets_what_training_had(backend, budget):
+    trainer, other = _trainer(backend), _trainer(open_backend("cpu", threads=1))
+    trainer.run_until(5)
+    views = trainer.cameras.views
+    photographs = Photographs(
+        views, [np.zeros((view.height, view.width, 3), np.uint8) for view in views], [None] * 4, []
+    )
+
+    def work():
+        return measure(backend, trainer.splats, photographs, trainer.config)
+
+    expected = work()
+    budget.limit = budget.live
+    with pytest.raises(MemoryError):
+        work()
+    assert beside(trainer, work) == expected
+    trainer.run_until(8)
+    other.run_until(8)
+    np.testing.assert_array_equal(trainer.splats.params, other.splats.params)
+    assert trainer.notices == []
 
 
 def test_nothing_fits_at_all(backend, budget):
