@@ -14,6 +14,14 @@ _WINDOW_SIGMA = 1.5
 _C1, _C2 = 0.01**2, 0.03**2
 _BLOCK = 32
 
+_MOVED = (
+    "cameras that were not trained on are moved by the similarity that takes the others from their given to their "
+    "refined poses; "
+)
+_HALVES = "only right halves, with the colour field's appearance that fits the left half best; "
+_FLIP = f"FLIP at {PIXELS_PER_DEGREE} pixels a degree, mean over pixels, then over images; "
+_FITTED = "`fitted_`: over the right half of an image, after the affine change of colour that fits the left half best; "
+
 
 @dataclass(frozen=True)
 class Score:
@@ -34,7 +42,7 @@ class Score:
 
 
 def protocol(
-    test_every: int, held_out: bool, named: bool = False, refined: bool = False, with_flip: bool = False,
+    test_every: int, held_out: bool, *, named: bool = False, refined: bool = False, with_flip: bool = False,
     fitted: bool = False, halves: bool = False,
 ) -> str:  # fmt: skip
     """The measurement in words, for metrics.json.
@@ -42,26 +50,14 @@ def protocol(
     named: the images are those that split.json names. refined: training has moved its cameras. fitted: measured also
     after a change of colour. halves: a colour field's appearance of an image was fitted on its left half.
     """
-    change = (
-        "`fitted_`: over the right half of an image, after the affine change of colour that fits the left half best; "
-    )
-    which_half = (
-        "only right halves, with the colour field's appearance that fits the left half best; " if halves else ""
-    )
-    looks = f"FLIP at {PIXELS_PER_DEGREE} pixels a degree, mean over pixels, then over images; " if with_flip else ""
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
-    which = "images that split.json names" if named else every
-    moved = (
-        "cameras that were not trained on are moved by the similarity that takes the others from their given to their "
-        "refined poses; "
-    )
     return (
-        f"{which} ({seen}); {moved if refined else ''}{which_half}"
+        f"{'images that split.json names' if named else every} ({seen}); {_MOVED * refined}{_HALVES * halves}"
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        f"images; {looks}{change if fitted else ''}"
+        f"images; {_FLIP * with_flip}{_FITTED * fitted}"
         "pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
     )
 

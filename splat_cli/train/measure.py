@@ -82,7 +82,10 @@ def add_metrics(
     steps[str(step)] = {**steps.get(str(step), {}), **mean.facts(), **facts, "per_image": per_image}
     is_named, has_flips = run.split_path.is_file(), mean.flip is not None
     halves = has_appearances(config)
-    measured = protocol(config.test_every, config.eval, is_named, config.pose_opt, has_flips, config.exposure, halves)
+    measured = protocol(
+        config.test_every, config.eval, named=is_named, refined=config.pose_opt, with_flip=has_flips,
+        fitted=config.exposure, halves=halves,
+    )  # fmt: skip
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)
     return metrics

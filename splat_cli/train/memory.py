@@ -29,6 +29,7 @@ _SCORES = 8  # and of train.probe
 _PAIR = 28 + 1 / 32  # bytes a pair of TileLists and of the states that Picture saves
 _PIXEL = 32 + 36  # bytes a pixel of Picture and of PhotometricLoss
 _EXPOSED = 12  # with --exposure
+_DEPTH = 76  # bytes a splat of optim.depth, with --depth-weight
 _TILE = 4 * 256 * 4 + 20  # bytes a tile of the same and of TileLists
 
 
@@ -111,7 +112,7 @@ def plan_memory(
     return MemoryPlan(
         photographs=sum(photographs) if room is None else room.shown * max(photographs),
         pictures=(_PIXEL + _EXPOSED * config.exposure) * max(pixels) + _TILE * tiles + field_bytes,
-        per_splat=_splat_bytes(config.trained_sh_degree) + row_bytes,
+        per_splat=_splat_bytes(config.trained_sh_degree) + row_bytes + _DEPTH * (config.depth_weight > 0),
         available=available,
         wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
         config=config,
