@@ -26,3 +26,19 @@ def test_any_type_and_layout(backend):
     there = uploads.put(uploads.stage(array))
     uploads.join()
     np.testing.assert_array_equal(backend.download(there), array)
+
+
+def test_what_is_recorded_after_a_copy_is_replayed(backend):
+    """A copy leaves the backend's stream the one that work goes to."""
+    uploads = backend.uploads()
+    uploads.put(uploads.stage(np.zeros(4, np.uint8)))
+    count = backend.xp.zeros(1, np.int32)
+
+    def add():
+        backend.xp.add(count, 1, out=count)
+
+    add()  # loads its kernel, which a recording may not
+    replay = backend.capture(add)
+    replay()
+    replay()
+    assert int(backend.download(count)[0]) == 3
