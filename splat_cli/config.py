@@ -125,9 +125,9 @@ class TrainConfig:
     )
     init: str = setting(
         "auto",
-        "Start from the scene's points, those a sweep finds, both, or random ones; auto: the first there are.",
+        "Start from the scene's points, those a sweep over depths finds, or random ones; auto: both the first, if any.",
         group=_MODEL,
-        choices=("auto", "points", "sweep", "both", "random"),
+        choices=("auto", "points", "sweep", "random"),
     )
     init_points: int = setting(
         100_000, "Pixels whose depth the sweep looks for, or number of random points.", group=_MODEL, low=1
@@ -171,7 +171,7 @@ class TrainConfig:
         1e-2, "Learning rate of a learned background, which shrinks to a tenth.", group=_OPTIMIZER, low=0
     )
     ssim_weight: float = setting(
-        0.3, "Share of the loss that is 1 - SSIM; the rest is L1.", group=_OPTIMIZER, low=0, high=1
+        0.2, "Share of the loss that is 1 - SSIM; the rest is L1.", group=_OPTIMIZER, low=0, high=1
     )
     optimizer: str = setting(
         "dense",

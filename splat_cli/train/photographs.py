@@ -63,7 +63,7 @@ def starting_points(
     """
     if config.init_from is not None:
         return scene.points[:0], scene.colors[:0]
-    if config.init == "points" or (config.init == "auto" and len(scene.points)):
+    if config.init == "points":
         return scene.points, scene.colors
     points, colors = _points_elsewhere(scene, training, config, backend, display)
     crop = SceneOptions.of(config).crop
@@ -78,11 +78,11 @@ def starting_points(
 def _points_elsewhere(
     scene: Scene, training: Photographs, config: TrainConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Found in the photographs, beside the scene's own or without them, or random."""
+    """Found in the photographs, with --init auto beside the scene's own, or random."""
     max_splats, random = with_budget(config, training.views).max_splats, np.random.default_rng(config.seed)
     if config.init != "random":
         points, colors = sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
-        if config.init == "both" and len(scene.points):
+        if config.init == "auto" and len(scene.points):
             display.say(f"Start: {len(scene.points):,} points, and {len(points):,} on which photographs agree")
             return np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])
         if len(points) >= MIN_POINTS:

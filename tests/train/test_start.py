@@ -31,9 +31,8 @@ def start(backend):
     return start
 
 
-@pytest.mark.parametrize("init", ["auto", "points"])
-def test_points_of_the_scene(start, init):
-    points, said = start(init=init)
+def test_points_of_the_scene(start):
+    points, said = start(init="points")
     np.testing.assert_array_equal(points, POINTS)
     assert not said
 
@@ -46,7 +45,7 @@ def test_points_found_in_photographs(start):
 
 
 def test_points_of_the_scene_and_those_found(start):
-    points, said = start(init="both")
+    points, said = start()
     np.testing.assert_array_equal(points[: len(POINTS)], POINTS)
     np.testing.assert_array_equal(points[len(POINTS) :], start(init="sweep")[0])
     assert f"{len(POINTS)} points, and {len(points) - len(POINTS):,} on which" in said
