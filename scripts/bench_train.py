@@ -18,8 +18,9 @@ import click
 import numpy as np
 
 from splat_cli import __version__
-from splat_cli.config import TrainConfig, load_config
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
+from splat_cli.presets import load_config
 from splat_cli.train.data import read_data
 from splat_cli.train.evaluation import mean_score
 from splat_cli.train.measure import measure

@@ -26,8 +26,9 @@ from typing import Any
 import click
 import numpy as np
 
-from splat_cli.config import TrainConfig, load_config
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
+from splat_cli.presets import load_config
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.poses import moved_pose, similarity_between

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import click
 
-from splat_cli.config import TrainConfig, load_config
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
+from splat_cli.presets import load_config
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.train.data import TrainingData, read_data
 from splat_cli.train.evaluation import mean_score

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from splat_cli.config import TrainConfig, load_config
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
+from splat_cli.presets import load_config
 from splat_cli.scene import make_sample_scene
 from splat_cli.train.claim import new_run_folder
 from splat_cli.train.progress import Display, Progress

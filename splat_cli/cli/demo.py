@@ -24,7 +24,7 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
     Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
     It takes about a minute without a GPU.
     """
-    from splat_cli.config import load_config
+    from splat_cli.presets import load_config
     from splat_cli.report import try_report
     from splat_cli.train.claim import new_run_folder, unused_folder
     from splat_cli.train.demo import run_demo

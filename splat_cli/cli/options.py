@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 import click
 
-from splat_cli.config import SETTINGS, TrainConfig, load_config
+from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.errors import UsageError
+from splat_cli.presets import load_config
 from splat_cli.settings import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])

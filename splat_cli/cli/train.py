@@ -83,7 +83,7 @@ def _new(
     display: "Display",
     observer: "Observer | None",
 ) -> "RunResult":
-    from splat_cli.config import load_config
+    from splat_cli.presets import load_config
     from splat_cli.train.claim import new_run_folder, unused_folder
 
     config = load_config(preset, changes)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from splat_cli.config import SETTINGS, TrainConfig, changed_settings
+from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.files import replacing
+from splat_cli.presets import changed_settings
 from splat_cli.train.batch_list import Job
 from splat_cli.train.interrupt import Interrupted, deferred_interrupt
 from splat_cli.train.progress import Display

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splat_cli.config import TrainConfig, load_config, read_toml
+from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
+from splat_cli.presets import load_config, read_toml
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from splat_cli.config import SETTINGS, changed_settings
+from splat_cli.config import SETTINGS
 from splat_cli.errors import UsageError
 from splat_cli.field.file import NAME as FIELD_FILE
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.summary import summarize_splats
+from splat_cli.presets import changed_settings
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.summary import summarize_scene
 from splat_cli.train.run_folder import RunFolder, find_splats, is_run

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli import __version__
-from splat_cli.config import TrainConfig, config_toml, read_settings, read_toml
+from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.files import replacing
+from splat_cli.presets import config_toml, read_settings, read_toml
 from splat_cli.render.pictures import background_color
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split, split

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.config import load_config
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.presets import load_config
 from splat_cli.train import evaluation, measure
 from splat_cli.train.run_folder import RunFolder
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from splat_cli.config import load_config
+from splat_cli.presets import load_config
 from splat_cli.report import write
 from splat_cli.train.run_folder import RunFolder
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from splat_cli.config import load_config
 from splat_cli.density import make_strategy
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
+from splat_cli.presets import load_config
 
 PRESETS = {"adc": {}, "mcmc": {}, "default": {}, "fast": {}, "demo": {}}
 NUM = 400

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
-from splat_cli.config import read_settings
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.file import read_field, write_field
 from splat_cli.field.frame import frame_of
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
+from splat_cli.presets import read_settings
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.path_file import read_path

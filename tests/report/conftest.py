@@ -2,7 +2,7 @@
 
 import pytest
 
-from splat_cli.config import load_config
+from splat_cli.presets import load_config
 from splat_cli.report import write_report
 from splat_cli.train.claim import new_run_folder
 from splat_cli.train.progress import Display

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from splat_cli.config import load_config
+from splat_cli.presets import load_config
 from splat_cli.train.claim import existing_run, new_run_folder
 from splat_cli.train.progress import Display
 from splat_cli.train.resume import plan_resumption

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from splat_cli.config import load_config
 from splat_cli.device import open_backend
+from splat_cli.presets import load_config
 from splat_cli.train.trainer import Trainer
 from tests.train.conftest import SETTINGS
 from tests.views import ring_of_views

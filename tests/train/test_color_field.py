@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from splat_cli.config import load_config
 from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.field.bake import bake_field
@@ -18,6 +17,7 @@ from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
+from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images import Photographs

@@ -6,10 +6,10 @@ import weakref
 import numpy as np
 import pytest
 
-from splat_cli.config import load_config
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
+from splat_cli.presets import load_config
 from splat_cli.scene.images import Photographs
 from splat_cli.train.measure import measure
 from splat_cli.train.memory import plan_memory

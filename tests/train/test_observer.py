@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from splat_cli.config import load_config
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.presets import load_config
 from splat_cli.train.claim import new_run_folder
 from splat_cli.train.interrupt import Interrupted
 from splat_cli.train.session import open_device, train_scene

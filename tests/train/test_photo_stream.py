@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.config import load_config
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
+from splat_cli.presets import load_config
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.scene import load_images, read_scene
 from splat_cli.scene.lazy_images import lazy_images

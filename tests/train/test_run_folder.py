@@ -2,8 +2,8 @@
 
 import pytest
 
-from splat_cli.config import load_config
 from splat_cli.errors import UsageError
+from splat_cli.presets import load_config
 from splat_cli.train.claim import new_run_folder, unused_folder
 from splat_cli.train.run_folder import RunFolder, find_splats, open_run
 from tests.views import ring_of_views

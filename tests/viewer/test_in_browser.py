@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.config import load_config
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
+from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
 from splat_cli.scene.camera_path import with_size
 from splat_cli.scene.cameras_json import read_cameras

@@ -1,0 +1,87 @@
+"""Settings in TOML files: the presets, a user's own, and what a run was trained with."""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.errors import UsageError
+from splat_cli.paths import resource_dir
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the program."""
+    return sorted(path.stem for path in resource_dir("configs").glob("*.toml"))
+
+
+def load_config(preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
+    """Defaults, then `preset` (a name, or the path of a TOML file), then `overrides`. Raises UsageError."""
+    values = read_settings(_preset_path(preset)) if preset is not None else {}
+    overrides = overrides or {}
+    _reject_unknown(overrides)
+    return TrainConfig(**{**values, **overrides})
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file: a preset, or the config.toml of a run, whose table [run] is left out."""
+    table = read_toml(path)
+    table.pop("run", None)
+    try:
+        _reject_unknown(table)
+        return {name: SETTINGS[name].check(value) for name, value in table.items()}
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as a dictionary; raises UsageError where it cannot be read or is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:  # of which TOMLDecodeError is one
+        raise UsageError(f"{path}: not a TOML file: {error}") from None
+
+
+def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
+    """All settings of `config` as TOML, grouped, then the table [run] with facts about the run itself."""
+    lines: list[str] = []
+    group = ""
+    for name, declared in SETTINGS.items():
+        if declared.group != group:
+            group = declared.group
+            lines.append(f"\n# {group}" if lines else f"# {group}")
+        value = getattr(config, name)
+        lines.append(f"# {name} is not set" if value is None else f"{name} = {_toml_value(value)}")
+    lines += ["", "[run]", *(f"{key} = {_toml_value(value)}" for key, value in run.items())]
+    return "\n".join(lines) + "\n"
+
+
+def changed_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings of `config` that differ from their defaults."""
+    values = dataclasses.asdict(config)
+    return {name: values[name] for name, declared in SETTINGS.items() if values[name] != declared.default}
+
+
+def _toml_value(value: Any) -> str:
+    """JSON's spelling of our values is TOML's as well."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _preset_path(preset: str) -> Path:
+    if preset.endswith(".toml"):
+        return Path(preset)
+    if preset not in preset_names():
+        raise UsageError(f"no preset {preset!r}: there are {', '.join(preset_names())}, or name a .toml file")
+    return resource_dir("configs") / f"{preset}.toml"
+
+
+def _reject_unknown(names: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)
+            raise UsageError(f"{name!r} is not a setting; the nearest is {near[0]!r}")
