@@ -1,0 +1,40 @@
+"""What docs/architecture.md says about rooms: each is listed, and imports only from those below."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "splat_cli"
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+ROOMS = re.findall(r"^\| `(\w+)/` \|", PAGE, re.MULTILINE)
+
+
+def test_every_room_is_listed():
+    assert sorted(ROOMS) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+
+
+def test_every_module_outside_the_rooms_is_listed():
+    rows = re.findall(r"^\| (`\w+\.py`.*?) \|", PAGE, re.MULTILINE)
+    listed = re.findall(r"\w+\.py", " ".join(rows))
+    assert sorted(listed) == sorted(path.name for path in PACKAGE.glob("*.py") if not path.stem.startswith("__"))
+
+
+@pytest.mark.parametrize("room", [*ROOMS, ""], ids=lambda room: room or "outside")
+def test_a_room_imports_only_from_below(room):
+    above = set(ROOMS[: ROOMS.index(room)] if room else ROOMS)
+    paths = (PACKAGE / room).rglob("*.py") if room else set(PACKAGE.glob("*.py")) - {PACKAGE / "__main__.py"}
+    wrong = {f"{path.relative_to(ROOT)}: {name}" for path in paths for name in _imported(path) & above}
+    assert wrong == set()
+
+
+def _imported(path: Path) -> set[str]:
+    """The rooms, and modules outside of them, that a module imports from anywhere in it."""
+    modules = [
+        node.module
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("splat_cli.")
+    ]
+    return {module.split(".")[1] for module in modules}
