@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
-from splat_cli.optim.per_view import SUM_THREADS, Decay
+from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.step import StepState
 
-BLOCKS, WARPS = 132, 8
 START = 0.5  # grey
 
 
@@ -27,7 +26,7 @@ class LearnedBackground:
         self.backend, self.cameras, self.shown, self.decay = backend, cameras, shown, decay
         self.trained = backend.xp.zeros((1, 3, 3), "float32")
         self.trained[0, 0] = START
-        self.d_background = backend.xp.zeros((BLOCKS * WARPS, 3), "float32")
+        self.d_background = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 3), "float32")
         self.show()
 
     def show(self) -> None:
@@ -37,7 +36,7 @@ class LearnedBackground:
     def backward(self, state: StepState, picture: Picture) -> None:
         """Sum up the gradient from picture.d_image, into rows of d_background [.., 3]."""
         self.backend.kernel("background", "background_backward")(
-            (BLOCKS,), (32, WARPS),
+            (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background,
         )  # fmt: skip
 

@@ -8,11 +8,9 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
-from splat_cli.optim.per_view import SUM_THREADS, Decay
+from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.step import StepState
-
-BLOCKS, WARPS = 132, 8
 
 
 class ExposedLoss(PhotometricLoss):
@@ -27,12 +25,12 @@ class ExposedLoss(PhotometricLoss):
         self.decay, self.weight = decay, weight
         self.exposures = backend.xp.zeros((len(cameras.views), 3, 12), "float32")
         self.exposed = backend.xp.empty(3 * cameras.max_pixels, "float32")
-        self.d_exposure = backend.xp.zeros((BLOCKS * WARPS, 12), "float32")
+        self.d_exposure = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 12), "float32")
 
     def forward(self, state: StepState, image: Any, errors: Any | None = None) -> None:
         """As PhotometricLoss.forward, of the picture as the view exposes it."""
         self.backend.kernel("exposure", "expose")(
-            (BLOCKS,), (32, WARPS), self.cameras.array, state.array, self.exposures, image, self.exposed
+            (PIXEL_BLOCKS,), (32, PIXEL_WARPS), self.cameras.array, state.array, self.exposures, image, self.exposed
         )
         super().forward(state, self.exposed, errors)
 
@@ -43,7 +41,7 @@ class ExposedLoss(PhotometricLoss):
         """
         super().backward(state, self.exposed, d_image)
         self.backend.kernel("exposure", "expose_backward")(
-            (BLOCKS,), (32, WARPS),
+            (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, self.exposures, image, d_image, self.d_exposure,
         )  # fmt: skip
 
