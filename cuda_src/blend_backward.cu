@@ -25,7 +25,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
     const float4* __restrict__ colors,              // [capacity] rgb
     const float* __restrict__ image,                // [3, height, width]
-    const float* __restrict__ final_T,              // [height, width]
     const int* __restrict__ last_pair,              // [height, width]
     const float* __restrict__ states,               // [slots, 4, 256] T, rgb where a segment begins
     const float* __restrict__ d_image,              // [3, height, width]

@@ -7,7 +7,6 @@
 // What is blended in place of colours. A thread owns a splat.
 extern "C" __global__ void inverse_depths(
     const Step* __restrict__ state,         // [1]
-    int capacity,
     const float* __restrict__ depths,       // [capacity] z; 0 where invisible
     float4* __restrict__ values,            // [capacity] 1/z, 0, 0, 0
     float* __restrict__ d_values)           // [capacity, 12] zeroed for visible splats

@@ -49,11 +49,9 @@ class DepthSupervision:
         cameras, projection, picture = rasterizer.cameras, rasterizer.projection, rasterizer.picture
         capacity = len(projection.depths)
         splats, pixels = (-(-capacity // THREADS),), (-(-cameras.max_pixels // THREADS),)
-        self._launch("inverse_depths", splats, state.array, capacity, projection.depths, self.values, self.d_values)
+        self._launch("inverse_depths", splats, state.array, projection.depths, self.values, self.d_values)
         of_depth = dataclasses.replace(projection, colors=self.values, d_splats=self.d_values)
-        listed = dataclasses.replace(
-            picture, segments=None
-        )  # the segments of the colours' blend stay: they are the same
+        listed = dataclasses.replace(picture, segments=None)  # those of the colours' blend stay: they are the same
         blend(cameras, state, of_depth, rasterizer.tiles, listed)
         self._launch("clear_depth", pixels, cameras.array, state.array, picture.final_T, picture.image, picture.d_image)
         weight = self.weight

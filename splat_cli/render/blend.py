@@ -83,8 +83,8 @@ def blend_backward(
     tiles.backend.kernel("blend_backward", "blend_backward", **defines)(
         (len(picture.segments),), (32, BACKWARD_WARPS),
         cameras.array, state.array, picture.segments, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
-        projection.conic_opacity, projection.colors, picture.image, picture.final_T, picture.last_pair, picture.states,
-        picture.d_image, projection.d_splats if fixed is None else fixed,
+        projection.conic_opacity, projection.colors, picture.image, picture.last_pair, picture.states, picture.d_image,
+        projection.d_splats if fixed is None else fixed,
     )  # fmt: skip
     if fixed is not None:
         tiles.backend.kernel("settle_sums", "settle_sums")(

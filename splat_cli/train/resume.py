@@ -36,7 +36,7 @@ def plan_resumption(run: RunFolder, scene: Path | None, changes: dict[str, Any],
     before, scene = run.config(), scene or run.scene_path()
     config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
     changes = {name: getattr(config, name) for name in changes if getattr(config, name) != getattr(before, name)}
-    _refuse_fixed(run, changes)
+    _refuse_fixed(changes)
     for name in changes:
         declared = SETTINGS[name]
         display.say(
@@ -53,7 +53,7 @@ def plan_resumption(run: RunFolder, scene: Path | None, changes: dict[str, Any],
     return Resumption(scene, config, checkpoint)
 
 
-def _refuse_fixed(run: RunFolder, changes: dict[str, Any]) -> None:
+def _refuse_fixed(changes: dict[str, Any]) -> None:
     fixed = [SETTINGS[name].option for name in changes if name in _FIXED]
     if fixed:
         raise UsageError(f"{', '.join(fixed)} cannot change in a run that has begun: leave it out, or start a new run")
