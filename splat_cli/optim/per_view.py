@@ -7,7 +7,7 @@ from dataclasses import dataclass
 # Blocks and threads of a sum over all splats. On the CPU a barrier costs more than many additions: one thread a block.
 SUM_BLOCKS = {"cuda": 264, "cpu": 32}
 SUM_THREADS = {"cuda": 128, "cpu": 1}
-# Blocks of a pass over all pixels, and warps of a block: on both, a lane owns pixels, and a warp leaves a row of sums.
+# Blocks and warps of a pass over all pixels: on both devices a lane owns pixels, and a warp leaves a row of sums.
 PIXEL_BLOCKS, PIXEL_WARPS = 132, 8
 
 

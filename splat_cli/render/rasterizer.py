@@ -14,6 +14,7 @@ from splat_cli.render.step import StepState
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
+HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # of pair buffers that had to grow; in training splats become more
 
 
 class Coloring(Protocol):
@@ -56,6 +57,10 @@ class Rasterizer:
         self.picture = Picture.allocate(
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
         )
+
+    def make_room(self, needed_pairs: int) -> None:
+        """After a view that did not fit: room for its pairs and some more."""
+        self.resize_pairs(int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM)))
 
     def release(self) -> None:
         """Give up all scratch memory; `resize_splats` and then `resize_pairs` must follow."""

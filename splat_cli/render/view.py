@@ -14,8 +14,6 @@ from splat_cli.render.rasterizer import Coloring, Rasterizer
 from splat_cli.render.step import StepState
 from splat_cli.scene.view import View
 
-HEADROOM = 1.3  # of a buffer that had to grow
-
 
 class ViewRenderer:
     """Renders `splats` from each of `views`; its buffers grow as they must and are reused."""
@@ -47,7 +45,7 @@ class ViewRenderer:
             state = self.state.read()
             if not state["halted"]:
                 return
-            self.rasterizer.resize_pairs(int(state["needed_pairs"] * HEADROOM))
+            self.rasterizer.make_room(int(state["needed_pairs"]))
 
     def alpha(self, index: int) -> np.ndarray:
         """How much of the background the splats of the last view, `index`, hide: float32 [H, W], 0 to 1."""

@@ -24,7 +24,6 @@ from splat_cli.scene.images import Photographs
 
 STEPS = 100  # a photograph
 FIT_RATE = 0.05  # of Adam on its embedding
-HEADROOM = 1.3  # of a buffer that had to grow
 
 
 def held_out_coloring(
@@ -100,6 +99,6 @@ class _Fit:
         """Whether the pairs did not fit; then there is room now, and the step has to be repeated."""
         state = self.state.read()
         if state["halted"]:
-            self.rasterizer.resize_pairs(int(state["needed_pairs"] * HEADROOM))
+            self.rasterizer.make_room(int(state["needed_pairs"]))
             self.state.write(halted=0)
         return bool(state["halted"])

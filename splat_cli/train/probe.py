@@ -13,7 +13,6 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 
 SCORE_ONE = 2.0**24  # of fixed-point scores, as in cuda_src/blend_scores.cu
-HEADROOM = 1.5  # of the pair buffers when they had to grow
 
 
 class ViewProbe:
@@ -47,8 +46,7 @@ class ViewProbe:
         views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
         self._show(views)
         while not self._look(views):
-            needed = int(self.state.read()["needed_pairs"])
-            self.rasterizer.resize_pairs(int(needed * HEADROOM))
+            self.rasterizer.make_room(int(self.state.read()["needed_pairs"]))
             self.state.write(halted=0)
             self.forget()
         scores = self._scores[: self.model.num]

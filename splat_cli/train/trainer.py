@@ -30,7 +30,6 @@ from splat_cli.train.recovery import make_do
 from splat_cli.train.schedule import upload_schedule, view_order
 from splat_cli.train.start import start_notices, starting_splats, with_budget
 
-HEADROOM = 1.5  # of the pair buffers when they had to grow
 LOOK_SECONDS = 0.2  # between two looks at the device's state
 SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
 PAIRS_PER_SPLAT = 12  # first guess
@@ -180,7 +179,7 @@ class Trainer:
         self.step = int(self._last["step"])
         if self._last["halted"]:
             self.step -= 1
-            self.rasterizer.resize_pairs(int(self._last["needed_pairs"] * HEADROOM))
+            self.rasterizer.make_room(int(self._last["needed_pairs"]))
             self.state.write(step=self.step, halted=0)
             self.forget_recordings()
 
