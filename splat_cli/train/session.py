@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import DiskError
@@ -17,18 +15,14 @@ from splat_cli.train.checkpoint_file import Checkpoint
 from splat_cli.train.checkpointer import Checkpointer
 from splat_cli.train.clock import Clock
 from splat_cli.train.data import TrainingData, read_data, with_fixed_paths
-from splat_cli.train.evaluation import Score, mean_score
 from splat_cli.train.interrupt import Interrupted, deferred_interrupt
 from splat_cli.train.logbook import Logbook
-from splat_cli.train.measure import add_metrics, measure
 from splat_cli.train.memory import fitting_trainer
 from splat_cli.train.observer import Observer
+from splat_cli.train.outcome import Outcome
 from splat_cli.train.progress import Display, Progress
-from splat_cli.train.recovery import beside
-from splat_cli.train.refined import refined_views
 from splat_cli.train.result import RunResult
 from splat_cli.train.run_folder import RunFolder
-from splat_cli.train.saving import save_splats
 from splat_cli.train.trainer import Trainer
 
 
@@ -86,11 +80,11 @@ class _Session:
     ) -> None:
         self.run, self.config, self.backend, self.display = run, config, backend, display
         self.trainer, self.clock = trainer, trainer.clock
-        self.data, self.observer = data, observer
+        self.observer = observer
         self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.warn)
-        self.score: Score | None = None
         self.seconds = 0.0
         self.log = Logbook(run, display)
+        self.outcome = Outcome(run, trainer, data, self.log.board, display)
         self._started = time.perf_counter()
 
     def continue_from(self, checkpoint: Checkpoint) -> None:
@@ -99,7 +93,7 @@ class _Session:
         self.seconds = checkpoint.facts["seconds"]
         self.checkpoints.start_from(checkpoint.step)
         self.run.cut_log(checkpoint.step)
-        self._save_besides()
+        self.outcome.save_besides()
         self.display.say(f"Going on from step {checkpoint.step}")
 
     def train(self) -> RunResult:
@@ -125,9 +119,9 @@ class _Session:
                     check()
             except KeyboardInterrupt:
                 raise Interrupted(self._stop_early()) from None
-        trainer = self.trainer
         self._close_log()
-        result = RunResult(self.run, trainer.step, trainer.splats.num, self.seconds, self.score, trainer.bad_numbers)
+        trainer, score = self.trainer, self.outcome.score
+        result = RunResult(self.run, trainer.step, trainer.splats.num, self.seconds, score, trainer.bad_numbers)
         self.run.save_result(result.facts())
         return result
 
@@ -156,13 +150,12 @@ class _Session:
                 self.checkpoints.save(self.trainer, self.seconds)
         try:
             with self.clock("saving"):
-                saved = save_splats(self.trainer, self.run.ply_path(stop))
+                saved = self.outcome.save()
                 self.log.board.splats(stop, saved.splats)
                 if saved.notice:
                     self.display.say(saved.notice)
-                self._save_besides()
             with self.clock("measuring"):
-                self._measure(stop)
+                self.outcome.measure(self.seconds)
         except DiskError as error:
             if stop == self.config.steps:
                 self.checkpoints.finish()
@@ -176,47 +169,13 @@ class _Session:
         self.log.close(self.trainer.step, phases)
         self.display.detail("Time: " + ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases.items()))
 
-    def _save_besides(self) -> None:
-        """Writes where the cameras are now, where training moves them, and a learned background."""
-        learned = self.trainer.besides.background_color()
-        if learned:
-            self.run.save_background(learned)
-        if self.config.pose_opt:
-            self.run.save_cameras(refined_views(self.trainer, self.data.scene.views))
-
-    def _measure(self, step: int) -> None:
-        held_out = self.data.held_out
-        if held_out is None:
-            return
-        held_out = held_out._replace(views=refined_views(self.trainer, held_out.views))
-        board, views, field = self.log.board, held_out.views, self.trainer.besides.field
-
-        def on_render(index: int, render: np.ndarray) -> None:
-            board.render(step, index, views[index].name, render)
-
-        background = self.trainer.besides.background_color()
-        scores = beside(
-            self.trainer,
-            lambda: measure(
-                self.backend, self.trainer.splats, held_out, self.config, on_render, field=field, background=background
-            ),
-        )
-        facts = {"num_splats": self.trainer.splats.num, "seconds": round(self.seconds, 2)}
-        facts["peak_bytes"] = int(self.backend.peak_bytes)
-        add_metrics(self.run, step, scores, self.backend.describe(), facts)
-        self.score = mean_score(scores.values())
-        board.scores(step, self.score)
-        self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")
-
     def _stop_early(self) -> str:
         """Saves what is there after the first signal; returns what to tell the user."""
         step = self.trainer.step
         self.checkpoints.save(self.trainer, self._seconds_now())
-        path = self.run.ply_path(step)
         try:
-            save_splats(self.trainer, path)
-            self._save_besides()
-            saved = f"the splats so far are in {path}"
+            self.outcome.save()
+            saved = f"the splats so far are in {self.run.ply_path(step)}"
         except DiskError as error:
             saved = str(error)
         self.checkpoints.finish()
