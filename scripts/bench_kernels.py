@@ -13,47 +13,22 @@ from __future__ import annotations
 import json
 import platform
 import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from step_passes import Bench, make_bench, run_all, time_replay
 
-from splat_cli.config import TrainConfig
 from splat_cli.density.operations import split_long_axis
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.adam import Moments
-from splat_cli.optim.loss import PhotometricLoss
-from splat_cli.render.blend import blend, blend_backward, blend_backward_plain
-from splat_cli.render.camera import CameraTable
-from splat_cli.render.project import Update, project, project_backward
-from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.render.step import StepState
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
 from splat_cli.train.run_folder import find_splats
-from splat_cli.train.schedule import upload_schedule
-
-MAX_REPEATS = 60
-MAX_SECONDS = 1.5  # per measured prefix
-
-
-@dataclass
-class Bench:
-    """A step taken apart: `passes` in order, and what they need to know about the scene to count bytes."""
-
-    backend: Backend
-    splats: Splats
-    raster: Rasterizer
-    state: StepState
-    passes: list[tuple[str, Callable[[], None]]]
 
 
 def resampled(arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
@@ -74,67 +49,6 @@ def scaled(view: View, factor: float) -> View:
     """The view with `factor` times the pixels in each direction."""
     return replace(view, width=round(view.width * factor), height=round(view.height * factor),
                    fx=view.fx * factor, fy=view.fy * factor, cx=view.cx * factor, cy=view.cy * factor)  # fmt: skip
-
-
-def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> Bench:
-    rng = np.random.default_rng(0)
-    frozen = TrainConfig(lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0, sh_degree_interval=1,
-                         steps=len(views))  # fmt: skip
-    splats = Splats.from_arrays(backend, arrays)
-    photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
-    cameras = CameraTable(backend, views, photos)
-    raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True)
-    state = StepState(backend, num_splats=splats.num)
-    schedule = upload_schedule(backend, frozen, 1e-20, len(views))
-    order = backend.upload(np.arange(len(views), dtype=np.int32))
-    loss = PhotometricLoss(backend, cameras, frozen.ssim_weight)
-    moments = Moments(splats)
-    update = Update(moments.first, moments.second)
-    state.write(step=10 * len(views))  # past the schedule of SH degrees
-    while True:  # size the buffers by the view with most pairs
-        worst = 0
-        for index in range(len(views)):
-            state.write(view=index, halted=0, num_visible=0, num_segments=0, sh_degree=3)
-            raster.forward(splats, state)
-            worst = max(worst, int(state.read()["needed_pairs"]))
-        if worst <= raster.tiles.pair_capacity:
-            break
-        raster.resize_pairs(int(worst * 1.05))
-    p, pic = raster.projection, raster.picture
-    inputs = (cameras, state, p, raster.tiles, pic)
-    backward: Callable[[], None] = partial(blend_backward, *inputs, absgrad=False)
-    if plain:
-        backward = partial(blend_backward_plain, *inputs)
-    passes: list[tuple[str, Callable[[], None]]] = [
-        ("begin_step", lambda: backend.kernel("begin_step", "begin_step")((1,), (1,), state.array, schedule, order)),
-        ("project", lambda: project(splats, cameras, state, False, p)),
-        ("tiles", lambda: raster.tiles.build(cameras, state, p)),
-        ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
-        ("l1_ssim", lambda: loss.forward(state, pic.image)),
-        ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
-        ("blend_backward" + ("_plain" if plain else ""), backward),
-        ("project_backward+adam", lambda: project_backward(splats, cameras, state, False, p, update)),
-    ]
-    return Bench(backend, splats, raster, state, passes)
-
-
-def run_all(functions: list[Callable[[], None]]) -> None:
-    for function in functions:
-        function()
-
-
-def time_replay(backend: Backend, function: Callable[[], None], group: int) -> list[float]:
-    """Milliseconds of one call, measured over groups of `group` replays (one for each view)."""
-    function()
-    replay = backend.capture(function)
-    times: list[float] = []
-    begin = time.perf_counter()
-    while len(times) < MAX_REPEATS and (time.perf_counter() - begin < MAX_SECONDS or len(times) < 3):
-        with backend.timer() as timer:
-            for _ in range(group):
-                replay()
-        times.append(timer.ms / group)
-    return times
 
 
 def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
@@ -164,30 +78,6 @@ def copy_bandwidth(backend: Backend) -> float:
             target[...] = source
         times.append(timer.ms)
     return 2 * size / statistics.median(times[2:]) / 1e6
-
-
-def versus(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
-    """Forward and backward of the rasterization, ours and gsplat's (the faster of its packed and dense forms)."""
-    import vs_gsplat  # beside this script; optional, for torch
-
-    bench = make_bench(backend, arrays, views, plain=False)
-    raster, passes = bench.raster, dict(bench.passes)
-    bench.state.write(view=0, halted=0, num_visible=0, num_segments=0)
-    raster.forward(bench.splats, bench.state)
-    ours = np.moveaxis(backend.download(raster.image(0)), 0, -1)
-    difference = float(np.abs(ours - vs_gsplat.picture(arrays, views[0])).mean())
-    update = Update(d_params=backend.xp.zeros_like(bench.splats.params))
-    steps = [passes[name] for name in ("begin_step", "project", "tiles", "blend", "blend_backward")]
-    d_image = raster.picture.d_image
-    assert d_image is not None  # make_bench allocates for training
-    d_image[...] = backend.xp.random.default_rng(0).random(d_image.shape) - 0.5
-    geometry = (bench.splats, raster.cameras, bench.state, False, raster.projection, update)
-    steps.append(partial(project_backward, *geometry))
-    own = statistics.median(time_replay(backend, partial(run_all, steps), len(views)))
-    theirs = {form: vs_gsplat.milliseconds(arrays, views, form == "packed") for form in ("packed", "dense")}
-    row = {"ours": own, **theirs, "ratio": min(theirs.values()) / own, "mean_difference": difference}
-    print(f"{len(arrays)} splats {views[0].width}x{views[0].height}: {row}", flush=True)
-    return {"splats": len(arrays), "width": views[0].width, "height": views[0].height, **row}
 
 
 def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> dict[str, Any]:
@@ -227,7 +117,9 @@ def main(
         for count in map(int, counts.split(",")):
             some = resampled(arrays, count, np.random.default_rng(0))
             if other:
-                results.append(versus(backend, some, sized))
+                import vs_gsplat  # beside this script; optional, for torch
+
+                results.append(vs_gsplat.versus(backend, some, sized))
             else:
                 results += [measure(backend, some, sized, plain) for plain in (False, True)]
     if file:

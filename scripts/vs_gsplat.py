@@ -1,17 +1,21 @@
-"""The rasterization of gsplat, forward and backward, on what bench_kernels.py renders. Needs torch and gsplat."""
+"""The rasterization of gsplat, forward and backward, beside ours: bench_kernels.py --vs. Needs torch and gsplat."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gsplat
 import numpy as np
 import torch
+from step_passes import make_bench, run_all, time_replay
 
+from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.render.project import Update, project_backward
 from splat_cli.scene.view import View
 
 WARM_UP = 3  # calls for each view before any is timed
@@ -19,8 +23,26 @@ MAX_REPEATS = 30
 MAX_SECONDS = 3.0
 
 
-def describe() -> str:
-    return f"gsplat {gsplat.__version__}, torch {torch.__version__}"
+def versus(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
+    """Forward and backward of the rasterization, ours and gsplat's (the faster of its packed and dense forms)."""
+    bench = make_bench(backend, arrays, views, plain=False)
+    raster, passes = bench.raster, dict(bench.passes)
+    bench.state.write(view=0, halted=0, num_visible=0, num_segments=0)
+    raster.forward(bench.splats, bench.state)
+    ours = np.moveaxis(backend.download(raster.image(0)), 0, -1)
+    difference = float(np.abs(ours - picture(arrays, views[0])).mean())
+    update = Update(d_params=backend.xp.zeros_like(bench.splats.params))
+    steps = [passes[name] for name in ("begin_step", "project", "tiles", "blend", "blend_backward")]
+    d_image = raster.picture.d_image
+    assert d_image is not None  # make_bench allocates for training
+    d_image[...] = backend.xp.random.default_rng(0).random(d_image.shape) - 0.5
+    geometry = (bench.splats, raster.cameras, bench.state, False, raster.projection, update)
+    steps.append(partial(project_backward, *geometry))
+    own = statistics.median(time_replay(backend, partial(run_all, steps), len(views)))
+    theirs = {form: milliseconds(arrays, views, form == "packed") for form in ("packed", "dense")}
+    row = {"ours": own, **theirs, "ratio": min(theirs.values()) / own, "mean_difference": difference}
+    print(f"{len(arrays)} splats {views[0].width}x{views[0].height}: {row}", flush=True)
+    return {"splats": len(arrays), "width": views[0].width, "height": views[0].height, **row}
 
 
 def parameters(arrays: SplatArrays) -> dict[str, torch.Tensor]:

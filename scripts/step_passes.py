@@ -1,0 +1,99 @@
+"""A training step taken apart into its passes, and the time of recordings of them: for the benchmarks beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.adam import Moments
+from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.render.blend import blend, blend_backward, blend_backward_plain
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import Update, project, project_backward
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.step import StepState
+from splat_cli.scene.view import View
+from splat_cli.train.schedule import upload_schedule
+
+MAX_REPEATS = 60
+MAX_SECONDS = 1.5  # per measured prefix
+
+
+@dataclass
+class Bench:
+    """A step taken apart: `passes` in order, and what they need to know about the scene to count bytes."""
+
+    backend: Backend
+    splats: Splats
+    raster: Rasterizer
+    state: StepState
+    passes: list[tuple[str, Callable[[], None]]]
+
+
+def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> Bench:
+    rng = np.random.default_rng(0)
+    frozen = TrainConfig(lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0, sh_degree_interval=1,
+                         steps=len(views))  # fmt: skip
+    splats = Splats.from_arrays(backend, arrays)
+    photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
+    cameras = CameraTable(backend, views, photos)
+    raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True)
+    state = StepState(backend, num_splats=splats.num)
+    schedule = upload_schedule(backend, frozen, 1e-20, len(views))
+    order = backend.upload(np.arange(len(views), dtype=np.int32))
+    loss = PhotometricLoss(backend, cameras, frozen.ssim_weight)
+    moments = Moments(splats)
+    update = Update(moments.first, moments.second)
+    state.write(step=10 * len(views))  # past the schedule of SH degrees
+    while True:  # size the buffers by the view with most pairs
+        worst = 0
+        for index in range(len(views)):
+            state.write(view=index, halted=0, num_visible=0, num_segments=0, sh_degree=3)
+            raster.forward(splats, state)
+            worst = max(worst, int(state.read()["needed_pairs"]))
+        if worst <= raster.tiles.pair_capacity:
+            break
+        raster.resize_pairs(int(worst * 1.05))
+    p, pic = raster.projection, raster.picture
+    inputs = (cameras, state, p, raster.tiles, pic)
+    backward: Callable[[], None] = partial(blend_backward, *inputs, absgrad=False)
+    if plain:
+        backward = partial(blend_backward_plain, *inputs)
+    passes: list[tuple[str, Callable[[], None]]] = [
+        ("begin_step", lambda: backend.kernel("begin_step", "begin_step")((1,), (1,), state.array, schedule, order)),
+        ("project", lambda: project(splats, cameras, state, False, p)),
+        ("tiles", lambda: raster.tiles.build(cameras, state, p)),
+        ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
+        ("l1_ssim", lambda: loss.forward(state, pic.image)),
+        ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
+        ("blend_backward" + ("_plain" if plain else ""), backward),
+        ("project_backward+adam", lambda: project_backward(splats, cameras, state, False, p, update)),
+    ]
+    return Bench(backend, splats, raster, state, passes)
+
+
+def run_all(functions: list[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
+
+
+def time_replay(backend: Backend, function: Callable[[], None], group: int) -> list[float]:
+    """Milliseconds of one call, measured over groups of `group` replays (one for each view)."""
+    function()
+    replay = backend.capture(function)
+    times: list[float] = []
+    begin = time.perf_counter()
+    while len(times) < MAX_REPEATS and (time.perf_counter() - begin < MAX_SECONDS or len(times) < 3):
+        with backend.timer() as timer:
+            for _ in range(group):
+                replay()
+        times.append(timer.ms / group)
+    return times
