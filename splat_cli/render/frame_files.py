@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-from splat_cli.files import replacing
 from splat_cli.render.frame import MIN_ALPHA, Frame
-from splat_cli.render.pictures import save_png, to_8bit
+from splat_cli.render.pictures import key_of, save_png, save_tiff, to_8bit
 
 MAPS = ("alpha", "depth", "normal")
-_TEXT, _DESCRIPTION = "splat", 270
-"""Where a PNG and a TIFF file keep the key: a text of this name, and the tag ImageDescription."""
 _MOST = 65535
 _OPENGL = np.array([1, -1, -1], np.float32)
 """From x right, y down, z forward to x right, y up, z towards the viewer."""
@@ -54,11 +50,12 @@ class FrameFiles:
     def save(self, frame: Frame, paths: dict[str, Path], key: str) -> None:
         """Writes the frame; the picture comes last."""
         for name, path in paths.items():
-            _save(path, self._pixels(frame, name), key)
+            save = save_tiff if path.suffix == ".tiff" else save_png
+            save(path, self._pixels(frame, name), key)
 
     def are_there(self, paths: dict[str, Path], key: str) -> bool:
         """Whether all files of a frame are there and show what `key` stands for."""
-        return all(_key_of(path) == key for path in paths.values())
+        return all(key_of(path) == key for path in paths.values())
 
     def _pixels(self, frame: Frame, name: str) -> np.ndarray:
         maps = frame.maps()
@@ -74,23 +71,3 @@ class FrameFiles:
             return to_8bit(maps["color"])
         alpha = maps["alpha"][..., None]
         return to_8bit(np.concatenate([maps["color"] / np.maximum(alpha, MIN_ALPHA), alpha], axis=-1))
-
-
-def _save(path: Path, pixels: np.ndarray, key: str) -> None:
-    if path.suffix != ".tiff":
-        save_png(path, pixels, {_TEXT: key})
-        return
-    with replacing(path) as beside:
-        Image.fromarray(pixels).save(
-            beside, format="TIFF", tiffinfo={_DESCRIPTION: key}, compression="tiff_adobe_deflate"
-        )
-
-
-def _key_of(path: Path) -> str | None:
-    """What the file was saved with; None where there is no such file."""
-    try:
-        with Image.open(path) as image:
-            found = image.tag_v2.get(_DESCRIPTION) if path.suffix == ".tiff" else image.info.get(_TEXT)  # type: ignore[attr-defined]
-    except (OSError, SyntaxError, ValueError):
-        return None
-    return found if isinstance(found, str) else None

@@ -1,12 +1,16 @@
 """Rendered images as 8-bit pictures, in memory and on disk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import Image, PngImagePlugin
 
+from splat_cli.errors import UsageError
 from splat_cli.files import replacing
+
+_TEXT, _DESCRIPTION = "splat", 270
+"""Where a PNG and a TIFF file keep their key: a text of this name, and the tag ImageDescription."""
 
 
 def background_color(name: str) -> tuple[float, float, float]:
@@ -19,13 +23,46 @@ def to_8bit(image: np.ndarray) -> np.ndarray:
     return np.rint(np.nan_to_num(np.clip(image, 0.0, 1.0)) * 255).astype(np.uint8)
 
 
-def save_png(path: Path, pixels: np.ndarray, texts: Mapping[str, str] | None = None) -> None:
-    """Writes uint8 [H, W], [H, W, 3] or [H, W, 4], or uint16 [H, W], as a PNG file with `texts` by their keywords."""
+def save_png(path: Path, pixels: np.ndarray, key: str = "") -> None:
+    """Writes uint8 [H, W], [H, W, 3] or [H, W, 4], or uint16 [H, W], as a PNG file that carries `key`."""
     info = PngImagePlugin.PngInfo()
-    for keyword, text in (texts or {}).items():
-        info.add_text(keyword, text)
+    info.add_text(_TEXT, key)
     with replacing(path) as beside:
         Image.fromarray(pixels).save(beside, format="PNG", compress_level=4, pnginfo=info)
+
+
+def save_tiff(path: Path, pixels: np.ndarray, key: str) -> None:
+    """Writes float32 [H, W] as a TIFF file that carries `key`."""
+    with replacing(path) as beside:
+        Image.fromarray(pixels).save(
+            beside, format="TIFF", tiffinfo={_DESCRIPTION: key}, compression="tiff_adobe_deflate"
+        )
+
+
+def key_of(path: Path) -> str | None:
+    """What the picture was saved with; None where there is none, or one that somebody else made."""
+    try:
+        with Image.open(path) as image:
+            found = image.tag_v2.get(_DESCRIPTION) if image.format == "TIFF" else image.info.get(_TEXT)  # type: ignore[attr-defined]
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def refuse_foreign(paths: Iterable[Path]) -> None:
+    """UsageError where one of the files is a picture that this program did not make: a photograph, perhaps."""
+    for path in paths:
+        if path.exists() and key_of(path) is None and _is_picture(path):
+            raise UsageError(f"{path} would be replaced, which is a picture of your own: name another folder")
+
+
+def _is_picture(path: Path) -> bool:
+    """Whether the file can be opened; one that is damaged may be replaced."""
+    try:
+        Image.open(path).close()
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return True
 
 
 def save_animation(path: Path, frames: Sequence[np.ndarray], frames_per_second: float) -> None:

@@ -16,7 +16,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import Frame, render_frame
 from splat_cli.render.frame_files import FrameFiles
-from splat_cli.render.pictures import png_names
+from splat_cli.render.pictures import png_names, refuse_foreign
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.render.rigs import Rig, SingleCamera
 from splat_cli.render.view import ViewRenderer
@@ -57,6 +57,7 @@ def render_to_files(
 ) -> Written:
     """Writes what `look.files` says for each view, named after the view, into `folder`.
 
+    Raises UsageError where that would replace a picture that somebody else made.
     source: what the splats are, a digest of their file. With it, frames are kept whose files all carry the key of the
     same source, view and look. on_frame: called with the number of frames just done. colorings: for the number of each
     camera's view, what colours the splats in place of their harmonics.
@@ -65,6 +66,7 @@ def render_to_files(
     paths = [look.files.paths(picture, folder) for picture in pictures]
     keys = ["" if source is None else frame_key(source, view, look) for view in views]
     missing = [i for i in range(len(views)) if source is None or not look.files.are_there(paths[i], keys[i])]
+    refuse_foreign(path for i in missing for path in paths[i].values())
     written = Written(pictures, num_kept=len(views) - len(missing))
     on_frame(written.num_kept)
     if missing:

@@ -15,7 +15,7 @@ from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import side_by_side
-from splat_cli.render.pictures import background_color, png_names, save_png, to_8bit
+from splat_cli.render.pictures import background_color, png_names, refuse_foreign, save_png, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.options import SceneOptions
@@ -126,6 +126,8 @@ def evaluate_run(
         open_trained(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
     )
     names = png_names([view.name for view in photographs.views])
+    if pictures:
+        refuse_foreign(pictures / name for name in names)
     with display.counting("views", len(photographs.views)) as count:
 
         def on_render(index: int, render: np.ndarray) -> None:

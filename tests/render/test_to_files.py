@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.errors import UsageError
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import render_frame
 from splat_cli.render.frame_files import FrameFiles
@@ -92,6 +93,17 @@ def test_what_shows_something_else_is_rendered_again(write):
         write(views, look)
     assert write(views, look)[0].num_kept == 2
     assert write(views, Look())[0].num_kept == 2  # the picture alone is the same
+
+
+def test_pictures_of_others_are_never_replaced(write, tmp_path):
+    photograph = tmp_path / "out" / "a_01.png"
+    photograph.parent.mkdir()
+    Image.new("RGB", (4, 3)).save(photograph)
+    before = photograph.read_bytes()
+    with pytest.raises(UsageError, match="a_01.png would be replaced"):
+        write(ring_of_views(2), Look())
+    assert [*photograph.parent.iterdir()] == [photograph]
+    assert photograph.read_bytes() == before
 
 
 def test_depths_that_do_not_fit_are_told(write):
