@@ -80,7 +80,7 @@ class Display:
             yield lambda progress: None
             return
         if not self._bar:
-            yield _PlainLines(num_steps, first, self.say)
+            yield _PlainLines(num_steps, self.say)
             return
         with tqdm(
             total=num_steps, initial=first, unit="step", file=self._stream, dynamic_ncols=True, smoothing=0.1
@@ -96,21 +96,27 @@ class Display:
 class _PlainLines:
     """A line every ten seconds, and one at the end."""
 
-    def __init__(self, num_steps: int, first: int, say: Callable[[str], None]) -> None:
+    def __init__(self, num_steps: int, say: Callable[[str], None]) -> None:
         self._num_steps = num_steps
-        self._first = first
         self._say = say
-        self._start = time.perf_counter()
-        self._last = self._start - _PLAIN_INTERVAL
+        self._first: tuple[int, float] | None = None  # step and time; before it, kernels may have been compiled
+        self._last = 0.0
 
     def __call__(self, progress: Progress) -> None:
         now = time.perf_counter()
-        if now - self._last < _PLAIN_INTERVAL and progress.step < self._num_steps:
+        if self._first and now - self._last < _PLAIN_INTERVAL and progress.step < self._num_steps:
             return
         self._last = now
-        rate = (progress.step - self._first) / max(now - self._start, 1e-9)
-        left = tqdm.format_interval((self._num_steps - progress.step) / max(rate, 1e-9))
-        self._say(f"step {progress.step}/{self._num_steps}, {_facts(progress)}, {rate:.1f} step/s, {left} left")
+        self._say(f"step {progress.step}/{self._num_steps}, {_facts(progress)}{self._speed(progress.step, now)}")
+
+    def _speed(self, step: int, now: float) -> str:
+        """Steps a second since the first that was shown, and the time left; nothing at that one."""
+        if self._first is None:
+            self._first = step, now
+            return ""
+        rate = (step - self._first[0]) / max(now - self._first[1], 1e-9)
+        left = tqdm.format_interval((self._num_steps - step) / max(rate, 1e-9))
+        return f", {rate:.1f} step/s, {left} left"
 
 
 class _PlainCount:
