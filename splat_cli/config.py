@@ -116,7 +116,7 @@ class TrainConfig:
     )
     init: str = setting(
         "auto",
-        "Start from the scene's points, those a sweep over depths finds, or random ones; auto: both the first, if any.",
+        "Start from the scene's points, from what a sweep over depths finds, or random points; auto: both the first.",
         group=_MODEL,
         choices=("auto", "points", "sweep", "random"),
     )

@@ -31,7 +31,7 @@ _LENGTH = click.FloatRange(0, min_open=True)
     "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0\n"
     "  splat export runs/garden garden.html --start-view DSC_0042"
 )
-@click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1, required=True)
+@click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1)
 @click.argument("out", type=PATH, metavar="OUT")
 @click.option("--format", "format_name", type=click.Choice(_FORMATS), help="Format of OUT.  [default: by its name]")
 @click.option(
@@ -120,6 +120,8 @@ def command(
     from splat_cli.train.export_job import ExportJob, level_path
     from splat_cli.train.source import save_cameras
 
+    if not sources:
+        raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
     is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
     edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
     job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance)
@@ -143,7 +145,7 @@ def _file_writer(out: Path, format_name: str | None, start_view: str | None) -> 
 
     if start_view is not None:
         raise UsageError("--start-view is where a page opens: give OUT a name that ends in .html")
-    kind = format_for(out, format_name)  # before anything takes time
+    kind = format_for(out, format_name, ".html")  # before anything takes time
     return kind.write
 
 

@@ -157,7 +157,8 @@ def open_run(path: Path) -> RunFolder:
     if not path.exists():
         raise UsageError(f"{path} does not exist")
     if not is_run(path):
-        raise UsageError(f"{path} is not the folder of a run: it has no config.toml and cameras.json")
+        missing = "it has no config.toml and cameras.json; name a folder that `splat train` filled"
+        raise UsageError(f"{path} is not the folder of a run: {missing}")
     return RunFolder(path)
 
 

@@ -17,6 +17,11 @@ def test_the_command_knows_every_format():
     assert set(_FORMATS) == set(FORMATS) | {"html"}
 
 
+def test_a_file_to_write_is_asked_for(splat, trained):
+    assert splat("export", trained).err.startswith("Error: name the file to write, too: splat export ")
+    assert ".glb, .html" in splat("export", trained, "garden.obj").err
+
+
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
 def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path, suffix):
     source = read_ply(RunFolder(trained).ply_path(20))

@@ -34,14 +34,17 @@ FORMATS = {
 """Name -> format; the first whose suffix ends a file's name is its format."""
 
 
-def format_for(path: Path, name: str | None = None) -> Format:
-    """The format called `name`, by default the one that the file's name asks for. UsageError where there is none."""
+def format_for(path: Path, name: str | None = None, *others: str) -> Format:
+    """The format called `name`, by default the one that the file's name asks for. UsageError where there is none.
+
+    others: endings that the caller takes, too, for the message.
+    """
     if name is not None:
         return FORMATS[name]
     for found in FORMATS.values():
         if path.name.lower().endswith(found.suffix):
             return found
-    known = ", ".join(found.suffix for found in FORMATS.values())
+    known = ", ".join((*(found.suffix for found in FORMATS.values()), *others))
     raise UsageError(f"{path} is no file of splats by its name: expected one that ends in {known}")
 
 
