@@ -35,3 +35,8 @@ class DiskError(SplatError):
 
 class OutOfMemory(SplatError):
     """The device has too little memory for the smallest form of what was asked."""
+
+
+def one_line(message: object) -> str:
+    """Another program's message, or an exception's, without its line breaks."""
+    return " ".join(str(message).split())

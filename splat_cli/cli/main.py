@@ -9,7 +9,7 @@ import click
 
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
-from splat_cli.errors import SplatError
+from splat_cli.errors import SplatError, one_line
 
 _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
 _INTERRUPTED = 130
@@ -74,15 +74,11 @@ def _explain(error: Exception) -> tuple[str, int]:
         return error.format_message(), 2
     if isinstance(error, click.UsageError):
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
-        return f"Error: {_one_line(error.format_message()).rstrip('.')}{hint}", 2
+        return f"Error: {one_line(error.format_message()).rstrip('.')}{hint}", 2
     if isinstance(error, click.Abort):
         return "Interrupted", _INTERRUPTED
     if isinstance(error, MemoryError):
-        return f"Error: out of memory: {_one_line(error)}; use fewer splats or smaller photographs", 1
+        return f"Error: out of memory: {one_line(error)}; use fewer splats or smaller photographs", 1
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"Error: no space left on the disk for {error.filename or 'a file'}", 1
-    return f"Error: {type(error).__name__}: {_one_line(error)} (--debug shows where)", 1
-
-
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
+    return f"Error: {type(error).__name__}: {one_line(error)} (--debug shows where)", 1

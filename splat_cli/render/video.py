@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from splat_cli.errors import SplatError, UsageError
+from splat_cli.errors import SplatError, UsageError, one_line
 from splat_cli.files import replacing
 
 _RATE_FACTOR = 18
@@ -53,7 +53,7 @@ def write_video(
                     video.send(np.ascontiguousarray(pixels[: size[1], : size[0]]))
                     on_frame(1)
         except (OSError, RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())[-200:]
+            reason = one_line(error)[-200:]
             raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the pictures are there") from error
         if not beside.is_file():
             raise SplatError(f"{path} was not written: ffmpeg left no file; the pictures are there")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from splat_cli.device import Backend
-from splat_cli.errors import SplatError
+from splat_cli.errors import SplatError, one_line
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
@@ -41,7 +41,7 @@ def try_report(run: RunFolder, backend: Backend, display: Display) -> Path | Non
             return None
         return write_report(run, backend, display)
     except Exception as error:
-        display.warn(f"no report was written ({' '.join(str(error).split())}); `splat report {run.path}` tries again")
+        display.warn(f"no report was written ({one_line(error)}); `splat report {run.path}` tries again")
         return None
 
 

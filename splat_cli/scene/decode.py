@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from splat_cli.errors import one_line
+
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own words would go to the terminal
 
 _RATIO_TOLERANCE = 0.02
@@ -42,7 +44,7 @@ def decode_photo(
         except _Transparent:
             raise ValueError("is transparent in places: train with --background black or white") from None
         except Exception as error:
-            raise ValueError(f"cannot be decoded ({_one_line(error)})") from error
+            raise ValueError(f"cannot be decoded ({_reason(error)})") from error
     if color.size != size:
         color = color.resize(size, Image.Resampling.LANCZOS)
     return np.array(color), finite if finite is None else _mask_of(finite, size)
@@ -61,7 +63,7 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
             mask = image.convert("I" if image.mode.startswith("I") else "L")
             values = np.asarray(mask)
     except Exception as error:
-        raise ValueError(f"its mask {path.name} {_one_line(error)}") from error
+        raise ValueError(f"its mask {path.name} {_reason(error)}") from error
     if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
         raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
     white = values >= _WHITE * (257 if values.max(initial=0) > 255 else 1)
@@ -95,7 +97,7 @@ def _opened(path: Path, whole: bool = False) -> Image.Image:
     except UnidentifiedImageError as error:
         raise ValueError("the file is empty or not an image") from error
     except Exception as error:  # decoders raise whatever a broken file leads them into
-        raise ValueError(f"cannot be opened ({_one_line(error)})") from error
+        raise ValueError(f"cannot be opened ({_reason(error)})") from error
 
 
 def _check_density(path: Path, image: Image.Image) -> None:
@@ -135,5 +137,5 @@ def _float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
     return Image.fromarray(np.rint(255 * levels).astype(np.uint8)), None if finite.all() else finite
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _reason(error: Exception) -> str:
+    return one_line(error) or type(error).__name__

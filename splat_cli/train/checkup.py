@@ -12,7 +12,7 @@ from splat_cli.device import open_backend
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.nvrtc import why_no_nvrtc
-from splat_cli.errors import SplatError
+from splat_cli.errors import SplatError, one_line
 from splat_cli.gaussians.knn import neighbor_distances
 
 _EXTRAS = {
@@ -57,7 +57,7 @@ def _cupy() -> Finding:
     try:
         import cupy
     except ImportError as error:
-        return Finding("CuPy", False, f"installed, but it does not load ({_line(error)}); install it again")
+        return Finding("CuPy", False, f"installed, but it does not load ({one_line(error)}); install it again")
     no_nvrtc = why_no_nvrtc()
     if no_nvrtc:
         return Finding("CuPy", False, f"{cupy.__version__}, but it cannot compile: {no_nvrtc}")
@@ -118,10 +118,6 @@ def _attempt(part: str, find: Callable[[], str]) -> Finding:
     try:
         return Finding(part, True, find())
     except SplatError as error:
-        return Finding(part, False, _line(error))
+        return Finding(part, False, one_line(error))
     except Exception as error:
-        return Finding(part, False, f"{type(error).__name__}: {_line(error)}")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        return Finding(part, False, f"{type(error).__name__}: {one_line(error)}")

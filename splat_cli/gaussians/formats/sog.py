@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, one_line
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.choose import in_morton_order
@@ -87,7 +87,7 @@ def read_sog(path: Path) -> SplatArrays:
                 raise ValueError(f"version {meta['version']}, only 2 is read")
             return finite_splats(_unpack(file, meta, int(meta["count"])))
     except _DAMAGED as error:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:100]
+        reason = one_line(getattr(error, "strerror", None) or error)[:100]
         raise FormatError(f"{path} cannot be read as .sog ({reason}); it is damaged: export it again") from error
 
 

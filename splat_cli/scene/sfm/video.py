@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, one_line
 
 _QUALITY = 95
 
@@ -31,7 +31,7 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
                 names.append(_save(images, len(names) + 1, pixels))
                 progress(1)
     except (OSError, RuntimeError, StopIteration, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)[:200]
         raise UsageError(
             f"{video} cannot be decoded as a video ({reason}): convert it to MP4, or give photographs"
         ) from error
