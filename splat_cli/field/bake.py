@@ -17,7 +17,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.step import StepState
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 64  # looked from, evenly spread over those there are
 AROUND = 24  # directions from far away, all around, that hold the fit where no view is
@@ -41,7 +41,7 @@ def bake_field(
     The directions are those in which `views` see a splat. embedding: of the photograph whose appearance is baked, by
     default the mean of all.
     """
-    chosen = [views[i] for i in np.unique(np.linspace(0, len(views) - 1, MAX_VIEWS).astype(int))]
+    chosen = evenly_spread(views, MAX_VIEWS)
     distant = _views_around(field)
     weights = np.array([1.0] * len(chosen) + [AROUND_WEIGHT] * len(distant), np.float32)
     appearance = field.embedding_rows().mean(axis=0) if embedding is None else embedding

@@ -14,7 +14,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import Projection, project
 from splat_cli.render.step import StepState
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 64  # looked at, evenly spread over those there are
 MIN_OPACITY = 1e-4
@@ -38,7 +38,7 @@ def seen_opacities(splats: Splats, views: Sequence[View], max_views: int = MAX_V
     which depends on the distance; a viewer without it shows the raw opacity. At most `max_views` are looked at.
     """
     backend, num = splats.backend, splats.num
-    chosen = [views[i] for i in np.unique(np.linspace(0, len(views) - 1, max_views).astype(int))]
+    chosen = evenly_spread(views, max_views)
     cameras = CameraTable(backend, chosen)
     projection = Projection.allocate(backend, splats.capacity, cameras.max_tiles, training=False)
     state = StepState(backend, num_splats=num)

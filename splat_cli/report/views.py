@@ -12,7 +12,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import error_map
 from splat_cli.report.facts import RunFacts
 from splat_cli.report.pictures import jpeg
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 from splat_cli.train.evaluation import Score
 from splat_cli.train.flip import has_flip
 from splat_cli.train.measure import measure, photographs_of
@@ -45,8 +45,9 @@ def compare_views(
     """
     ranked = sorted(facts.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
     names = [name for name, _ in ranked]
-    candidates = facts.run.views("test" if facts.config.eval else "train")
-    views = _chosen(names, {view.name: view for view in facts.run.views("all")}) or _spread(candidates)
+    views = _chosen(names, {view.name: view for view in facts.run.views("all")})
+    if not views:
+        views = evenly_spread(facts.run.views("test" if facts.config.eval else "train"), _NUM_VIEWS)
     photographs = photographs_of(facts.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
@@ -70,8 +71,3 @@ def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:
     if len(names) > _NUM_VIEWS:
         names = [*names[: _NUM_VIEWS // 2], *names[-_NUM_VIEWS // 2 :]]
     return [views[name] for name in names if name in views]
-
-
-def _spread(views: Sequence[View]) -> list[View]:
-    places = np.linspace(0, len(views) - 1, min(_NUM_VIEWS, len(views)))
-    return [views[round(place)] for place in places]

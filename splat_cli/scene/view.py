@@ -1,11 +1,15 @@
 """What was photographed: the views of a scene and the points seen in them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from splat_cli.scene.lens import Lens
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,3 +55,8 @@ class Scene:
     dropped_points: dict[str, int] = field(default_factory=dict)
     found: str = ""
     test_names: frozenset[str] | None = None
+
+
+def evenly_spread(views: Sequence[T], num: int) -> list[T]:
+    """At most `num` of the views, or of what else there is one of for each; the first and the last among them."""
+    return [views[i] for i in np.linspace(0, len(views) - 1, min(len(views), num)).astype(int)]
