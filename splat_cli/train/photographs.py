@@ -81,7 +81,12 @@ def _points_elsewhere(
     """Found in the photographs, with --init auto beside the scene's own, or random."""
     max_splats, random = with_budget(config, training.views).max_splats, np.random.default_rng(config.seed)
     if config.init != "random":
-        points, colors = sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
+        try:
+            points, colors = sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
+        except MemoryError:
+            backend.release_cached()
+            display.warn("the memory left is too small to look for points on which photographs agree")
+            points, colors = np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
         if config.init == "auto" and len(scene.points):
             display.say(f"Start: {len(scene.points):,} points, and {len(points):,} on which photographs agree")
             return np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])

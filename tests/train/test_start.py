@@ -8,6 +8,7 @@ import pytest
 from splat_cli.config import TrainConfig
 from splat_cli.errors import SceneError
 from splat_cli.scene.view import Scene
+from splat_cli.train import photographs
 from splat_cli.train.photographs import starting_points
 from splat_cli.train.progress import Display
 from tests.textured_ball import photographs_of_ball, views_of_ball
@@ -49,6 +50,17 @@ def test_points_of_the_scene_and_those_found(start):
     np.testing.assert_array_equal(points[: len(POINTS)], POINTS)
     np.testing.assert_array_equal(points[len(POINTS) :], start(init="sweep")[0])
     assert f"{len(POINTS)} points, and {len(points) - len(POINTS):,} on which" in said
+
+
+def test_no_memory_to_look_for_points(start, monkeypatch):
+    def sweep_points(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(photographs, "sweep_points", sweep_points)
+    points, said = start()
+    np.testing.assert_array_equal(points, POINTS)
+    assert "memory" in said
+    assert len(start(POINTS[:0])[0]) == 1500
 
 
 def test_random_points(start):
