@@ -22,7 +22,7 @@ struct Point { double x, y; };
 
 __device__ __forceinline__ Point scaled(Point p, double s) { p.x *= s; p.y *= s; return p; }
 
-__device__ __forceinline__ Point distort_polynomial(const double* c, int family, Point p)
+__device__ __forceinline__ Point distort_polynomial(const double* c /* [15] */, int family, Point p)
 {
     if (family & FAMILY_FISHEYE) {
         const double radius = sqrt(p.x * p.x + p.y * p.y);

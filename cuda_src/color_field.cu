@@ -7,7 +7,7 @@
 // Where the scene lies. field/frame.py mirrors this layout.
 struct Frame { float center[3], inv_radius; };
 
-__device__ __forceinline__ float3 mean_of(const float* __restrict__ params, size_t stride, int i)
+__device__ __forceinline__ float3 mean_of(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i)
 {
     return make_vec(params[i], params[stride + i], params[2 * stride + i]);
 }
@@ -22,7 +22,7 @@ __device__ __forceinline__ float3 ray_to(float3 mean, const Camera& camera)
     return sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
 }
 
-__device__ __forceinline__ void store_plane(float* __restrict__ planes, size_t stride, int row, float3 v)
+__device__ __forceinline__ void store_plane(float* __restrict__ planes /* [3, stride] */, size_t stride, int row, float3 v)
 {
     planes[row] = v.x; planes[stride + row] = v.y; planes[2 * stride + row] = v.z;
 }

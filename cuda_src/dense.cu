@@ -19,7 +19,8 @@ enum { NONE = 0, RELU = 1, SIGMOID = 2 };
 
 // sum[row][k] of this warp's 8 values: planes x [num, stride] times weights [num][PITCH].
 __device__ __forceinline__ void multiply(
-    const float* __restrict__ x, size_t stride, int num, const float* weights, int row, vbool (&used)[2], vfloat (&sum)[2][WARP_VALUES])
+    const float* __restrict__ x /* [num, stride] */, size_t stride, int num, const float* weights /* [num, PITCH] */, int row,
+    vbool (&used)[2], vfloat (&sum)[2][WARP_VALUES])
 {
 #pragma unroll 4
     for (int i = 0; i < num; ++i) {

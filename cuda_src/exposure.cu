@@ -8,7 +8,7 @@
 
 struct Matrix { float d[12]; };             // rows of three factors and an offset
 
-__device__ __forceinline__ Matrix matrix_of(const float* __restrict__ exposures, int view)
+__device__ __forceinline__ Matrix matrix_of(const float* __restrict__ exposures /* [num_views, 3, 12] */, int view)
 {
     Matrix m;
     for (int k = 0; k < 12; ++k) m.d[k] = exposures[(size_t)view * 36 + k];

@@ -26,7 +26,7 @@ struct Cell {
     bool inside[DIM];               // false where the point had to be moved to the border
 };
 
-__device__ __forceinline__ Cell cell_of(const float* __restrict__ positions, int stride, int i, const Level& level)
+__device__ __forceinline__ Cell cell_of(const float* __restrict__ positions /* [DIM, stride] */, int stride, int i, const Level& level)
 {
     Cell cell;
     for (int axis = 0; axis < DIM; ++axis) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ float weight_of(const Cell& cell, int corner, int ski
 struct alignas(4 * FEATURES) Entry { float value[FEATURES]; };
 struct alignas(2 * FEATURES) HalfEntry { unsigned short value[FEATURES]; };
 
-__device__ __forceinline__ Entry load_entry(const void* __restrict__ tables, unsigned entry)
+__device__ __forceinline__ Entry load_entry(const void* __restrict__ tables /* [entries, FEATURES] */, unsigned entry)
 {
 #ifdef HALF_TABLES
     const HalfEntry halves = ((const HalfEntry*)tables)[entry];
@@ -81,7 +81,7 @@ __device__ __forceinline__ Entry load_entry(const void* __restrict__ tables, uns
 }
 
 // All values of an entry in one atomic where the GPU has it.
-__device__ __forceinline__ void add_entry(float* entry, const float (&v)[FEATURES])
+__device__ __forceinline__ void add_entry(float* entry /* [FEATURES] */, const float (&v)[FEATURES])
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && FEATURES == 2
     asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" :: "l"(entry), "f"(v[0]), "f"(v[1]) : "memory");

@@ -13,7 +13,8 @@
 
 struct Nearest { float squared[NEIGHBORS]; };  // ascending
 
-__device__ __forceinline__ void scan_leaf(Nearest& best, const float* points, int leaf, int num_points, int self, float3 p)
+__device__ __forceinline__ void scan_leaf(
+    Nearest& best, const float* points /* [num_points, 3] */, int leaf, int num_points, int self, float3 p)
 {
     const int end = min((leaf + 1) * LEAF, num_points);
     for (int j = leaf * LEAF; j < end; ++j) {
@@ -28,7 +29,7 @@ __device__ __forceinline__ void scan_leaf(Nearest& best, const float* points, in
     }
 }
 
-__device__ __forceinline__ float squared_distance_to_box(const float* box, float3 p)
+__device__ __forceinline__ float squared_distance_to_box(const float* box /* [6] low, high */, float3 p)
 {
     const float dx = fmaxf(fmaxf(box[0] - p.x, p.x - box[3]), 0.0f);
     const float dy = fmaxf(fmaxf(box[1] - p.y, p.y - box[4]), 0.0f);

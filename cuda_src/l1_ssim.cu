@@ -34,7 +34,7 @@ __device__ __forceinline__ bool counts(const Photo& p, int x, int y)
 }
 
 // The 1D window over a row of shared memory around each lane's column.
-__device__ __forceinline__ vfloat convolve_row(const float* row)
+__device__ __forceinline__ vfloat convolve_row(const float* row /* [COLUMNS] */)
 {
     vfloat sum = window_weight(0) * load_row(row + RADIUS, true);
 #pragma unroll
@@ -44,7 +44,7 @@ __device__ __forceinline__ vfloat convolve_row(const float* row)
 }
 
 // The 1D window down the columns of shared memory with rows of WIDTH.
-__device__ __forceinline__ vfloat convolve_column(const float* top)
+__device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RADIUS, WIDTH] */)
 {
     vfloat sum = window_weight(0) * load_row(top + RADIUS * WIDTH, true);
 #pragma unroll

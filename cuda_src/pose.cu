@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
 // rotations and of its derivative (Sola et al. 2018, "A micro Lie theory for state estimation in robotics", appendix B).
 struct Turn { float3 v; float a, b, c; };
 
-__device__ __forceinline__ Turn make_turn(const float* v)
+__device__ __forceinline__ Turn make_turn(const float* v /* [3] */)
 {
     Turn t;
     t.v = make_vec(v[0], v[1], v[2]);
@@ -71,7 +71,7 @@ __device__ __forceinline__ float3 turned(const Turn& t, float sign, float3 x)   
 }
 
 // The offset's gradient from that of the current axes: by the transposed left Jacobian for the turn, turned back for the shift.
-__device__ __forceinline__ void offset_backward(const float* offset, float (&d)[6])
+__device__ __forceinline__ void offset_backward(const float* offset /* [6] */, float (&d)[6])
 {
     const Turn t = make_turn(offset);
     const float3 d_turn = make_vec(d[0], d[1], d[2]), once = cross(t.v, d_turn);
@@ -80,7 +80,7 @@ __device__ __forceinline__ void offset_backward(const float* offset, float (&d)[
     d[0] = by_turn.x; d[1] = by_turn.y; d[2] = by_turn.z; d[3] = by_shift.x; d[4] = by_shift.y; d[5] = by_shift.z;
 }
 
-__device__ __forceinline__ void place_camera(Camera& camera, const Camera& original, const float* offset)
+__device__ __forceinline__ void place_camera(Camera& camera, const Camera& original, const float* offset /* [6] */)
 {
     const Turn t = make_turn(offset);
     const float* o = original.w2c;

@@ -7,7 +7,8 @@
 #include "smoothing.cuh"
 #endif
 
-__device__ __forceinline__ float3 color_of(const float* __restrict__ params, size_t stride, int i, float3 direction, int degree)
+__device__ __forceinline__ float3 color_of(
+    const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, float3 direction, int degree)
 {
     const float* sh0 = params + ROW_SH0 * stride + i;
     float3 color = make_vec(0.5f + SH_C0 * sh0[0], 0.5f + SH_C0 * sh0[stride], 0.5f + SH_C0 * sh0[2 * stride]);
@@ -21,8 +22,9 @@ __device__ __forceinline__ float3 color_of(const float* __restrict__ params, siz
 
 // Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
 __device__ __forceinline__ bool project_splat(
-    const float* __restrict__ params, size_t stride, int i, const Camera& camera, int degree, int antialias,
-    const float* __restrict__ filters, float& depth, float2& mean2d, float4& conic, float4& rgb, Ellipse& ellipse)
+    const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, const Camera& camera, int degree, int antialias,
+    const float* __restrict__ filters /* [1, stride] */, float& depth, float2& mean2d, float4& conic, float4& rgb,
+    Ellipse& ellipse)
 {
     const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
     if (!(to_camera(camera, mean).z > NEAR_PLANE)) return false;

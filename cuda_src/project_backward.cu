@@ -36,7 +36,7 @@ struct Sink {
 };
 
 // Whether a splat's gradients can be used; one that cannot is counted, and its splat stays as it is.
-__device__ __forceinline__ bool usable(Step* state, const float (&gradients)[11], float3 d_color)
+__device__ __forceinline__ bool usable(Step* state /* [1] */, const float (&gradients)[11], float3 d_color)
 {
     float sum = fabsf(d_color.x) + fabsf(d_color.y) + fabsf(d_color.z);
 #pragma unroll

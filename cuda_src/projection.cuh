@@ -5,7 +5,7 @@
 // The geometric parameters of splat i out of the planes.
 struct Gaussian { float3 mean, scale; float4 quat; float opacity; };
 
-__device__ __forceinline__ Gaussian load_gaussian(const float* __restrict__ params, size_t stride, int i)
+__device__ __forceinline__ Gaussian load_gaussian(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i)
 {
     const float* p = params + i;
     Gaussian g;

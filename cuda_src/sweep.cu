@@ -41,7 +41,8 @@ __device__ __forceinline__ float bilinear(const Grey& grey, float x, float y)
 
 // The patch around pixel (x, y), at inverse depth w, as another view sees it; false where that is not wholly in its image.
 // warp: rows (a, b, c, d); the pixel (x, y) at w lands at the ratio of rows of warp (x, y, 1, w).
-__device__ __forceinline__ bool look(const Grey& grey, const float* __restrict__ warp, int x, int y, float w, Patch& patch)
+__device__ __forceinline__ bool look(
+    const Grey& grey, const float* __restrict__ warp /* [3, 4] */, int x, int y, float w, Patch& patch)
 {
     for (int k = 0; k < COUNT; ++k) {
         const float px = x + 0.5f + (k % SIDE - RADIUS), py = y + 0.5f + (k / SIDE - RADIUS);
@@ -54,7 +55,8 @@ __device__ __forceinline__ bool look(const Grey& grey, const float* __restrict__
     return true;
 }
 
-__device__ __forceinline__ Grey grey_of(const unsigned char* greys, const long long* begins, const int* sizes, int view)
+__device__ __forceinline__ Grey grey_of(
+    const unsigned char* greys /* [bytes] */, const long long* begins /* [num_views] */, const int* sizes /* [num_views, 2] */, int view)
 {
     Grey grey = {greys + begins[view], sizes[2 * view], sizes[2 * view + 1]};
     return grey;

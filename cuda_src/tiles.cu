@@ -86,7 +86,7 @@ extern "C" __global__ void emit_tiles(
 
 // Bitonic sorting network (Batcher 1968) in the form whose comparators all point the same way, so that a list of any length n
 // is sorted as if infinities followed it. A comparator (i, partner) is skipped where the partner is past the end.
-__device__ __forceinline__ void compare(Key* keys, unsigned i, unsigned partner, unsigned n)
+__device__ __forceinline__ void compare(Key* keys /* [n] */, unsigned i, unsigned partner, unsigned n)
 {
     if (partner >= n) return;
     const Key a = keys[i], b = keys[partner];
@@ -152,7 +152,7 @@ __device__ __forceinline__ unsigned half_of(unsigned n)
 #define CHUNK 4096                              // keys that fit in shared memory
 
 // A chunk of a long list: through shared memory, either sorted or only merged.
-__device__ __forceinline__ void through_shared(Key* shared, Key* keys, unsigned n, bool merge_only)
+__device__ __forceinline__ void through_shared(Key* shared /* [CHUNK] */, Key* keys /* [n] */, unsigned n, bool merge_only)
 {
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[i];
     Steps steps = {shared, n, merge_only ? CHUNK / 2 : half_of(n), WHOLE_BLOCK};
@@ -164,7 +164,7 @@ __device__ __forceinline__ void through_shared(Key* shared, Key* keys, unsigned 
 }
 
 // A list longer than a chunk: the same network, with the comparators that reach over chunks in global memory.
-__device__ __forceinline__ void sort_long(Key* shared, Key* keys, unsigned n)
+__device__ __forceinline__ void sort_long(Key* shared /* [CHUNK] */, Key* keys /* [n] */, unsigned n)
 {
     for (unsigned c = 0; c < n; c += CHUNK) through_shared(shared, keys + c, min((unsigned)CHUNK, n - c), false);
     Steps steps = {keys, n, half_of(n), WHOLE_BLOCK};
