@@ -9,9 +9,9 @@ import numpy as np
 
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
+from splat_cli.scene.lens import MAX_SIDE
 from splat_cli.scene.view import View
 
-MAX_SIDE = 1 << 15
 _ROTATION_TOLERANCE = 1e-3
 
 

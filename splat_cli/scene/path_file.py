@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import FormatError
-from splat_cli.scene.cameras_json import MAX_SIDE, is_rotation, read_cameras, read_json
+from splat_cli.scene.cameras_json import is_rotation, read_cameras, read_json
+from splat_cli.scene.lens import MAX_SIDE
 from splat_cli.scene.view import View
 
 _AXES = np.diag([1.0, -1.0, -1.0, 1.0])
