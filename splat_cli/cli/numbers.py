@@ -1,9 +1,11 @@
-"""Options of several numbers."""
+"""Options of several numbers: places, sizes, colours."""
 
 import math
 from typing import Any
 
 import click
+
+_MAX_SIDE = 16384
 
 
 class Numbers(click.ParamType):
@@ -20,3 +22,30 @@ class Numbers(click.ParamType):
         if len(numbers) != self.name.count(",") + 1 or not all(map(math.isfinite, numbers)):
             self.fail(f"{value!r}: expected {self.name}, finite numbers with commas between", param, ctx)
         return numbers
+
+
+class Size(click.ParamType):
+    """`1280x720` -> (1280, 720) pixels."""
+
+    name = "WxH"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        width, _, height = str(value).lower().partition("x")
+        if not all(side.isdecimal() and 1 <= int(side) <= _MAX_SIDE for side in (width, height)):
+            self.fail(f"{value!r}: expected a width and a height of 1 to {_MAX_SIDE} pixels, like 1280x720", param, ctx)
+        return int(width), int(height)
+
+
+class Color(click.ParamType):
+    """`black`, `white` or `r,g,b` with 0 to 255 each -> three numbers from 0 to 1."""
+
+    name = "COLOR"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float, float]:
+        parts = {"black": "0,0,0", "white": "255,255,255"}.get(str(value), str(value)).split(",")
+        if len(parts) != 3 or not all(part.strip().isdecimal() and int(part) <= 255 for part in parts):
+            self.fail(f"{value!r}: expected black, white or r,g,b with 0 to 255 each", param, ctx)
+        red, green, blue = (int(part) / 255 for part in parts)
+        return red, green, blue

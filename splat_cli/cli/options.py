@@ -1,4 +1,4 @@
-"""What commands share: options made from the declared settings, and the types of options."""
+"""Options that commands share, and those made from the declared settings."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +12,6 @@ from splat_cli.presets import load_config
 from splat_cli.settings import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-_MAX_SIDE = 16384
 
 PATH = click.Path(path_type=Path)
 
@@ -68,33 +66,6 @@ def setting_options(*names: str, preset: str | None = None) -> Callable[[Functio
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given on the command line."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-class Size(click.ParamType):
-    """`1280x720` -> (1280, 720) pixels."""
-
-    name = "WxH"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        width, _, height = str(value).lower().partition("x")
-        if not all(side.isdecimal() and 1 <= int(side) <= _MAX_SIDE for side in (width, height)):
-            self.fail(f"{value!r}: expected a width and a height of 1 to {_MAX_SIDE} pixels, like 1280x720", param, ctx)
-        return int(width), int(height)
-
-
-class Color(click.ParamType):
-    """`black`, `white` or `r,g,b` with 0 to 255 each -> three numbers from 0 to 1."""
-
-    name = "COLOR"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, float, float]:
-        parts = {"black": "0,0,0", "white": "255,255,255"}.get(str(value), str(value)).split(",")
-        if len(parts) != 3 or not all(part.strip().isdecimal() and int(part) <= 255 for part in parts):
-            self.fail(f"{value!r}: expected black, white or r,g,b with 0 to 255 each", param, ctx)
-        red, green, blue = (int(part) / 255 for part in parts)
-        return red, green, blue
 
 
 class _Value(click.ParamType):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.numbers import Numbers
-from splat_cli.cli.options import PATH, Color, Size, device_option
+from splat_cli.cli.numbers import Color, Numbers, Size
+from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
