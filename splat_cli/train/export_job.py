@@ -12,6 +12,7 @@ import numpy as np
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
 from splat_cli.field.bake import bake_field
+from splat_cli.field.file import read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.choose import merged
 from splat_cli.gaussians.edits import Edits, Findings
@@ -21,9 +22,9 @@ from splat_cli.render.contribution import contributions
 from splat_cli.scene.crop import parse_crop
 from splat_cli.train.lod import levels_of_detail
 from splat_cli.train.progress import Display
-from splat_cli.train.run_folder import RunFolder, find_splats
+from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.source import for_viewers, trained_splats
-from splat_cli.train.trained import field_beside
+from splat_cli.train.trained import field_path
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,13 @@ class ExportJob:
         splats, run = trained_splats(source)
         if self.appearance is None and self.edits.sh_degree is None:
             return splats, run
-        saved = field_beside(find_splats(source)[0]) if source.is_dir() else None
-        if saved is None or run is None:
+        path = field_path(source)
+        if path is None or run is None:
             if self.appearance is not None:
                 raise UsageError(f"--appearance {self.appearance}: {source} is no run with --color field")
             return splats, run
         degree = run.config().sh_degree if self.edits.sh_degree is None else self.edits.sh_degree
+        saved = read_field(path)
         embedding = saved.embedding(self.appearance)
         baked = bake_field(saved.open(open_backend(), 1), saved.splats, run.views("train"), degree, embedding)
         self.notes.append(

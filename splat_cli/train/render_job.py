@@ -10,7 +10,6 @@ from pathlib import Path
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
-from splat_cli.field.file import NAME as FIELD_FILE
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
@@ -28,6 +27,7 @@ from splat_cli.scene.view import View
 from splat_cli.train.looks import colorings
 from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import find_splats
+from splat_cli.train.trained import field_path
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,12 @@ def plan_job(
     if path is not None:
         (views, fps), name = path.through(views), path.name
     root = run.path / "renders" if run else Path("renders")
-    own_file = file.with_name(FIELD_FILE)
     return RenderJob(
         file,
         views,
         run.background() if run else background_color(config.background),
         antialias=config.antialias if run else None,
         folder=root / name,
-        field_file=own_file if source.is_dir() and own_file.is_file() else None,
+        field_file=field_path(source),
         frames_per_second=fps,
     )

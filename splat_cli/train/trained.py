@@ -10,6 +10,13 @@ from splat_cli.field.file import NAME, FieldFile, read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
+from splat_cli.train.run_folder import find_splats
+
+
+def field_path(source: Path) -> Path | None:
+    """The file of the colour field that a run has; None for a run without one, and for files of splats. UsageError."""
+    path = find_splats(source)[0].with_name(NAME)
+    return path if source.is_dir() and path.is_file() else None
 
 
 def field_beside(ply: Path) -> FieldFile | None:
