@@ -1,5 +1,7 @@
 """Rotations as quaternions, w x y z."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -19,3 +21,14 @@ def quat_from_matrix(rotation: np.ndarray) -> np.ndarray:
     )
     quat = np.linalg.eigh(matrix)[1][:, -1]
     return -quat if quat[0] < 0 else quat
+
+
+def matrix_from_quat(quat: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Rotation, float64 [3, 3], of a quaternion of any length; not finite where it is zero or not finite."""
+    with np.errstate(all="ignore"):
+        w, x, y, z = np.array(quat, np.float64) / np.linalg.norm(quat)
+    return np.array([
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ])  # fmt: skip

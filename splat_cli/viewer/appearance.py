@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.rotations import rotations
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, SH0, Splats
 from splat_cli.render.bake import seen_opacities
 from splat_cli.scene.crop import Crop
@@ -49,20 +49,9 @@ def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) 
         if views and splats.num:
             total, count = seen_opacities(splats, views, num_views)
             opacities = xp.where(count > 0, total / xp.maximum(count, 1), opacities)
-        axes = _rotations(xp, params[QUATS]) * xp.exp(params[LOG_SCALES])  # [3, 3, N], a column an axis
-        covariances = xp.clip(xp.einsum("ikn,jkn->nij", axes, axes), -_LARGEST, _LARGEST)
+        axes = rotations(xp, params[QUATS]) * xp.exp(params[LOG_SCALES]).T[:, None]  # [N, 3, 3], a column an axis
+        covariances = xp.clip(xp.einsum("nik,njk->nij", axes, axes), -_LARGEST, _LARGEST)
     finite = xp.isfinite(params[:14]).all(axis=0) & xp.isfinite(covariances).all(axis=(1, 2))
     kept = finite & (opacities >= _FAINTEST)
     columns = (params[MEANS].T, covariances, xp.clip(0.5 + SH_C0 * params[SH0].T, 0, 1), opacities[:, None])
     return Appearance(*(splats.backend.download(xp.ascontiguousarray(column[kept])) for column in columns))
-
-
-def _rotations(xp: Any, quats: Any) -> Any:
-    """Rotation matrices [3, 3, N] of quaternions wxyz [4, N] of any length; zero is no rotation."""
-    length = xp.sqrt((quats * quats).sum(axis=0))
-    w, x, y, z = quats / xp.where(length > 0, length, 1)
-    return xp.stack([
-        xp.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]),
-        xp.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)]),
-        xp.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]),
-    ])  # fmt: skip

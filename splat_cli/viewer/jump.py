@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splat_cli.scene.quaternion import quat_from_matrix
+from splat_cli.scene.quaternion import matrix_from_quat, quat_from_matrix
 from splat_cli.scene.view import View
 
 if TYPE_CHECKING:
@@ -41,17 +41,8 @@ def view_from(camera: CameraHandle, name: str) -> View:
     """What the browser shows, as a view of an even number of pixels each way."""
     width, height = (max(2, side - side % 2) for side in (camera.image_width, camera.image_height))
     focal = height / 2 / math.tan(camera.fov / 2)
-    rotation = _matrix(np.asarray(camera.wxyz, np.float64))
+    rotation = matrix_from_quat(camera.wxyz)
     w2c = np.eye(4)
     w2c[:3, :3] = rotation.T
     w2c[:3, 3] = -rotation.T @ np.asarray(camera.position, np.float64)
     return View(name, None, width, height, focal, focal, width / 2, height / 2, w2c)
-
-
-def _matrix(quat: np.ndarray) -> np.ndarray:
-    w, x, y, z = quat / np.linalg.norm(quat)
-    return np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ])  # fmt: skip

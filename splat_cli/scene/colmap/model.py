@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.scene.quaternion import matrix_from_quat
 
 CAMERA_MODELS: dict[int, tuple[str, int]] = {
     0: ("SIMPLE_PINHOLE", 3),
@@ -58,14 +59,8 @@ class Image:
 
     def w2c(self) -> np.ndarray:
         """float64 [4, 4]; not finite where the file's numbers are not or the quaternion is zero."""
-        with np.errstate(all="ignore"):
-            w, x, y, z = np.array(self.quat) / np.linalg.norm(self.quat)
         matrix = np.eye(4)
-        matrix[:3, :3] = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
+        matrix[:3, :3] = matrix_from_quat(self.quat)
         matrix[:3, 3] = self.translation
         return matrix
 
