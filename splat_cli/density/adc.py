@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.density.operations import OPACITY, logit, sigmoid, split_random
+from splat_cli.density.operations import logit, sigmoid, split_random
 from splat_cli.density.strategy import Probe
-from splat_cli.gaussians.splats import LOG_SCALES
+from splat_cli.gaussians.splats import LOG_SCALES, OPACITY
 from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.density.operations import OPACITY, draw, logit, share_out, sigmoid
+from splat_cli.density.operations import draw, logit, share_out, sigmoid
 from splat_cli.density.rounds import Rounds
 from splat_cli.density.strategy import Probe
-from splat_cli.gaussians.splats import LOG_SCALES
+from splat_cli.gaussians.splats import LOG_SCALES, OPACITY
 from splat_cli.optim.model import Model
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.gaussians.rotations import rotations
-from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS
+from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS
 
-OPACITY = 10  # row of the logit
 MAX_COPIES = 51  # of one splat in a round of relocation, as in 3DGS-MCMC
 
 

@@ -13,6 +13,7 @@ from splat_cli.gaussians.smooth import smoothed
 MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
     slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
 )  # fmt: skip
+OPACITY = 10  # the one row of OPACITIES
 
 
 def num_rows(sh_degree: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from splat_cli.density.operations import OPACITY
 from splat_cli.errors import OutOfMemory
+from splat_cli.gaussians.splats import OPACITY
 from splat_cli.optim.model import Model
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.rotations import rotations
-from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, SH0, Splats
+from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
 from splat_cli.render.bake import seen_opacities
 from splat_cli.scene.crop import Crop
 from splat_cli.scene.view import View
@@ -45,7 +45,7 @@ def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) 
     """
     xp, params = splats.backend.xp, splats.params[:, : splats.num]
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out
-        opacities = 1 / (1 + xp.exp(-params[10]))
+        opacities = 1 / (1 + xp.exp(-params[OPACITY]))
         if views and splats.num:
             total, count = seen_opacities(splats, views, num_views)
             opacities = xp.where(count > 0, total / xp.maximum(count, 1), opacities)
