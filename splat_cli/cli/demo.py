@@ -32,7 +32,7 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
 
     config = load_config("demo", given(options))
     with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:
-        backend = open_device(device, config)
+        backend = open_device(device, config, display)
         demo = run_demo(folder.path, config, backend, display)
         report = try_report(demo.result.run, backend, display)
     lines = [f"{part:<28}  {seconds:6.1f} s" for part, seconds in demo.seconds.items()]

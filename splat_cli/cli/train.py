@@ -119,7 +119,7 @@ def _train(
     from splat_cli.report import try_report
     from splat_cli.train.session import open_device, train_scene
 
-    backend = open_device(device, config)
+    backend = open_device(device, config, display)
     result = train_scene(scene, run, config, backend, display, checkpoint, observer)
     try_report(run, backend, display)
     return result

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
+from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import DiskError
 from splat_cli.files import require_space
 from splat_cli.scene.split import write_split
@@ -25,10 +26,18 @@ from splat_cli.train.result import RunResult
 from splat_cli.train.run_folder import RunFolder
 from splat_cli.train.trainer import Trainer
 
+_NVIDIA_DRIVER = Path("/dev/nvidiactl")
 
-def open_device(name: str, config: TrainConfig) -> Backend:
-    """The device that a run's settings ask for: on the CPU, sums keep their order only on one thread."""
-    return open_backend(name, threads=1 if config.deterministic else None)
+
+def open_device(name: str, config: TrainConfig, display: Display) -> Backend:
+    """The device that a run's settings ask for: on the CPU, sums keep their order only on one thread.
+
+    Warns where a GPU lies idle that nobody has declined.
+    """
+    backend = open_backend(name, threads=1 if config.deterministic else None)
+    if name == "auto" and backend.name == "cpu" and _NVIDIA_DRIVER.exists():
+        display.warn(f"there is an NVIDIA GPU, but {why_no_cuda()}; training on the CPU is much slower")
+    return backend
 
 
 def train_scene(
@@ -51,6 +60,7 @@ def train_scene(
     clock = Clock("starting")
     with clock("reading the scene"):
         data = read_data(scene_path, config, backend, display, checkpoint.num_splats if checkpoint else 0)
+    display.say(f"Device: {backend.describe()}")
     run.save_cameras(data.scene.views)
     run.save_config(config, scene_path, backend.describe())  # with both, the folder is that of a run
     if data.is_split_by_name:

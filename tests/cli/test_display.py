@@ -2,6 +2,9 @@
 
 import pytest
 
+from splat_cli.device import open_backend
+from splat_cli.train import session
+
 
 @pytest.fixture
 def train(splat, scene):
@@ -23,6 +26,16 @@ def test_a_log_file_gets_plain_lines(train):
     result = train()
     assert "step 2/2, loss " in result.err
     assert result.err.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(("asked", "warned"), [("auto", True), ("cpu", False)])
+def test_a_gpu_that_lies_idle_is_told(train, monkeypatch, tmp_path, asked, warned):
+    monkeypatch.setattr(session, "_NVIDIA_DRIVER", tmp_path)
+    monkeypatch.setattr(session, "open_backend", lambda name, threads: open_backend("cpu", threads=threads))
+    monkeypatch.setattr(session, "why_no_cuda", lambda: "CuPy is not installed")
+    shown = train("--device", asked).err
+    assert "Device: CPU, " in shown
+    assert ("Warning: there is an NVIDIA GPU, but CuPy is not installed; " in shown) == warned
 
 
 def test_verbose_says_where_the_time_went(train):

@@ -15,7 +15,7 @@ def report(tmp_path_factory):
     """The path of the page. Not to be changed."""
     folder = tmp_path_factory.mktemp("reported")
     config = load_config(None, {"eval": True, "test_every": 3, "steps": 20, "save_at": (10,)})
-    backend = open_device("cpu", config)
+    backend = open_device("cpu", config, Display())
     with new_run_folder(folder / "run") as run:
         train_scene(write_small_scene(folder / "scene"), run, config, backend, Display())
         return write_report(run, backend, Display())

@@ -32,13 +32,13 @@ class Trained:
     def new(self, path, **changes):
         config = load_config(None, {**SETTINGS, **changes})
         with new_run_folder(path) as run:
-            train_scene(self.scene, run, config, open_device("cpu", config), self.display)
+            train_scene(self.scene, run, config, open_device("cpu", config, self.display), self.display)
         return run
 
     def resume(self, path, **changes):
         with existing_run(path) as run:
             plan = plan_resumption(run, None, changes, self.display)
-            backend = open_device("cpu", plan.config)
+            backend = open_device("cpu", plan.config, self.display)
             train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
         return run
 

@@ -34,7 +34,8 @@ class Watching:
 def train(training, path, observer):
     config = load_config(None, SETTINGS)
     with new_run_folder(path) as run:
-        return train_scene(training.scene, run, config, open_device("cpu", config), training.display, observer=observer)
+        backend = open_device("cpu", config, training.display)
+        return train_scene(training.scene, run, config, backend, training.display, observer=observer)
 
 
 def test_it_sees_every_round_and_changes_nothing(training, finished, tmp_path):

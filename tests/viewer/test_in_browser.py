@@ -38,7 +38,7 @@ def sample_run(tmp_path_factory):
     make_sample_scene(folder / "scene")
     config = load_config("demo", {"steps": 150, "eval": False})
     with new_run_folder(folder / "run") as run:
-        train_scene(folder / "scene", run, config, open_device("cpu", config), Display())
+        train_scene(folder / "scene", run, config, open_device("cpu", config, Display()), Display())
     return run
 
 
