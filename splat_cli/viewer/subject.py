@@ -40,6 +40,10 @@ class Subject(Protocol):
     def config(self) -> TrainConfig:
         """How they are or were trained."""
 
+    @property
+    def background(self) -> tuple[float, float, float]:
+        """The colour behind them, 0 to 1."""
+
     def photograph(self, index: int, step: int = 1) -> np.ndarray | None:
         """What camera `index` saw, uint8 [H, W, 3], or every `step`-th pixel each way; None without one."""
 
@@ -48,7 +52,7 @@ def picture(subject: Subject, index: int) -> np.ndarray:
     """The splats as camera `index` sees them, uint8 [H, W, 3], rendered as in training."""
     view, splats, config = subject.views[index], subject.splats, subject.config
     renderer = ViewRenderer(splats.backend, splats, [view], config.antialias)
-    return to_8bit(renderer.render(0, background_color(config.background)))
+    return to_8bit(renderer.render(0, subject.background))
 
 
 class InTraining:
@@ -69,8 +73,14 @@ class InTraining:
     def config(self) -> TrainConfig:
         return self._trainer.config
 
+    @property
+    def background(self) -> tuple[float, float, float]:
+        return self._trainer.besides.background_color() or background_color(self.config.background)
+
     def photograph(self, index: int, step: int = 1) -> np.ndarray:
-        backend = self._trainer.backend
+        backend, stream = self._trainer.backend, self._trainer.stream
+        if stream:
+            return np.ascontiguousarray(stream.images[index][::step, ::step])
         return backend.download(backend.xp.ascontiguousarray(self._trainer.cameras.photos[index][::step, ::step]))
 
 
@@ -83,6 +93,10 @@ class Stored:
     views: list[View]
     photographed: dict[str, View]
     run: RunFolder | None
+
+    @property
+    def background(self) -> tuple[float, float, float]:
+        return self.run.background() if self.run else background_color(self.config.background)
 
     def photograph(self, index: int, step: int = 1) -> np.ndarray | None:
         view = self.photographed.get(self.views[index].name)

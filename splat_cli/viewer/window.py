@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splat_cli.render.pictures import background_color
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.focus import up_direction
 from splat_cli.scene.view import View
@@ -79,8 +78,8 @@ class Window:
 
     def _set_stage(self, start: View, up: np.ndarray) -> None:
         """The background, what is up, and where browsers start."""
-        color = background_color(self._subject.config.background)
-        self._server.scene.set_background_image(np.full((1, 1, 3), color, np.float32), format="png")
+        color = np.full((1, 1, 3), self._subject.background, np.float32)
+        self._server.scene.set_background_image(color, format="png")
         self._server.scene.set_up_direction(up)
         camera = self._server.initial_camera
         camera.position = start.center
