@@ -8,14 +8,13 @@ are random ("scattered") or along a curve that fills space, as sorted splats are
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from timing import median_ms
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
@@ -27,17 +26,6 @@ SHAPE = GridShape(3, levels=16, table_size=2**19, features=2, base_resolution=16
 WIDTHS = (48, 64, 64, 6)
 REPEATS = 15
 THREADS = 256
-
-
-def milliseconds(backend: Backend, function: Callable[[], None]) -> float:
-    """The median of some calls, after one that loads kernels."""
-    function()
-    times = []
-    for _ in range(REPEATS):
-        with backend.timer() as timer:
-            function()
-        times.append(timer.ms)
-    return statistics.median(times)
 
 
 def in_curve_order(points: np.ndarray) -> np.ndarray:
@@ -66,7 +54,7 @@ def bench_floor(backend: Backend, num: int) -> None:
     backward = partial(
         kernel("hash_floor", "floor_backward"), blocks, (THREADS,), points, num, levels, features, tables
     )
-    show("floor", milliseconds(backend, forward), milliseconds(backend, backward))
+    show("floor", median_ms(backend, forward, REPEATS), median_ms(backend, backward, REPEATS))
 
 
 def bench_encoding(backend: Backend, num: int) -> None:
@@ -78,8 +66,8 @@ def bench_encoding(backend: Backend, num: int) -> None:
         grid = HashGrid(backend, SHAPE, random, half)
         for name, order in (("scattered", np.ascontiguousarray), ("sorted", in_curve_order)):
             positions = backend.upload(order(points))
-            forward = milliseconds(backend, partial(grid.encode, positions, count, features))
-            backward = milliseconds(backend, partial(grid.backward, positions, count, features))
+            forward = median_ms(backend, partial(grid.encode, positions, count, features), REPEATS)
+            backward = median_ms(backend, partial(grid.backward, positions, count, features), REPEATS)
             show(name + ", half tables" * half, forward, backward)
 
 
@@ -91,7 +79,7 @@ def bench_optimiser(backend: Backend) -> None:
     gradients[random.choice(num // 2, num // 200, replace=False)] = 1e-3
     touched = backend.upload(gradients.ravel())
     state = StepState(backend, lr=[1e-3] * 6, **adam_bias(10))
-    refill = milliseconds(backend, lambda: fill(parameters, touched))
+    refill = median_ms(backend, lambda: fill(parameters, touched), REPEATS)
     print(f"Adam on {num} values, 1 % touched (ms)")
     times = {}
     for name, sparse in (("all", False), ("touched", True)):
@@ -100,7 +88,7 @@ def bench_optimiser(backend: Backend) -> None:
             fill(parameters, touched)
             parameters.descend(state, 0, sparse=sparse)
 
-        times[name] = milliseconds(backend, step) - refill
+        times[name] = median_ms(backend, step, REPEATS) - refill
         print(f"  {name:24} {times[name]:8.3f}")
     print(f"  {'ratio':24} {times['all'] / times['touched']:8.1f}", flush=True)
 
@@ -118,7 +106,7 @@ def bench_network(backend: Backend, num: int) -> None:
     network.d_outputs[: WIDTHS[-1]] = 1e-3
     print(f"network {WIDTHS}, {num} rows: forward, backward, both (ms)")
     forward, backward = partial(network.forward, count), partial(network.backward, count)
-    show("own products", milliseconds(backend, forward), milliseconds(backend, backward))
+    show("own products", median_ms(backend, forward, REPEATS), median_ms(backend, backward, REPEATS))
     weights = [layer.weights.reshape(-1, layer.num_outputs)[:-1] for layer in network.layers]
 
     def multiply() -> None:
@@ -130,7 +118,7 @@ def bench_network(backend: Backend, num: int) -> None:
             backend.xp.matmul(w, layer.d_y, out=layer.d_x)
             layer.x @ layer.d_y.T
 
-    show("matmul alone", milliseconds(backend, multiply), milliseconds(backend, multiply_back))
+    show("matmul alone", median_ms(backend, multiply, REPEATS), median_ms(backend, multiply_back, REPEATS))
 
 
 @click.command(help=__doc__)

@@ -8,12 +8,12 @@ already, since `project` has counted them. Lists are as uneven as in a picture (
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from typing import Any
 
 import click
 import numpy as np
+from timing import median_ms
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.render.camera import TILE, CameraTable
@@ -28,16 +28,6 @@ def tile_lengths(num_pairs: int, num_tiles: int, rng: np.random.Generator) -> np
     """Lengths of the tiles' lists, int64 [num_tiles], their sum num_pairs."""
     weights = rng.lognormal(0.0, 1.0, num_tiles)
     return rng.multinomial(num_pairs, weights / weights.sum())
-
-
-def median_ms(backend: Backend, function: Callable[[], Any]) -> float:
-    function()
-    times = []
-    for _ in range(REPEATS):
-        with backend.timer() as timer:
-            function()
-        times.append(timer.ms)
-    return statistics.median(times)
 
 
 def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.ndarray) -> Callable[[], None]:
@@ -79,11 +69,11 @@ def bench(backend: Backend, num_pairs: int, width: int, height: int) -> dict[str
     shuffled = rng.permutation(num_pairs)
     keys = backend.upload((tiles << np.uint64(32) | depths.view(np.uint32))[shuffled])
     values = backend.upload(shuffled.astype(np.uint32))
-    times = {"sort_tiles": median_ms(backend, sort_per_tile(backend, view, lengths, depths))}
-    times["argsort of CuPy"] = median_ms(backend, lambda: values[backend.xp.argsort(keys)])
+    times = {"sort_tiles": median_ms(backend, sort_per_tile(backend, view, lengths, depths), REPEATS)}
+    times["argsort of CuPy"] = median_ms(backend, lambda: values[backend.xp.argsort(keys)], REPEATS)
     try:
         num_bits = 32 + int(len(lengths) - 1).bit_length()
-        times["cuda.compute"] = median_ms(backend, sort_with_cccl(backend, keys, values, num_bits))
+        times["cuda.compute"] = median_ms(backend, sort_with_cccl(backend, keys, values, num_bits), REPEATS)
     except ImportError as error:
         print(f"cuda.compute not measured: {error}")
     return times

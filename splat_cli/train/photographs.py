@@ -80,20 +80,20 @@ def _points_elsewhere(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Found in the photographs, with --init auto beside the scene's own, or random."""
     max_splats, random = with_budget(config, training.views).max_splats, np.random.default_rng(config.seed)
-    if config.init != "random":
-        try:
-            points, colors = sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
-        except MemoryError:
-            backend.release_cached()
-            display.warn("the memory left is too small to look for points on which photographs agree")
-            points, colors = np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
-        if config.init == "auto" and len(scene.points):
-            display.say(f"Start: {len(scene.points):,} points, and {len(points):,} on which photographs agree")
-            return np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])
-        if len(points) >= MIN_POINTS:
-            display.say(f"Start: {len(points):,} points on which photographs agree")
-            return points, colors
     count = min(config.init_points, max_splats)
-    if config.init != "random":
-        display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
+    if config.init == "random":
+        return random_points(scene.views, count, random)
+    try:
+        points, colors = sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
+    except MemoryError:
+        backend.release_cached()
+        display.warn("the memory left is too small to look for points on which photographs agree")
+        points, colors = scene.points[:0], scene.colors[:0]
+    if config.init == "auto" and len(scene.points):
+        display.say(f"Start: {len(scene.points):,} points, and {len(points):,} on which photographs agree")
+        return np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])
+    if len(points) >= MIN_POINTS:
+        display.say(f"Start: {len(points):,} points on which photographs agree")
+        return points, colors
+    display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
     return random_points(scene.views, count, random)
