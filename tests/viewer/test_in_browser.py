@@ -33,10 +33,10 @@ FREE = np.s_[160:, :480]
 
 @pytest.fixture(scope="module")
 def sample_run(tmp_path_factory):
-    """A run of 150 steps on the sample scene."""
+    """A run of 300 steps on the sample scene."""
     folder = tmp_path_factory.mktemp("sample")
     make_sample_scene(folder / "scene")
-    config = load_config("demo", {"steps": 150, "eval": False})
+    config = load_config("demo", {"steps": 300, "eval": False})
     with new_run_folder(folder / "run") as run:
         train_scene(folder / "scene", run, config, open_device("cpu", config, Display()), Display())
     return run
@@ -58,10 +58,10 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     shown = screenshot(page)
 
     backend = open_device("cpu")
-    splats = Splats.from_arrays(backend, read_splats(sample_run.ply_path(150)))
+    splats = Splats.from_arrays(backend, read_splats(sample_run.ply_path(300)))
     view = with_size(opening.start, **SIZE)
     rendered = to_8bit(render_view(backend, splats, view, antialias=True))
-    assert psnr(shown, rendered) > 28
+    assert psnr(shown, rendered) > 30
     assert set(requests) == {"file", "blob"}
 
     page.mouse.move(200, 200)
