@@ -2,12 +2,15 @@
 
 import io
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from splat_cli.errors import one_line
+from splat_cli.scene.jpeg import decode_jpeg
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own words would go to the terminal
 
@@ -32,9 +35,13 @@ def decode_photo(
     The mask is uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent
     pixels show the background; ValueError if it is None.
     """
-    finite = None
-    with _opened(path, whole=True) as image:
-        _check_density(path, image)
+    content, finite = _content(path), None
+    pixels = decode_jpeg(content, size) if _is_plausible(size, content) else None
+    if pixels is not None:
+        return pixels, None
+    with _opened(io.BytesIO(content)) as image:
+        if not _is_plausible(image.size, content):
+            raise ValueError(f"has {image.width}x{image.height} pixels in {len(content)} bytes, as no photograph has")
         # A JPEG decodes faster to a half or a quarter; twice the wanted size leaves the filter something to do.
         image.draft(None, (2 * size[0], 2 * size[1]))
         try:
@@ -57,7 +64,7 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
     """
     photo_size = image_size(photo)
     try:
-        with _opened(path, whole=True) as image:
+        with _opened(io.BytesIO(_content(path))) as image:
             if image.width * image.height > _MAX_MASK_SHARE * photo_size[0] * photo_size[1]:
                 raise ValueError(f"is {image.width}x{image.height}, the photograph {photo_size[0]}x{photo_size[1]}")
             mask = image.convert("I" if image.mode.startswith("I") else "L")
@@ -85,13 +92,23 @@ class _Transparent(Exception):
     """Transparent pixels without a background to show through."""
 
 
-def _opened(path: Path, whole: bool = False) -> Image.Image:
-    """The image with only its header decoded; ValueError with the reason.
+def _content(path: Path) -> bytes:
+    """The whole file, because decoders ask a file for as many bytes as it pretends to have; ValueErrors of _opening."""
+    with _opening():
+        return path.read_bytes()
 
-    whole: the file is read at once, because decoders ask a file for as many bytes as it pretends to have.
-    """
+
+def _opened(file: Path | io.BytesIO) -> Image.Image:
+    """The image with only its header decoded; ValueErrors of _opening."""
+    with _opening():
+        return Image.open(file)
+
+
+@contextmanager
+def _opening() -> Iterator[None]:
+    """What goes wrong becomes a ValueError with the reason."""
     try:
-        return Image.open(io.BytesIO(path.read_bytes()) if whole else path)
+        yield
     except FileNotFoundError as error:
         raise ValueError("the file is missing") from error
     except UnidentifiedImageError as error:
@@ -100,13 +117,9 @@ def _opened(path: Path, whole: bool = False) -> Image.Image:
         raise ValueError(f"cannot be opened ({_reason(error)})") from error
 
 
-def _check_density(path: Path, image: Image.Image) -> None:
-    """ValueError for a file that is made to take much more memory than it has bytes."""
-    pixels = image.width * image.height
-    if pixels > max(_ALWAYS_DECODED, _MAX_PIXELS_PER_BYTE * path.stat().st_size):
-        raise ValueError(
-            f"has {image.width}x{image.height} pixels in {path.stat().st_size} bytes, as no photograph has"
-        )
+def _is_plausible(size: tuple[int, int], content: bytes) -> bool:
+    """False of a file that is made to take much more memory than it has bytes."""
+    return size[0] * size[1] <= max(_ALWAYS_DECODED, _MAX_PIXELS_PER_BYTE * len(content))
 
 
 def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:

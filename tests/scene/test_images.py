@@ -9,6 +9,7 @@ from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import View, load_images
+from splat_cli.scene.jpeg import decode_jpeg
 
 
 def view_of(path, width=40, height=30):
@@ -230,3 +231,30 @@ def test_mask_that_cannot_be_used(tmp_path, mask, reason):
     found = load_images([masked(tmp_path, mask), good])
     assert [view.name for view in found.views] == ["good.png"]
     assert reason in found.skipped[0]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("options", [
+    {"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"progressive": True}, {"restart_marker_blocks": 3},
+    {"quality": 5}, {"quality": 100},
+], ids=str)  # fmt: skip
+def test_jpeg_has_the_same_bits_as_pillows(mode, options):
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).integers(-30, 30, (75, 133, 3))
+    pixels = np.clip(np.kron(gradient(19, 11), np.ones((7, 7, 1)))[:75, :133] + noise, 0, 255).astype(np.uint8)
+    Picture.fromarray(pixels).convert(mode).save(file, "JPEG", **options)
+    np.testing.assert_array_equal(decode_jpeg(file.getvalue(), (133, 75)), np.array(Picture.open(file).convert("RGB")))
+
+
+def test_other_files_are_left_to_pillow():
+    def written(mode="RGB", kind="JPEG"):
+        file = io.BytesIO()
+        Picture.fromarray(gradient()).convert(mode).save(file, kind)
+        return file.getvalue()
+
+    assert decode_jpeg(written(), (40, 30)) is not None
+    assert decode_jpeg(written(), (20, 15)) is None
+    assert decode_jpeg(written(mode="CMYK"), (40, 30)) is None
+    assert decode_jpeg(written(kind="PNG"), (40, 30)) is None
+    assert decode_jpeg(written()[:-20], (40, 30)) is None
+    assert decode_jpeg(b"\xff\xd8\xff", (40, 30)) is None
