@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,9 @@ class Uploads(Protocol):
     def join(self) -> None:
         """What is asked of the backend from now on waits for the copies so far."""
 
+    def mark(self) -> Callable[[], None]:
+        """Waits, when it is called, for what was asked of the backend before the mark, and not for what came after."""
+
 
 class CpuUploads:
     """Arrays are where they have to be."""
@@ -36,6 +40,10 @@ class CpuUploads:
 
     def join(self) -> None:
         """See Uploads.join."""
+
+    def mark(self) -> Callable[[], None]:
+        """See Uploads.mark."""
+        return lambda: None
 
 
 class CudaUploads:
@@ -62,8 +70,11 @@ class CudaUploads:
             self._joined.synchronize()
             self._joined = None
             self._copying.clear()
-        with self._own:  # memory of its own pool: given back, it is taken again by later copies alone
+        self._own.use()  # memory of its own pool: given back, it is taken again by later copies alone
+        try:
             target = self._xp.empty(staged.shape, staged.dtype)
+        finally:
+            self._main.use()  # where `with` would fall back to the default stream
         target.data.copy_from_host_async(staged.ctypes.data, staged.nbytes, self._own)
         self._copying.append(staged)
         return target
@@ -72,3 +83,7 @@ class CudaUploads:
         """See Uploads.join."""
         self._joined = self._own.record()
         self._main.wait_event(self._joined)
+
+    def mark(self) -> Callable[[], None]:
+        """See Uploads.mark."""
+        return self._main.record(self._xp.cuda.Event(disable_timing=True)).synchronize

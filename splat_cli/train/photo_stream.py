@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.scene.view import View
 
 _HORIZON = 128  # steps that are looked after ahead, at most
-_WORKERS = 2 * (os.cpu_count() or 1)
+_WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,9 @@ class PhotoStream:
     images uint8 [H, W, 3] and masks uint8 [H, W] or None are those of the cameras' views; each is taken when needed.
     order: int32 [steps], the view of each step. Where room is needed, the photograph goes that is not wanted for
     longest (Belady 1966), so that of a set that nearly fits, only a small part is read again and again.
+
+    The device never waits for the host, as long as decoding keeps up: a third of the room is for the steps that it
+    does, a third for those that are queued behind them, and a third for those that are got ready meanwhile.
     """
 
     def __init__(
@@ -59,51 +62,66 @@ class PhotoStream:
         self._here: dict[int, tuple[Any, Any, int]] = {}
         self._is_here = np.zeros(len(cameras.views), bool)
         self._following = _next_uses(order)
-        self._step, self._ready = len(order), 0  # steps done; the step before which everything is here
+        self._done, self._ready = len(order), 0  # steps done; the step before which everything is here
+        self._queued: tuple[int, Callable[[], None]] | None = None  # steps queued at the last call; waits for them
         self._next_use = np.full(len(cameras.views), len(order))
 
     def ready(self, step: int) -> int:
-        """The step up to which training can go on from `step`, at least one further, while the rest is got ready."""
-        self._pass(step)
-        if self._ready <= step:
-            self.go_ahead()
-        return step + (self._ready - step + 1) // 2
+        """The step up to which training can go on from `step`, at least one further.
 
-    def go_ahead(self) -> None:
-        """Gets ready for further steps. What the steps since the last call of `ready` need stays."""
-        self._decode_ahead()
-        shown = []
-        last = min(self._step + _HORIZON, len(self.order))
-        while self._ready < last:
-            view = int(self.order[self._ready])
-            if not self._is_here[view]:
-                if not self._has_room(self._ready):
-                    break
-                self._bring(view)
-                shown.append(view)
-            self._ready += 1
-        self._show(shown)
-        self._decode_ahead()
+        All steps before `step` are queued. Waits for those that were at the last call, so that their photographs can
+        make room; what the others need stays. After a repeated or another step, nothing may be queued.
+        """
+        if self._queued is None or not self._queued[0] <= step <= self._ready:
+            self._begin(step)
+        else:
+            self._pass_queued()
+        self._queued = step, self._uploads.mark()
+        self._get_ready(step)
+        return step + (self._ready - step + 1) // 2
 
     def show(self, views: Sequence[int]) -> None:
         """Brings these views' photographs, as many as `room.shown` at most, out of turn, between two steps."""
+        self._pass_queued()
         wanted = [int(view) for view in views]
         missing = [view for view in wanted if not self._is_here[view]]
-        self._has_room(self._step, len(missing), kept=wanted)  # before they are decoded, all at once
+        self._has_room(self._done, len(missing), kept=wanted)  # before they are decoded, all at once
         decoded = [self._take(view) for view in missing]
         for view, staged in zip(missing, decoded, strict=True):
             self._bring(view, staged)
         self._show(missing)
 
-    def _pass(self, step: int) -> None:
-        """The steps before `step` are done."""
-        if step < self._step:  # or it is the first time
-            self._next_use[:] = len(self.order)
-            self._next_use[self.order[step:][::-1]] = np.arange(step, len(self.order))[::-1]
-            self._ready = step
-        else:
-            self._next_use[self.order[self._step : step]] = self._following[self._step : step]
-        self._step, self._ready = step, max(self._ready, step)
+    def _begin(self, step: int) -> None:
+        """No step is under way, and `step` is next."""
+        self._next_use[:] = len(self.order)
+        self._next_use[self.order[step:][::-1]] = np.arange(step, len(self.order))[::-1]
+        self._done = self._ready = step
+
+    def _pass_queued(self) -> None:
+        """The steps that were queued at the last call of `ready` are done."""
+        if self._queued:
+            step, wait = self._queued
+            wait()
+            self._next_use[self.order[self._done : step]] = self._following[self._done : step]
+            self._done = step
+
+    def _get_ready(self, step: int) -> None:
+        """Brings what is decoded and has room, in the order of its use; waits only for what `step` itself needs."""
+        self._decode_ahead()
+        shown: list[int] = []
+        last = min(step + _HORIZON, len(self.order))
+        try:
+            while self._ready < last:
+                view = int(self.order[self._ready])
+                if not self._is_here[view]:
+                    if (self._ready > step and not self._is_decoded(view)) or not self._has_room(self._ready):
+                        break
+                    self._bring(view)
+                    shown.append(view)
+                    self._decode_ahead()
+                self._ready += 1
+        finally:  # where the device's memory has run out, training may go on with less
+            self._show(shown)
 
     def _has_room(self, step: int, count: int = 1, kept: Sequence[int] = ()) -> bool:
         """Makes room for `count` more; False where all others are needed before `step`, or are to be `kept`."""
@@ -130,12 +148,17 @@ class PhotoStream:
             self.cameras.show({view: self._here[view] for view in views})
 
     def _decode_ahead(self) -> None:
+        """Lets threads decode what is needed next and is not here; what was asked for and is later than that is not."""
         upcoming = self.order[self._ready : self._ready + len(self._is_here)]
-        for view in upcoming[~self._is_here[upcoming]][: 2 * self.room.ahead].tolist():
-            if len(self._coming) >= self.room.ahead:
-                break
+        wanted = list(dict.fromkeys(upcoming[~self._is_here[upcoming]].tolist()))[: self.room.ahead]
+        for view in self._coming.keys() - wanted:
+            self._coming.pop(view).cancel()
+        for view in wanted:
             if view not in self._coming:
                 self._coming[view] = self._decode(view)
+
+    def _is_decoded(self, view: int) -> bool:
+        return view in self._coming and self._coming[view].done()
 
     def _take(self, view: int) -> Future[Staged]:
         return self._coming.pop(view) if view in self._coming else self._decode(view)

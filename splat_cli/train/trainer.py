@@ -162,17 +162,23 @@ class Trainer:
     def _advance(self, target: int) -> None:
         """Run steps until `target`; where a buffer was too small, make room and repeat the step."""
         while self.step < target:
-            left = (min(target, self.stream.ready(self.step)) if self.stream else target) - self.step
-            if self._replay is None:
-                with self.clock("preparing kernels"):
-                    self.launch_step()  # loads kernels, which a recording may not
-                    self._replay = self.backend.capture(self.launch_step)
-                left -= 1
-            for _ in range(left):
-                self._replay()
+            queued = self.step
+            while queued < target:
+                stop = min(target, self.stream.ready(queued)) if self.stream else target
+                self._queue(stop - queued)
+                queued = stop
             if self.stream:
-                self.stream.go_ahead()
+                self.stream.ready(queued)  # while the device works
             self._look()
+
+    def _queue(self, count: int) -> None:
+        if self._replay is None:
+            with self.clock("preparing kernels"):
+                self.launch_step()  # loads kernels, which a recording may not
+                self._replay = self.backend.capture(self.launch_step)
+            count -= 1
+        for _ in range(count):
+            self._replay()
 
     def _look(self) -> None:
         self._last = self.state.read()

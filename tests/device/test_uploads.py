@@ -1,9 +1,8 @@
-"""Copies beside the device's work arrive before what comes after `join`, from any thread's memory; work goes on."""
+"""Copies beside the device's work arrive before what comes after `join`, from any thread's memory."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
 
 
 def test_many_rounds(backend):
@@ -17,7 +16,7 @@ def test_many_rounds(backend):
             uploads.join()
             for array in here:
                 total += array
-            backend.synchronize()
+            uploads.mark()()
     np.testing.assert_array_equal(backend.download(total), np.full(1000, sum(range(5)) * 20 + 50 * sum(range(20))))
 
 
@@ -29,15 +28,11 @@ def test_any_type_and_layout(backend):
     np.testing.assert_array_equal(backend.download(there), array)
 
 
-@pytest.mark.parametrize("disturb", ["a copy", "a download of a part"])
-def test_what_is_recorded_afterwards_is_replayed(backend, disturb):
-    """Neither changes where the backend's work goes: a recording of another stream would be empty."""
-    count = backend.xp.zeros((4, 4), np.int32)
-    if disturb == "a copy":
-        uploads = backend.uploads()
-        uploads.put(uploads.stage(np.zeros(4, np.uint8)))
-    else:
-        backend.download(count[:2, :3])
+def test_what_is_recorded_after_a_copy_is_replayed(backend):
+    """A copy leaves the backend's stream the one that work goes to."""
+    uploads = backend.uploads()
+    uploads.put(uploads.stage(np.zeros(4, np.uint8)))
+    count = backend.xp.zeros(1, np.int32)
 
     def add():
         backend.xp.add(count, 1, out=count)
@@ -46,4 +41,4 @@ def test_what_is_recorded_afterwards_is_replayed(backend, disturb):
     replay = backend.capture(add)
     replay()
     replay()
-    assert (backend.download(count) == 3).all()
+    assert int(backend.download(count)[0]) == 3
