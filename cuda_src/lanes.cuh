@@ -13,6 +13,7 @@ typedef int vint;
 typedef bool vbool;
 
 #define SPLAT_LANE static __device__ __forceinline__
+#define LANE_SUMS 64                          // values of a lane that a loop can keep in registers
 
 SPLAT_LANE vint lane_id() { return (int)threadIdx.x; }
 SPLAT_LANE bool leader() { return threadIdx.x == 0; }        // one lane of the warp: it stores what all lanes have

@@ -5,6 +5,7 @@
 
 #include "simd.h"
 
+#define LANE_SUMS 16                          // vfloats that a loop can keep in registers, with AVX-512
 #define SPLAT_CPU_LANES                       // launch.h: a block (32, W) has W fibers
 #undef threadIdx
 #define threadIdx (splat_cpu::warp_index())

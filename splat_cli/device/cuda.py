@@ -41,7 +41,9 @@ class CudaBackend:
 
         self.xp = cupy
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream.use()
+        # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to
+        # the stream that was entered last
+        self.stream.__enter__()
         shared = resource_dir("cuda_src")
         self._sources = sources or shared
         self._include = tuple(dict.fromkeys((self._sources, shared)))

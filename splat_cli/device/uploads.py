@@ -70,11 +70,8 @@ class CudaUploads:
             self._joined.synchronize()
             self._joined = None
             self._copying.clear()
-        self._own.use()  # memory of its own pool: given back, it is taken again by later copies alone
-        try:
+        with self._own:  # memory of its own pool: given back, it is taken again by later copies alone
             target = self._xp.empty(staged.shape, staged.dtype)
-        finally:
-            self._main.use()  # where `with` would fall back to the default stream
         target.data.copy_from_host_async(staged.ctypes.data, staged.nbytes, self._own)
         self._copying.append(staged)
         return target

@@ -16,8 +16,7 @@ from splat_cli.field.parameters import Parameters
 NONE, RELU, SIGMOID = 0, 1, 2
 MAX_WIDTH = 128
 GRAIN = 8  # values that a warp computes
-WEIGHT_TILE, TILE_OUTPUTS, SUM_ROWS = 4, 8, 2048  # weights of a warp and rows of a block, as in the kernel
-BLOCK_ROWS, BLOCK_VALUES = 256, 64
+BLOCK_ROWS, SUM_ROWS, BLOCK_VALUES = 256, 512, 64  # of a block, as in the kernels
 WARPS = 8
 
 
@@ -81,10 +80,9 @@ class Network:
         """From `inputs` to `outputs`. num_rows: uint32 [1], the samples in use."""
         for layer in self.layers:
             slices = -(-layer.num_outputs // BLOCK_VALUES)
-            self.backend.kernel("dense", "dense_forward")(
+            self.backend.kernel("dense", "dense_forward", ACTIVATION=layer.activation)(
                 (-(-self.rows // BLOCK_ROWS), slices), (32, WARPS),
-                layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.activation,
-                layer.y,
+                layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.y,
             )  # fmt: skip
 
     def backward(self, num_rows: Any, to_inputs: bool = True) -> None:
@@ -92,9 +90,9 @@ class Network:
         if self.last == SIGMOID:
             self._through_sigmoid(num_rows)
         for k, layer in reversed(list(enumerate(self.layers))):
-            tiles = -(-(layer.num_inputs + 1) // WEIGHT_TILE) * (layer.num_outputs // TILE_OUTPUTS)
+            slices = -(-layer.num_inputs // BLOCK_VALUES) * -(-layer.num_outputs // BLOCK_VALUES)
             self.backend.kernel("dense", "dense_backward_weights")(
-                (-(-self.rows // SUM_ROWS), -(-tiles // WARPS)), (32, WARPS),
+                (-(-self.rows // SUM_ROWS), slices), (32, WARPS),
                 layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
             )  # fmt: skip
             if k or to_inputs:

@@ -44,9 +44,9 @@ def some_splats(num=400):
     )
 
 
-def tinted_trainer(**changes):
-    """Four photographs of some splats, two from each place, each in a tint of its own. One OS thread."""
-    backend, splats, places = open_backend("cpu", threads=1), some_splats(), ring_of_views(2)
+def tinted_trainer(backend=None, **changes):
+    """Four photographs of some splats, two from each place, each in a tint of its own. By default on one OS thread."""
+    backend, splats, places = backend or open_backend("cpu", threads=1), some_splats(), ring_of_views(2)
     views = [dataclasses.replace(view, name=f"{number}{view.name}") for number in range(2) for view in places]
     tints = np.array([[0.5, 1, 1], [1, 0.5, 1], [1, 1, 0.5], [1, 1, 1]])
     images = [
@@ -73,8 +73,8 @@ def pictures(backend, splats, views, coloring=None):
     return [to_8bit(renderer.render(index)) for index in range(len(views))]
 
 
-def test_photographs_of_different_looks_need_appearances():
-    plain, tinted = tinted_trainer(field_appearance=0), tinted_trainer()
+def test_photographs_of_different_looks_need_appearances(backend):
+    plain, tinted = tinted_trainer(backend, field_appearance=0), tinted_trainer(backend)
     errors = []
     for trainer in (plain, tinted):
         trainer.run_until(160)
