@@ -52,7 +52,8 @@ def tinted_trainer(backend=None, **changes):
     images = [
         (picture * tint).astype(np.uint8) for picture, tint in zip(pictures(backend, splats, views), tints, strict=True)
     ]
-    config = load_config(None, {**SMALL, "steps": 160, "densify_start": 150, "densify_stop": 151, **changes})
+    steps = {"steps": 160, "densify_start": 150, "densify_stop": 151, "deterministic": backend.name == "cpu"}
+    config = load_config(None, {**SMALL, **steps, **changes})
     colors = np.full((len(splats), 3), 128, np.uint8)
     return Trainer(backend, views, images, splats.means, colors, config)
 
