@@ -10,8 +10,10 @@
 #define SLICE 64                    // values of the result that a block computes
 #define PITCH (SLICE + 4)           // of a row of weights in shared memory, where bank conflicts are few and float4 aligned
 #define BLOCK_ROWS 256
+#define WARPS 8
 #define WARP_VALUES 8
 #define LANE_ROWS (LANE_SUMS / WARP_VALUES)
+#define PLANES (64 / LANE_ROWS)     // that a block has in shared memory at once, for so many rows
 #define SUM_INPUTS (LANE_SUMS < 32 ? 4 : 8)     // of backward_weights, whose sums are in registers at once
 #define SUM_ROWS 512                // rows of a block of backward_weights, and how many of them it has in shared memory
 #define TILE_ROWS 64
@@ -21,21 +23,33 @@ enum { NONE = 0, RELU = 1, SIGMOID = 2 };
 #define ACTIVATION 0                // of dense_forward
 #endif
 
-// sum[k][value] of a lane's rows and this warp's 8 values: planes x [num, stride] times weights [num][PITCH].
+// sum[k][value] of a lane's rows and this warp's 8 values: planes x [num, stride] times weights [num][PITCH]. All warps of the
+// block call it, for they bring the planes to shared memory together; those that are not `busy` do nothing else.
 __device__ __forceinline__ void multiply(
-    const float* __restrict__ x /* [num, stride] */, size_t stride, int num, const float* weights /* [num, PITCH] */,
-    vbool (&used)[LANE_ROWS], vfloat (&sum)[LANE_ROWS][WARP_VALUES])
+    const float* __restrict__ x /* [num, stride] */, size_t stride, int num, const float* weights /* [num, PITCH] */, bool busy,
+    int num_rows, vfloat (&sum)[LANE_ROWS][WARP_VALUES])
 {
+    __shared__ float tile[PLANES * LANE_ROWS * 32];
+    for (int first = 0; first < num; first += PLANES) {
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < PLANES * LANE_ROWS / WARPS; ++j) {
+            const int v = j * WARPS + threadIdx.y, plane = min(first + v / LANE_ROWS, num - 1), row = v % LANE_ROWS * 32;
+            store_row(tile + 32 * v, load_row(x + plane * stride + row, row + lane_id() < num_rows), vbool(true));
+        }
+        __syncthreads();
+        if (!busy) continue;
 #pragma unroll 2
-    for (int i = 0; i < num; ++i, x += stride) {
-        const float4* w = (const float4*)(weights + i * PITCH);
-        const float4 low = w[0], high = w[1];
-        const float all[WARP_VALUES] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        for (int i = 0; i < min(PLANES, num - first); ++i) {
+            const float4* w = (const float4*)(weights + (first + i) * PITCH);
+            const float4 low = w[0], high = w[1];
+            const float all[WARP_VALUES] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-        for (int k = 0; k < LANE_ROWS; ++k) {
-            const vfloat a = load_row(x + 32 * k, used[k]);
+            for (int k = 0; k < LANE_ROWS; ++k) {
+                const vfloat a = load_row(tile + 32 * (i * LANE_ROWS + k), vbool(true));
 #pragma unroll
-            for (int value = 0; value < WARP_VALUES; ++value) sum[k][value] += a * all[value];
+                for (int value = 0; value < WARP_VALUES; ++value) sum[k][value] += a * all[value];
+            }
         }
     }
 }
@@ -60,28 +74,25 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_forward(
     const int n = *num_rows, begin = blockIdx.x * BLOCK_ROWS, first = blockIdx.y * SLICE;
     if (begin >= n) return;
     const int slice = min(SLICE, num_outputs - first);
+#pragma unroll 8
     BLOCK_FOR(k, (num_inputs + 1) * SLICE) {
         const int i = k / SLICE, o = k % SLICE;
         if (o < slice) shared[i * PITCH + o] = weights[(size_t)i * num_outputs + first + o];
     }
     __syncthreads();
     const int own = threadIdx.y * WARP_VALUES;
-    if (own >= slice) return;
     for (int row = begin; row < min(begin + BLOCK_ROWS, n); row += 32 * LANE_ROWS) {
-        vbool used[LANE_ROWS];
         vfloat sum[LANE_ROWS][WARP_VALUES];
 #pragma unroll
-        for (int k = 0; k < LANE_ROWS; ++k) {
-            used[k] = row + 32 * k + lane_id() < n;
-#pragma unroll
-            for (int value = 0; value < WARP_VALUES; ++value) sum[k][value] = shared[num_inputs * PITCH + own + value];
-        }
-        multiply(x + row, stride, num_inputs, shared + own, used, sum);
+        for (int k = 0; k < LANE_SUMS; ++k)
+            sum[k / WARP_VALUES][k % WARP_VALUES] = shared[num_inputs * PITCH + own + k % WARP_VALUES];
+        multiply(x + row, stride, num_inputs, shared + own, own < slice, n - row, sum);
+        if (own >= slice) continue;
 #pragma unroll
         for (int value = 0; value < WARP_VALUES; ++value) {
             float* plane = y + (size_t)(first + own + value) * stride + row;
 #pragma unroll
-            for (int k = 0; k < LANE_ROWS; ++k) store_row(plane + 32 * k, activate(sum[k][value]), used[k]);
+            for (int k = 0; k < LANE_ROWS; ++k) store_row(plane + 32 * k, activate(sum[k][value]), row + 32 * k + lane_id() < n);
         }
     }
 }
@@ -100,32 +111,29 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_backward_inputs(
     const int n = *num_rows, begin = blockIdx.x * BLOCK_ROWS, first = blockIdx.y * SLICE;
     if (begin >= n) return;
     const int slice = min(SLICE, num_inputs - first);
-    BLOCK_FOR(k, slice * MAX_WIDTH) {
-        const int i = k / MAX_WIDTH, o = k % MAX_WIDTH;
-        if (o < num_outputs) shared[o * PITCH + i] = weights[(size_t)(first + i) * num_outputs + o];
+#pragma unroll 8
+    BLOCK_FOR(k, slice * num_outputs) {
+        const int i = k / num_outputs, o = k % num_outputs;
+        shared[o * PITCH + i] = weights[(size_t)first * num_outputs + k];
     }
     __syncthreads();
     const int own = threadIdx.y * WARP_VALUES;
-    if (own >= slice) return;
     for (int row = begin; row < min(begin + BLOCK_ROWS, n); row += 32 * LANE_ROWS) {
-        vbool used[LANE_ROWS];
         vfloat sum[LANE_ROWS][WARP_VALUES];
 #pragma unroll
-        for (int k = 0; k < LANE_ROWS; ++k) {
-            used[k] = row + 32 * k + lane_id() < n;
-#pragma unroll
-            for (int value = 0; value < WARP_VALUES; ++value) sum[k][value] = 0.0f;
-        }
-        multiply(d_y + row, stride, num_outputs, shared + own, used, sum);
+        for (int k = 0; k < LANE_SUMS; ++k) sum[k / WARP_VALUES][k % WARP_VALUES] = 0.0f;
+        multiply(d_y + row, stride, num_outputs, shared + own, own < slice, n - row, sum);
+        if (own >= slice) continue;
 #pragma unroll
         for (int value = 0; value < WARP_VALUES; ++value) {
             if (own + value >= slice) break;
             const size_t plane = (size_t)(first + own + value) * stride + row;
 #pragma unroll
             for (int k = 0; k < LANE_ROWS; ++k) {
+                const vbool used = row + 32 * k + lane_id() < n;
                 vfloat d = sum[k][value];
-                if (x) d = select(load_row(x + plane + 32 * k, used[k]) > 0.0f, d, vfloat(0.0f));
-                store_row(d_x + plane + 32 * k, d, used[k]);
+                if (x) d = select(load_row(x + plane + 32 * k, used) > 0.0f, d, vfloat(0.0f));
+                store_row(d_x + plane + 32 * k, d, used);
             }
         }
     }
@@ -183,6 +191,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_backward_weights(
     for (int k = 0; k < 2 * WARP_VALUES; ++k) sum[k / (2 * SUM_INPUTS)][k / 2 % SUM_INPUTS][k % 2] = 0.0f;
     for (int row = begin; row < end; row += TILE_ROWS) {
         __syncthreads();
+#pragma unroll 8
         BLOCK_FOR(k, SLICE * TILE_ROWS) {
             const int plane = k / TILE_ROWS, r = k % TILE_ROWS, input = first_input + plane, output = first_output + plane;
             x_tile[plane * TILE_PITCH + r] = row + r < end && input < num_inputs ? x[(size_t)input * stride + row + r] : 0.0f;
