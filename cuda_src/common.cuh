@@ -5,7 +5,6 @@
 #define TILE_PIXELS (TILE * TILE)
 #define SEGMENT 256                 // pairs between two saved states of a pixel: what one block of the backward pass owns
 #define NEAR_PLANE 0.01f            // world units
-#define DILATION 0.3f               // px^2 added to both variances of a projected splat
 #define ALPHA_MIN (1.0f / 255.0f)   // contributions under this are skipped
 #define ALPHA_MAX 0.99f
 #define TRANSMITTANCE_MIN 1e-4f     // a pixel stops before it would fall under this

@@ -43,7 +43,7 @@ struct GeometryGradient {
 __device__ __forceinline__ GeometryGradient geometry_backward(
     const Gaussian& g, const Camera& k, const float* __restrict__ s /* [6] moments */, int antialias)
 {
-    const Projected p = project_gaussian(g, k);
+    const Projected p = project_gaussian(g, k, antialias);
     const float inv_det = 1.0f / p.det, A = p.c * inv_det, B = -p.b * inv_det, C = p.a * inv_det;
     const float ratio = compensation(p, antialias), opacity = g.opacity * ratio;
     GeometryGradient out;
@@ -56,7 +56,7 @@ __device__ __forceinline__ GeometryGradient geometry_backward(
     // d V = conic S conic V, S the second moments. conic V from cross products, since with a needle's long axis the products of
     // conic and V cancel; then the gradients of the scales, the diagonal of V^T d V, are quadratic forms and cancel nothing.
     const float3 normal = cross(p.v0, p.v1), x0 = cross(p.v1, normal), x1 = cross(normal, p.v0);    // adjugate(V V^T) V
-    const float3 w0 = scale(inv_det, add(x0, scale(DILATION, p.v0))), w1 = scale(inv_det, add(x1, scale(DILATION, p.v1)));
+    const float3 w0 = scale(inv_det, add(x0, scale(p.dilation, p.v0))), w1 = scale(inv_det, add(x1, scale(p.dilation, p.v1)));
     const float3 y0 = add(scale(s[3], w0), scale(s[4], w1)), y1 = add(scale(s[4], w0), scale(s[5], w1));
     float3 d_v0 = add(scale(A, y0), scale(B, y1)), d_v1 = add(scale(B, y0), scale(C, y1));
     out.log_scale = add(mul_elements(w0, y0), mul_elements(w1, y1));

@@ -32,7 +32,7 @@ __device__ __forceinline__ bool project_splat(
 #ifdef SMOOTH_3D
     smooth(g, filters[i]);
 #endif
-    const Projected p = project_gaussian(g, camera);
+    const Projected p = project_gaussian(g, camera, antialias);
     const float opacity = g.opacity * compensation(p, antialias);
     if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return false;
     depth = p.t.z;

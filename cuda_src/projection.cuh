@@ -2,6 +2,10 @@
 #pragma once
 #include "common.cuh"
 
+// px^2 that the pixel's filter adds to both variances of a projected splat: what every viewer adds, and what Mip-Splatting does
+// (Yu et al. 2024, sec. 5.2), whose splats keep their energy and so need no more than about a pixel's own width.
+__device__ __forceinline__ float dilation(int antialias) { return antialias ? 0.1f : 0.3f; }
+
 // The geometric parameters of splat i out of the planes.
 struct Gaussian { float3 mean, scale; float4 quat; float opacity; };
 
@@ -23,6 +27,7 @@ struct Projected {
     float3 u0, u1;                  // rows of J W
     float3 v0, v1;                  // rows of J W R S: the covariance is v v^T
     float inv_quat_norm;
+    float dilation;                 // px^2
     float a, b, c;                  // dilated covariance, px^2
     float det0, det;                // determinants before and after the dilation
 };
@@ -41,7 +46,7 @@ __device__ __forceinline__ float3 to_camera(const Camera& k, float3 mean)
     return add(mul(world_rotation(k), mean), make_vec(k.w2c[3], k.w2c[7], k.w2c[11]));
 }
 
-__device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const Camera& k)
+__device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const Camera& k, int antialias)
 {
     Projected p;
     const Mat3 w = world_rotation(k);
@@ -66,9 +71,10 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
 
     const float a0 = dot(p.v0, p.v0), c0 = dot(p.v1, p.v1);
     const float3 normal = cross(p.v0, p.v1);
-    p.a = a0 + DILATION; p.b = dot(p.v0, p.v1); p.c = c0 + DILATION;
+    p.dilation = dilation(antialias);
+    p.a = a0 + p.dilation; p.b = dot(p.v0, p.v1); p.c = c0 + p.dilation;
     p.det0 = dot(normal, normal);   // |v0 x v1|^2: a needle loses nothing to cancellation
-    p.det = p.det0 + DILATION * (a0 + c0) + DILATION * DILATION;
+    p.det = p.det0 + p.dilation * (a0 + c0) + p.dilation * p.dilation;
     return p;
 }
 

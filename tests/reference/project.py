@@ -17,7 +17,6 @@ from tests.reference.inputs import Camera, Splats
 Array = np.ndarray
 
 NEAR = 0.01
-DILATION = 0.3  # pixels^2
 MIN_OPACITY = 1 / 255
 CLAMP_MARGIN = 0.15  # of the image's size
 TILE = 16
@@ -28,6 +27,11 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 class Options:
     antialias: bool = False
     sh_degree: int = 3
+
+    @property
+    def dilation(self) -> float:
+        """Pixels^2: Mip-Splatting's, or what every viewer adds."""
+        return 0.1 if self.antialias else 0.3
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,11 @@ def intermediates(splats: Splats, camera: Camera, options: Options) -> Geometry:
     world_to_plane = jacobians @ world_to_camera
     covariances2d = world_to_plane @ covariances @ world_to_plane.transpose(0, 2, 1)
     (a, b), (_, c) = np.moveaxis(covariances2d, 0, -1)
-    dilated_det = (a + DILATION) * (c + DILATION) - b * b
-    adjugates = np.moveaxis(np.array([[c + DILATION, -b], [-b, a + DILATION]]), -1, 0)
+    det = (np.cross(*np.moveaxis(world_to_plane @ axes, 1, 0)) ** 2).sum(axis=1)  # a c - b b, without its cancellation
+    dilated_det = det + options.dilation * (a + c) + options.dilation**2
+    adjugates = np.moveaxis(np.array([[c + options.dilation, -b], [-b, a + options.dilation]]), -1, 0)
 
-    compensations = np.sqrt(np.maximum((a * c - b * b) / dilated_det, 0)) if options.antialias else np.ones_like(z)
+    compensations = np.sqrt(det / dilated_det) if options.antialias else np.ones_like(z)
     offsets = splats.means - camera_center(camera)
     directions = offsets / np.linalg.norm(offsets, axis=1, keepdims=True)
     return Geometry(

@@ -46,7 +46,7 @@ def _normalize_backward(units: Array, lengths: Array, d_units: Array) -> Array:
 def _covariance2d_backward(geometry: Geometry, d_conics: Array, d_compensations: Array) -> Array:
     """Gradient [N, 2, 2], symmetric, by the covariance before dilation.
 
-    d(P^-1) = -P^-1 dP P^-1, and with r = det C / det P (P = C + 0.3 I), d ln r = <C^-1 - P^-1, dC>.
+    d(P^-1) = -P^-1 dP P^-1, and with r = det C / det P (P = C + dilation I), d ln r = <C^-1 - P^-1, dC>.
     """
     a, b, c = d_conics.T
     symmetric = np.moveaxis(np.array([[a, b / 2], [b / 2, c]]), -1, 0)

@@ -92,7 +92,7 @@ def test_project_backward(scene: Scene, options: Options) -> None:
 
 
 def test_project_of_a_sphere_on_the_axis() -> None:
-    """Known by hand: a sphere of radius s at depth z has the variance (f s / z)^2 on the image plane, plus 0.3."""
+    """Known by hand: a sphere of radius s at depth z has the variance (f s / z)^2 on the image plane, plus the filter's."""
     scene = hard_scene(1)
     camera = replace(scene.camera, w2c=np.eye(4), fx=40.0, fy=40.0, cx=25.0, cy=20.0)
     splats = replace(scene.splats[:1], means=np.array([[0, 0, 2.0]]), log_scales=np.log([[0.1, 0.1, 0.1]]))
@@ -100,7 +100,8 @@ def test_project_of_a_sphere_on_the_axis() -> None:
     np.testing.assert_allclose(projected.means2d, [[25, 20]])
     np.testing.assert_allclose(projected.conics, [[1 / 4.3, 0, 1 / 4.3]], atol=1e-12)
     compensated = project.forward(splats, camera, Options(antialias=True))
-    np.testing.assert_allclose(compensated.opacities, projected.opacities * 4 / 4.3)
+    np.testing.assert_allclose(compensated.conics, [[1 / 4.1, 0, 1 / 4.1]], atol=1e-12)
+    np.testing.assert_allclose(compensated.opacities, projected.opacities * 4 / 4.1)
 
 
 def test_tiles_are_those_of_the_contributing_pixels(scene: Scene) -> None:
