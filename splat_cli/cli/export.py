@@ -76,7 +76,7 @@ _LENGTH = click.FloatRange(0, min_open=True)
 @click.option(
     "--bake/--no-bake",
     default=True,
-    help="Set the opacities of a run trained with --antialias so that viewers without it show them alike.  "
+    help="Change sizes and opacities of a run trained with --antialias so that viewers without it show them alike.  "
     "[default: bake]",
 )
 @click.option(

@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.rotations import rotations
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
-from splat_cli.render.bake import seen_opacities
+from splat_cli.render.bake import plain
 from splat_cli.scene.crop import Crop
 from splat_cli.scene.view import View
 
@@ -40,15 +40,14 @@ class Appearance:
 def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) -> Appearance:
     """How the splats look. views: of splats trained with antialiasing, at most `num_views` are taken.
 
-    Their opacity is the mean over these views, since browsers draw without antialiasing. Computed on the device, so
-    that little has to be copied and the host does nothing. Splats that cannot be seen or are not finite are left out.
+    They are baked for these views, since browsers draw without antialiasing. Computed on the device, so that little
+    has to be copied and the host does nothing. Splats that cannot be seen or are not finite are left out.
     """
-    xp, params = splats.backend.xp, splats.params[:, : splats.num]
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out
-        opacities = 1 / (1 + xp.exp(-params[OPACITY]))
         if views and splats.num:
-            total, count = seen_opacities(splats, views, num_views)
-            opacities = xp.where(count > 0, total / xp.maximum(count, 1), opacities)
+            splats = plain(splats, views, num_views)
+        xp, params = splats.backend.xp, splats.params[:, : splats.num]
+        opacities = 1 / (1 + xp.exp(-params[OPACITY]))
         axes = rotations(xp, params[QUATS]) * xp.exp(params[LOG_SCALES]).T[:, None]  # [N, 3, 3], a column an axis
         covariances = xp.clip(xp.einsum("nik,njk->nij", axes, axes), -_LARGEST, _LARGEST)
     finite = xp.isfinite(params[:14]).all(axis=0) & xp.isfinite(covariances).all(axis=(1, 2))

@@ -92,7 +92,7 @@ def test_project_backward(scene: Scene, options: Options) -> None:
 
 
 def test_project_of_a_sphere_on_the_axis() -> None:
-    """Known by hand: a sphere of radius s at depth z has the variance (f s / z)^2 on the image plane, plus the filter's."""
+    """Known by hand: a sphere of radius s at depth z has the variance (f s / z)^2 on the image, plus the filter's."""
     scene = hard_scene(1)
     camera = replace(scene.camera, w2c=np.eye(4), fx=40.0, fy=40.0, cx=25.0, cy=20.0)
     splats = replace(scene.splats[:1], means=np.array([[0, 0, 2.0]]), log_scales=np.log([[0.1, 0.1, 0.1]]))
