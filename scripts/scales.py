@@ -1,10 +1,12 @@
-"""How do splats look from nearer and from farther than they were trained? With and without --smooth-3d, as a table:
+"""How do splats look from nearer and from farther than they were trained? As a table of PSNR, in dB:
 
   python scripts/scales.py SCENE --preset demo --device cpu
 
 Training is at half the size of the scene's photographs. The held-out photographs are compared at half that size again
 (as from twice as far), at that size, and whole (as from half as far), with renders of the same size: by splats trained
 at half the size, without and with the 3D filter, and by splats that were trained at the size they are rendered at.
+A render has one sample a pixel, or as many as `splat render` takes. The last row shows photographs in place of
+renders: those of the training's size, enlarged.
 `python scripts/scales.py --make-sample DIR` makes the sample scene at 384x288 for it.
 """
 
@@ -15,19 +17,25 @@ import io
 from pathlib import Path
 
 import click
+import numpy as np
+from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
 from splat_cli.presets import load_config
+from splat_cli.render.frame import render_frame
+from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.supersampling import coarser, finer, samples_as_fine
+from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.images import Photographs
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.train.data import TrainingData, read_data
-from splat_cli.train.evaluation import mean_score
-from splat_cli.train.measure import measure
+from splat_cli.train.evaluation import mean_score, score
 from splat_cli.train.progress import Display
 from splat_cli.train.trainer import Trainer
 
-TRAINED_AT = 2  # of these divisors of the photographs' size
-SIZES = {4: "half", 2: "same", 1: "twice"}
+TRAINED_AT = "same"
+SIZES = {"half": 4, TRAINED_AT: 2, "twice": 1}  # divisors of the photographs' size
 
 
 def train(data: TrainingData, config: TrainConfig, backend: Backend) -> Trainer:
@@ -37,11 +45,24 @@ def train(data: TrainingData, config: TrainConfig, backend: Backend) -> Trainer:
     return trainer
 
 
-def psnr(trainer: Trainer, data: TrainingData) -> str:
+def renders(trainer: Trainer, photographs: Photographs, samples: int) -> list[np.ndarray]:
+    """Of each photograph's view, uint8 [H, W, 3], with so many samples across a pixel."""
+    views = [finer(view, samples) for view in photographs.views]
+    renderer = ViewRenderer(trainer.backend, trainer.splats, views, trainer.config.antialias)
+    background = background_color(trainer.config.background)
+    frames = (render_frame(renderer, index, background) for index in range(len(views)))
+    return [to_8bit(coarser(frame, samples).color) for frame in frames]
+
+
+def enlarged(small: Photographs, large: Photographs) -> list[np.ndarray]:
+    pairs = zip(small.images, large.images, strict=True)
+    return [np.asarray(Image.fromarray(one).resize(like.shape[1::-1], Image.Resampling.LANCZOS)) for one, like in pairs]
+
+
+def psnr(pictures: list[np.ndarray], photographs: Photographs) -> str:
     """Of the held-out photographs, dB."""
-    assert data.held_out is not None
-    scores = measure(trainer.backend, trainer.splats, data.held_out, trainer.config)
-    return f"{mean_score(scores.values()).psnr:.2f}"
+    pairs = zip(pictures, photographs.images, photographs.masks, strict=True)
+    return f"{mean_score([score(picture, image, mask) for picture, image, mask in pairs]).psnr:.2f}"
 
 
 @click.command()
@@ -49,27 +70,40 @@ def psnr(trainer: Trainer, data: TrainingData) -> str:
 @click.option("--make-sample", is_flag=True, help="Make the sample scene in SCENE, and do nothing else.")
 @click.option("--preset", help="Name of a preset, or a TOML file.")
 @click.option("--steps", type=int)
-@click.option("--filters", default="0,0.05,0.2", show_default=True, help="Values of --smooth-3d to try.")
+@click.option("--shrink", type=int, default=1, show_default=True, help="Take the photographs at 1/N of their size.")
+@click.option("--filters", default="0", show_default=True, help="Values of --smooth-3d to try.")
 @click.option("--only-filters", is_flag=True, help="Do not train at the other sizes.")
 @click.option("--device", default="auto")
 def main(
-    scene: Path, make_sample: bool, preset: str | None, steps: int | None, filters: str, only_filters: bool, device: str
-) -> None:
+    scene: Path, make_sample: bool, preset: str | None, steps: int | None, shrink: int, filters: str,
+    only_filters: bool, device: str,
+) -> None:  # fmt: skip
     if make_sample:
         make_sample_scene(scene, width=384, height=288)
         return
     config = load_config(preset, {"eval": True} | ({"steps": steps} if steps else {}))
     backend, display = open_backend(device), Display(io.StringIO())
-    data = {size: read_data(scene, dataclasses.replace(config, downscale=size), backend, display) for size in SIZES}
-    print(f"| splats | {' | '.join(f'PSNR at {name} size' for name in SIZES.values())} |\n|" + " --- |" * 4)
+    shrunk = {name: dataclasses.replace(config, downscale=divisor * shrink) for name, divisor in SIZES.items()}
+    data = {name: read_data(scene, one, backend, display) for name, one in shrunk.items()}
+    held_out = {name: one.held_out for name, one in data.items() if one.held_out is not None}
+    trained = data[TRAINED_AT].training.views
+    samples = {name: samples_as_fine(photographs.views, trained) for name, photographs in held_out.items()}
+    sizes = [f"{name}, {one.views[0].width}x{one.views[0].height}" for name, one in held_out.items()]
+    print(f"| splats | {' | '.join(sizes)} |\n|" + " --- |" * 4)
+
+    def line(name: str, pictures: dict[str, list[np.ndarray]]) -> None:
+        cells = [psnr(pictures[size], held_out[size]) if size in pictures else "" for size in SIZES]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
     for variance in map(float, filters.split(",")):
         trainer = train(data[TRAINED_AT], dataclasses.replace(config, smooth_3d=variance), backend)
-        row = " | ".join(psnr(trainer, data[size]) for size in SIZES)
-        print(f"| {f'filter {variance:g}' if variance else 'no filter'} | {row} |", flush=True)
-    if only_filters:
-        return
-    row = " | ".join(psnr(train(data[size], config, backend), data[size]) for size in SIZES)
-    print(f"| trained at that size | {row} |")
+        name = f"trained at {TRAINED_AT} size" + (f", 3D filter of {variance:g}" if variance else "")
+        line(f"{name}, one sample a pixel", {size: renders(trainer, held_out[size], 1) for size in SIZES})
+        line(f"{name}, as rendered", {size: renders(trainer, held_out[size], samples[size]) for size in SIZES})
+    if not only_filters:
+        own = {size: renders(train(data[size], config, backend), held_out[size], 1) for size in SIZES}
+        line("trained at that size", own)
+    line("photographs, enlarged", {"twice": enlarged(held_out[TRAINED_AT], held_out["twice"])})
 
 
 if __name__ == "__main__":

@@ -79,6 +79,10 @@ _PANORAMA = (2048, 1024)
     default=None,
     help="As trained with --antialias.  [default: as in training, as far as a file tells]",
 )
+@click.option(
+    "--samples", type=click.IntRange(1, 8), metavar="N",
+    help="N x N samples a pixel.  [default: as fine as the photographs of an antialiased run, up to 4]",
+)  # fmt: skip
 @device_option
 @display_options
 def command(
@@ -130,6 +134,7 @@ def _job(source: Path, views: str | None, cameras: Path | None, **options: Any) 
         job.with_look(options["background"], options["antialias"]).with_appearance(options["appearance"]),
         files=_files(options),
         frames_per_second=options["fps"] or job.frames_per_second,
+        samples=options["samples"],
     )
     return _with_projection(job, options["projection"], options["size"], options["stereo"], options["up"])
 

@@ -19,6 +19,7 @@ from splat_cli.render.frame_files import FrameFiles
 from splat_cli.render.pictures import png_names, refuse_foreign
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.render.rigs import Rig, SingleCamera
+from splat_cli.render.supersampling import coarser, finer
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
@@ -33,6 +34,8 @@ class Look:
     background: tuple[float, float, float] = (0.0, 0.0, 0.0)
     antialias: bool = False
     rig: Rig = field(default_factory=SingleCamera)
+    samples: int = 1
+    """across a pixel, and as many down"""
     files: FrameFiles = field(default_factory=FrameFiles)
 
 
@@ -70,7 +73,7 @@ def render_to_files(
     written = Written(pictures, num_kept=len(views) - len(missing))
     on_frame(written.num_kept)
     if missing:
-        cameras = [look.rig.views(views[i]) for i in missing]
+        cameras = [[finer(camera, look.samples) for camera in look.rig.views(views[i])] for i in missing]
         numbers = [i for i, several in zip(missing, cameras, strict=True) for _ in several]
         coloring = colorings(numbers) if colorings else None
         every = [camera for several in cameras for camera in several]
@@ -92,12 +95,13 @@ def _frames(renderer: ViewRenderer, look: Look, cameras_each: int) -> Iterator[F
     maps, distances = look.files.needed_maps, look.rig.distances
     for first in range(0, len(renderer.cameras.views), cameras_each):
         numbers = range(first, first + cameras_each)
-        yield look.rig.join([render_frame(renderer, n, background, maps, distances) for n in numbers])
+        frames = [render_frame(renderer, n, background, maps, distances) for n in numbers]
+        yield look.rig.join([coarser(frame, look.samples) for frame in frames])
 
 
 def frame_key(source: str, view: View, look: Look) -> str:
     """A digest of all that decides what a frame's files show, but for the device and the name."""
     files = look.files
     camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, view.w2c.tolist()]
-    shown = [look.background, look.antialias, repr(look.rig), files.transparent, files.depth_levels]
+    shown = [look.background, look.antialias, repr(look.rig), look.samples, files.transparent, files.depth_levels]
     return hashlib.sha256(json.dumps([__version__, source, camera, shown]).encode()).hexdigest()

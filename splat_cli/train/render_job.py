@@ -17,6 +17,7 @@ from splat_cli.render.frame_files import FrameFiles
 from splat_cli.render.panorama import Panorama
 from splat_cli.render.pictures import background_color
 from splat_cli.render.rigs import Rig, SingleCamera, StereoPair
+from splat_cli.render.supersampling import samples_as_fine
 from splat_cli.render.to_files import Look, Written, render_to_files
 from splat_cli.render.video import write_video
 from splat_cli.scene.camera_path import with_size
@@ -35,6 +36,8 @@ class RenderJob:
     """The splats in `file` seen from `views`; `folder` is where pictures go if nobody says otherwise.
 
     antialias: None for what the file says of itself; most formats say nothing, and mean what every viewer shows.
+    trained: the views that the splats were trained on, as far as they are known.
+    samples: across a pixel; None for as many as make antialiased pictures as fine as those views.
     """
 
     file: Path
@@ -49,6 +52,8 @@ class RenderJob:
     rig: Rig = field(default_factory=SingleCamera)
     files: FrameFiles = field(default_factory=FrameFiles)
     frames_per_second: float = DEFAULT_FPS
+    trained: list[View] = field(default_factory=list)
+    samples: int | None = None
 
     def with_look(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
         """The same job with what is given in place of what the run was trained with."""
@@ -82,12 +87,8 @@ class RenderJob:
         """Writes the frames; those are kept that an earlier call wrote of the same file and views, in the same look."""
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file)
-        look = Look(
-            background=self.background,
-            antialias=arrays.antialiased if self.antialias is None else self.antialias,
-            rig=self.rig,
-            files=self.files,
-        )
+        antialias = arrays.antialiased if self.antialias is None else self.antialias
+        look = Look(self.background, antialias, self.rig, self._samples(antialias), self.files)
         with (self.field_file or self.file).open("rb") as file:
             source = hashlib.file_digest(file, "sha256").hexdigest()
         splats, coloring = Splats.from_arrays(backend, arrays), None
@@ -96,6 +97,11 @@ class RenderJob:
             source = f"{source} {self.appearance} {len(self.views)}"
         with display.counting("pictures", len(self.views)) as count:
             return render_to_files(backend, splats, self.views, folder or self.folder, look, source, count, coloring)
+
+    def _samples(self, antialias: bool) -> int:
+        """Across a pixel."""
+        cameras = [camera for view in self.views[:1] for camera in self.rig.views(view)]
+        return self.samples or (samples_as_fine(cameras, self.trained) if antialias else 1)
 
     def write_video(self, path: Path, written: Written, display: Display) -> None:
         """Makes a video of the pictures."""
@@ -129,4 +135,5 @@ def plan_job(
         folder=root / name,
         field_file=field_path(source),
         frames_per_second=fps,
+        trained=run.views("train") if run else [],
     )

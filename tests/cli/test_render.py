@@ -49,6 +49,21 @@ def test_maps_lie_beside_the_pictures_and_all_are_kept(splat, trained, tmp_path)
     assert "cut" in splat("render", trained, *options, "--depth-levels", "60000").err
 
 
+def test_small_pictures_are_as_fine_as_the_photographs(splat, trained, tmp_path):
+    def picture(name, *options):
+        assert splat("render", trained, "-o", name, *options, *CPU).code == 0
+        return np.asarray(Image.open(tmp_path / "cwd" / name / "a_03.png")).astype(float)
+
+    small = ("--size", "20x15")
+    fine, coarse = picture("small", *small), picture("one", *small, "--samples", 1)
+    assert fine.shape == coarse.shape == (15, 20, 3)
+    np.testing.assert_array_equal(fine, picture("two", *small, "--samples", 2))
+    assert np.abs(fine - coarse).max() > 1
+    np.testing.assert_array_equal(picture("same"), picture("same-one", "--samples", 1))
+    means = picture("same").reshape(15, 2, 20, 2, 3).mean(axis=(1, 3))
+    assert np.abs(fine - means).max() < 1.5  # rounded to 8 bits before and after
+
+
 def test_all_around_and_stereo(splat, trained, tmp_path):
     options = [trained, "--path", "orbit", "--frames", 2, *CPU]
     around = splat("render", *options, "--projection", "equirectangular", "--size", "64x32", "-o", "around")

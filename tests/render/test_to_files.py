@@ -82,6 +82,7 @@ def test_what_shows_something_else_is_rendered_again(write):
     for change in (
         {"look": dataclasses.replace(look, background=(1.0, 1.0, 1.0))},
         {"look": dataclasses.replace(look, antialias=True)},
+        {"look": dataclasses.replace(look, samples=2)},
         {"look": Look(files=FrameFiles(frozenset({"depth"}), depth_levels=10))},
         {"look": Look(files=FrameFiles(transparent=True))},
         {"views": moved},
