@@ -18,12 +18,15 @@ SCALES = tuple(f"scale_{i}" for i in range(3))
 QUATS = tuple(f"rot_{i}" for i in range(4))
 _OPAQUE_LOGIT = 16.0
 """The logit of 1 - 1e-7, the last opacity before 1 in float32."""
+_ANTIALIASED = "antialiased:"
+"""How a comment of the vertices begins; the rest of it is for people."""
 
 
 def write_ply(path: str | Path, splats: SplatArrays) -> None:
     """Writes a binary little-endian PLY, all float32; `path` appears when it is complete.
 
-    The normals are zero: nobody reads them, but the order of properties is what some readers rely on.
+    The normals are zero: nobody reads them, but the order of properties is what some readers rely on. A comment tells
+    of splats that are antialiased; it comes after the number of vertices, where all readers look for that.
     """
     n, k = splats.shN.shape[:2]
     names = (*MEANS, *NORMALS, *SH0, *_sh_rest(3 * k), "opacity", *SCALES, *QUATS)
@@ -38,8 +41,9 @@ def write_ply(path: str | Path, splats: SplatArrays) -> None:
     )
     table = np.concatenate(columns, axis=1, dtype=np.dtype("<f4"))
     rows = table.view([(name, "<f4") for name in names])[:, 0]
+    vertices = plyfile.PlyElement.describe(rows, "vertex", comments=antialias_comments(splats))
     with replacing(Path(path)) as beside:
-        plyfile.PlyData([plyfile.PlyElement.describe(rows, "vertex")], byte_order="<").write(str(beside))
+        plyfile.PlyData([vertices], byte_order="<").write(str(beside))
 
 
 def read_ply(path: str | Path) -> SplatArrays:
@@ -51,13 +55,14 @@ def read_ply(path: str | Path) -> SplatArrays:
     check_header(path, "a splat PLY")
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, and dropped
-            vertices = plyfile.PlyData.read(str(path))["vertex"].data
+            element = plyfile.PlyData.read(str(path))["vertex"]
     except KeyError as error:
         raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
     except (plyfile.PlyParseError, ValueError, OverflowError) as error:
         raise FormatError(
             f"{path} is not a readable PLY ({error}); it is truncated or damaged: export it again"
         ) from error
+    vertices = element.data
     names = vertices.dtype.names or ()
     num_rest = sum(name.startswith("f_rest_") for name in names)
     _check_properties(path, names, num_rest)
@@ -75,8 +80,20 @@ def read_ply(path: str | Path) -> SplatArrays:
         logit_opacities=_finite_where_opaque(columns(["opacity"])[:, 0]),
         sh0=columns(SH0),
         shN=np.ascontiguousarray(rest),
+        antialiased=is_antialiased(element),
     )
     return finite_splats(splats)
+
+
+def antialias_comments(splats: SplatArrays) -> list[str]:
+    """What an element's comments say of how the splats are to be seen."""
+    seen = f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
+    return [seen] if splats.antialiased else []
+
+
+def is_antialiased(element: plyfile.PlyElement) -> bool:
+    """Whether the element's comments say that its splats are antialiased."""
+    return any(comment.startswith(_ANTIALIASED) for comment in element.comments)
 
 
 def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None:

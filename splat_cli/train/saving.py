@@ -23,6 +23,7 @@ class Saved:
 def save_splats(trainer: Trainer, path: Path) -> Saved:
     """Writes the finite splats as PLY; a colour field is baked into it. DiskError, UsageError as `write_ply`."""
     splats, field, views = finite_splats(trainer.splats.to_arrays()), trainer.besides.field, trainer.cameras.views
+    splats.antialiased = trainer.config.antialias
     if field is None:
         write_ply(path, splats)
         return Saved(splats)

@@ -119,13 +119,16 @@ def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
     assert ".compressed.ply" in result.err
 
 
-@pytest.mark.parametrize("suffix", [".spz", ".sog"])
+@pytest.mark.parametrize("suffix", [".ply", ".compressed.ply", ".spz", ".sog", ".glb"])
 def test_antialiasing_goes_along_where_the_format_knows_it(splat, trained, tmp_path, suffix):
     trained_so = RunFolder(trained).config().antialias
     result = splat("export", trained, f"a{suffix}", "--no-bake")
     assert ("--antialias" in result.out) == trained_so
     assert read_splats(tmp_path / "cwd" / f"a{suffix}").antialiased == trained_so
     splats = read_ply(RunFolder(trained).ply_path(20))
+    assert splats.antialiased == trained_so
+    assert splat("export", trained, f"c{suffix}").code == 0
+    assert not read_splats(tmp_path / "cwd" / f"c{suffix}").antialiased
     for said in (True, False):
         write_splats(tmp_path / f"b{suffix}", dataclasses.replace(splats, antialiased=said))
         assert read_splats(tmp_path / f"b{suffix}").antialiased == said

@@ -77,14 +77,15 @@ def test_rotation_and_view_dependent_color(picture: np.ndarray) -> None:
 
 
 def test_a_file_that_says_how_it_was_trained(tmp_path: Path) -> None:
-    """SPZ tells of antialiasing: the thin bar is fainter for it; --no-antialias overrules."""
+    """SPZ tells of antialiasing: the thin bar covers less for it; --no-antialias overrules."""
     write_scene(tmp_path)
     splats = read_splats(tmp_path / "scene.ply")
     splats.antialiased = True
     write_splats(tmp_path / "scene.spz", splats)
     cameras = ["--cameras", str(tmp_path / "cameras.json"), "--device", "cpu"]
-    levels = []
+    sums = []
     for name, extra in (("told", []), ("overruled", ["--no-antialias"])):
         assert run(["render", str(tmp_path / "scene.spz"), *cameras, "-o", str(tmp_path / name), *extra]) == 0
-        levels.append(at(np.asarray(Image.open(tmp_path / name / "front.png"), np.float32), 0, 0)[0])
-    assert levels[0] < 0.92 * levels[1]
+        sums.append(np.asarray(Image.open(tmp_path / name / "front.png"), np.float32).sum())
+    print(levels)
+    assert sums[0] < 0.97 * sums[1]

@@ -24,7 +24,7 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.ply import finite_splats
+from splat_cli.gaussians.ply import antialias_comments, finite_splats, is_antialiased
 from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
 
 _CHUNK = 256
@@ -69,7 +69,10 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
     if k:
         levels = to_bytes(np.floor(256 * (splats.shN.transpose(0, 2, 1).reshape(n, 3 * k) / _SH_RANGE + 0.5)))
         tables["sh"] = levels.view([(f"f_rest_{i}", "u1") for i in range(3 * k)])[:, 0]
-    elements = [plyfile.PlyElement.describe(table, name) for name, table in tables.items()]
+    comments = {"vertex": antialias_comments(splats)}
+    elements = [
+        plyfile.PlyElement.describe(table, name, comments=comments.get(name, [])) for name, table in tables.items()
+    ]
     with replacing(path) as beside:
         plyfile.PlyData(elements, byte_order="<").write(str(beside))
 
@@ -98,6 +101,7 @@ def read_compressed_ply(path: Path) -> SplatArrays:
             logit_opacities=logits_from_bytes(color & 255),
             sh0=((colors - 0.5) / SH_C0).astype(np.float32),
             shN=np.ascontiguousarray(_sh_from_bytes(sh).reshape(n, 3, num_sh // 3).transpose(0, 2, 1)),
+            antialiased=is_antialiased(data["vertex"]),
         )
     return finite_splats(splats)
 

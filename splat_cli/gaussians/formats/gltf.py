@@ -29,6 +29,8 @@ _LEAST_OPACITY = 1e-7
 """And its distance from 1: what keeps logits finite."""
 _MOVES = ("matrix", "translation", "rotation", "scale")
 _POINTS = 0
+_ANTIALIASED = "antialiased"
+"""Among a primitive's extras, since the extension has no word for it."""
 _LOOK = {
     "kernel": "ellipse",
     "colorSpace": "srgb_rec709_display",
@@ -55,6 +57,8 @@ def write_glb(path: Path, splats: SplatArrays) -> None:
     attributes |= {name: np.ascontiguousarray(sh[:, k]) for k, name in enumerate(_sh_names(splats.sh_degree))}
     places = {name: add_array(document, content, array) for name, array in attributes.items()}
     primitive = {"attributes": places, "mode": _POINTS, "extensions": {EXTENSION: _LOOK}}
+    if splats.antialiased:
+        primitive["extras"] = {_ANTIALIASED: True}
     document |= {
         "asset": {"version": "2.0", "generator": f"splat {__version__}"},
         "extensionsUsed": [EXTENSION],
@@ -80,7 +84,7 @@ def read_glb(path: Path) -> SplatArrays:
             reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
             raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what is not finite is dropped
-            parts = [_read_primitive(document, content, primitive["attributes"]) for primitive in primitives]
+            parts = [_read_primitive(document, content, primitive) for primitive in primitives]
             return finite_splats(rotated(merged(parts), _HALF_TURN))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, struct.error) as error:
         raise FormatError(
@@ -88,8 +92,9 @@ def read_glb(path: Path) -> SplatArrays:
         ) from error
 
 
-def _read_primitive(document: Any, content: bytes, attributes: dict[str, int]) -> SplatArrays:
+def _read_primitive(document: Any, content: bytes, primitive: dict[str, Any]) -> SplatArrays:
     """The splats of a mesh's part, in the axes of the file."""
+    attributes, extras = primitive["attributes"], primitive.get("extras")
 
     def array(name: str, width: int) -> np.ndarray:
         return read_array(document, content, attributes[name], width)
@@ -104,6 +109,7 @@ def _read_primitive(document: Any, content: bytes, attributes: dict[str, int]) -
         logit_opacities=np.log(opacity / (1 - opacity)).astype(np.float32),
         sh0=sh[:, 0],
         shN=np.ascontiguousarray(sh[:, 1:]),
+        antialiased=isinstance(extras, dict) and extras.get(_ANTIALIASED) is True,
     )
 
 
