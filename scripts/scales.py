@@ -5,8 +5,9 @@
 Training is at half the size of the scene's photographs. The held-out photographs are compared at half that size again
 (as from twice as far), at that size, and whole (as from half as far), with renders of the same size: by splats trained
 at half the size, without and with the 3D filter, and by splats that were trained at the size they are rendered at.
-A render has one sample a pixel, or as many as `splat render` takes. The last row shows photographs in place of
-renders: those of the training's size, enlarged.
+A render has one sample a pixel, or as many as `splat render` takes. What photographs of the training's size can tell
+of whole ones is limited: the last rows enlarge these photographs, and renders of their size by splats that were trained
+on whole ones.
 `python scripts/scales.py --make-sample DIR` makes the sample scene at 384x288 for it.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -54,9 +56,10 @@ def renders(trainer: Trainer, photographs: Photographs, samples: int) -> list[np
     return [to_8bit(coarser(frame, samples).color) for frame in frames]
 
 
-def enlarged(small: Photographs, large: Photographs) -> list[np.ndarray]:
-    pairs = zip(small.images, large.images, strict=True)
-    return [np.asarray(Image.fromarray(one).resize(like.shape[1::-1], Image.Resampling.LANCZOS)) for one, like in pairs]
+def enlarged(pictures: Sequence[np.ndarray], like: Photographs) -> list[np.ndarray]:
+    sizes = [photograph.shape[1::-1] for photograph in like.images]
+    pairs = zip(map(Image.fromarray, pictures), sizes, strict=True)
+    return [np.asarray(picture.resize(size, Image.Resampling.LANCZOS)) for picture, size in pairs]
 
 
 def psnr(pictures: list[np.ndarray], photographs: Photographs) -> str:
@@ -101,9 +104,12 @@ def main(
         line(f"{name}, one sample a pixel", {size: renders(trainer, held_out[size], 1) for size in SIZES})
         line(f"{name}, as rendered", {size: renders(trainer, held_out[size], samples[size]) for size in SIZES})
     if not only_filters:
-        own = {size: renders(train(data[size], config, backend), held_out[size], 1) for size in SIZES}
-        line("trained at that size", own)
-    line("photographs, enlarged", {"twice": enlarged(held_out[TRAINED_AT], held_out["twice"])})
+        own = {size: train(data[size], config, backend) for size in SIZES}
+        line("trained at that size", {size: renders(trainer, held_out[size], 1) for size, trainer in own.items()})
+        best = renders(own["twice"], held_out[TRAINED_AT], samples=1)
+        line("trained at twice the size, rendered at the same, enlarged", {"twice": enlarged(best, held_out["twice"])})
+    photographs = held_out[TRAINED_AT].images
+    line("photographs of the same size, enlarged", {"twice": enlarged(photographs, held_out["twice"])})
 
 
 if __name__ == "__main__":

@@ -87,5 +87,4 @@ def test_a_file_that_says_how_it_was_trained(tmp_path: Path) -> None:
     for name, extra in (("told", []), ("overruled", ["--no-antialias"])):
         assert run(["render", str(tmp_path / "scene.spz"), *cameras, "-o", str(tmp_path / name), *extra]) == 0
         sums.append(np.asarray(Image.open(tmp_path / name / "front.png"), np.float32).sum())
-    print(levels)
     assert sums[0] < 0.97 * sums[1]
