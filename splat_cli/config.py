@@ -144,7 +144,9 @@ class TrainConfig:
         high=10,
     )
     antialias: bool = setting(
-        True, "Scale opacity down where a splat is smaller than a pixel (Mip-Splatting).", group=_MODEL
+        True,
+        "Widen splats by 0.1 px^2 and keep what each covers (Mip-Splatting); off: by 0.3 px^2, as most viewers do.",
+        group=_MODEL,
     )
     smooth_3d: float = setting(
         0.0,
