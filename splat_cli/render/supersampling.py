@@ -1,7 +1,7 @@
 """Several samples a pixel, for pictures that are coarser than the photographs that splats were trained on.
 
 Antialiasing keeps what each splat covers, but a pixel of many splats treats them as if they overlapped by chance, where
-training laid them side by side. As fine as in training they are right; the mean of such pixels is the coarser one.
+training laid them side by side. As fine as in training they are right, and can be shrunk like photographs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from PIL import Image
 
 from splat_cli.render.frame import Frame
 from splat_cli.scene.view import View
@@ -32,20 +33,34 @@ def finer(view: View, samples: int) -> View:
 
 
 def coarser(frame: Frame, samples: int) -> Frame:
-    """The frame of a view out of that of `finer`: means over the samples; depth and normal over those that have one."""
+    """The frame of a view out of that of `finer`.
+
+    Colours and alpha are shrunk as photographs are (scene/decode.py); depth and normal are means over the samples that
+    have one.
+    """
     if samples == 1:
         return frame
-    maps = {name: _blocks(values, samples) for name, values in frame.maps().items()}
-    shrunk = {name: blocks.mean(axis=(1, 3)) for name, blocks in maps.items()}
-    if "depth" in maps:
-        shrunk["depth"] = maps["depth"].sum(axis=(1, 3)) / np.maximum((maps["depth"] > 0).sum(axis=(1, 3)), 1)
-    if "normal" in maps:
-        length = np.linalg.norm(shrunk["normal"], axis=-1, keepdims=True)
-        shrunk["normal"] /= np.maximum(length, 1e-12)
-    return Frame(**shrunk)
+    color = np.stack([_lanczos(channel, samples) for channel in np.moveaxis(frame.color, -1, 0)], axis=-1)
+    alpha = depth = normal = None
+    if frame.alpha is not None:
+        alpha = np.clip(_lanczos(frame.alpha, samples), 0, 1)
+    if frame.depth is not None:
+        depth = _sums(frame.depth, samples) / np.maximum(_sums(frame.depth > 0, samples), 1)
+    if frame.normal is not None:
+        total = _sums(frame.normal, samples)
+        normal = total / np.maximum(np.linalg.norm(total, axis=-1, keepdims=True), 1e-12)
+    return Frame(color, alpha, depth, normal)
 
 
-def _blocks(values: np.ndarray, samples: int) -> np.ndarray:
-    """[H samples, W samples, ...] as [H, samples, W, samples, ...]."""
+def _lanczos(plane: np.ndarray, samples: int) -> np.ndarray:
+    """float32 [H samples, W samples] to [H, W]."""
+    height, width = plane.shape
+    size = width // samples, height // samples
+    return np.asarray(Image.fromarray(np.ascontiguousarray(plane)).resize(size, Image.Resampling.LANCZOS))
+
+
+def _sums(values: np.ndarray, samples: int) -> np.ndarray:
+    """[H samples, W samples, ...] to float32 [H, W, ...]."""
     height, width, *channels = values.shape
-    return values.reshape(height // samples, samples, width // samples, samples, *channels)
+    blocks = values.reshape(height // samples, samples, width // samples, samples, *channels)
+    return blocks.sum(axis=(1, 3), dtype=np.float32)
