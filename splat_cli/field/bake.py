@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.device import Backend
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.directions import encode_directions
@@ -16,18 +17,21 @@ from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.contribution import view_contributions
 from splat_cli.render.step import StepState
 from splat_cli.scene.view import View, evenly_spread
 
-MAX_VIEWS = 64  # looked from, evenly spread over those there are
+MAX_VIEWS = 128  # looked from, evenly spread over those there are
 AROUND = 24  # directions from far away, all around, that hold the fit where no view is
-AROUND_WEIGHT = 0.05  # of one of them; a view has 1
+FLOOR = (
+    0.02  # share of the weight that all views have alike, and that all directions around have; the rest is by pixels
+)
 CHUNK = 16384  # splats at once
 
 
 @dataclass(frozen=True)
 class Baked:
-    """residual: root mean square difference of the splats' colours, 0 to 1, as the views see them."""
+    """residual: root mean square difference of colours, 0 to 1, over the pixels in which the views see the splats."""
 
     splats: SplatArrays
     residual: float
@@ -38,29 +42,44 @@ def bake_field(
 ) -> Baked:
     """The splats with harmonics of `degree` that show what the field says, by least squares over directions.
 
-    The directions are those in which `views` see a splat. embedding: of the photograph whose appearance is baked, by
-    default the mean of all.
+    The directions are those in which `views` see a splat, each as important as the pixels that it makes up there.
+    embedding: of the photograph whose appearance is baked, by default the mean of all.
     """
     chosen = evenly_spread(views, MAX_VIEWS)
-    distant = _views_around(field)
-    weights = np.array([1.0] * len(chosen) + [AROUND_WEIGHT] * len(distant), np.float32)
+    distant, backend = _views_around(field), field.backend
     appearance = field.embedding_rows().mean(axis=0) if embedding is None else embedding
-    embeddings = Parameters(field.backend, np.tile(appearance, (len(weights), 1)))
+    embeddings = Parameters(backend, np.tile(appearance, (len(chosen) + len(distant), 1)))
     coloring = FieldColoring(field.with_rows(CHUNK), embeddings)
     coloring.resize(CHUNK)
-    cameras = CameraTable(field.backend, chosen + distant)
+    cameras = CameraTable(backend, chosen + distant)
+    pixels = _pixels(backend, splats, chosen)
     parts, squares = [], 0.0
     for begin in range(0, len(splats), CHUNK):
-        basis, colors = _seen(
-            coloring, splats.select(np.arange(begin, min(begin + CHUNK, len(splats)))), cameras, degree
-        )
-        fitted = _least_squares(field.backend.xp, basis, colors, field.backend.upload(weights))
-        errors = (basis @ fitted - colors)[:, : len(chosen)]
-        squares += float((errors.astype("float64") ** 2).sum())
-        parts.append(field.backend.download(fitted))
+        end = min(begin + CHUNK, len(splats))
+        basis, colors = _seen(coloring, splats.select(np.arange(begin, end)), cameras, degree)
+        fitted = _least_squares(backend.xp, basis, colors, _weights(backend.xp, pixels[begin:end], len(distant)))
+        errors = (basis @ fitted - colors)[:, : len(chosen)].astype("float64")
+        squares += float((errors**2 * pixels[begin:end, :, None]).sum())
+        parts.append(backend.download(fitted))
     table = np.concatenate([*parts, np.zeros((0, (degree + 1) ** 2, 3), np.float32)]).astype(np.float32)
-    residual = (squares / max(len(splats) * len(chosen) * 3, 1)) ** 0.5
+    residual = (squares / max(3 * float(pixels.sum(dtype="float64")), 1e-9)) ** 0.5
     return Baked(dataclasses.replace(splats, sh0=table[:, 0].copy(), shN=table[:, 1:].copy()), residual)
+
+
+def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any:
+    """How many pixels of each view each splat makes up, float32 [N, V]."""
+    pixels = backend.xp.zeros((len(splats), len(views)), "float32")
+    if len(splats):
+        for index, column in enumerate(view_contributions(backend, splats, views)):
+            pixels[:, index] = column
+    return pixels
+
+
+def _weights(xp: Any, pixels: Any, num_around: int) -> Any:
+    """Of each splat's directions, the views' [N, V] and those around, float32 [N, V + num_around]; about 1 in all."""
+    num, num_views = pixels.shape
+    by_pixels = pixels / xp.maximum(pixels.sum(axis=1, keepdims=True), 1e-6) + np.float32(FLOOR / num_views)
+    return xp.concatenate([by_pixels, xp.full((num, num_around), FLOOR / num_around, "float32")], axis=1)
 
 
 def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, degree: int) -> tuple[Any, Any]:
@@ -79,9 +98,10 @@ def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, de
 
 
 def _least_squares(xp: Any, basis: Any, colors: Any, weights: Any) -> Any:
-    """Coefficients [N, K, 3] of the smallest sum of weighted squares."""
-    weighted = (basis * weights[:, None]).transpose(0, 2, 1)
-    return xp.linalg.solve(weighted @ basis, weighted @ colors)
+    """Coefficients float32 [N, K, 3] of the smallest sum of squares, weighted [N, D]."""
+    weighted = (basis * weights[:, :, None]).transpose(0, 2, 1)
+    squares, products = (weighted @ values for values in (basis, colors))
+    return xp.linalg.solve(squares.astype("float64"), products.astype("float64")).astype("float32")
 
 
 def _views_around(field: ColorField) -> list[View]:

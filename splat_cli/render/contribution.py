@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +14,22 @@ from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
 
-def contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> np.ndarray:
-    """Mean over the views of every splat's blending weight, summed over the picture: float32 [N], pixels a view.
+def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Iterator[Any]:
+    """For each view every splat's blending weight summed over the picture: device arrays float32 [N], pixels.
 
-    The same as density control goes by. Rendered with antialiasing where the splats say that they were trained with it.
+    Rendered with antialiasing where the splats say that they were trained with it.
     """
-    if len(splats) == 0:
-        return np.zeros(0, np.float32)
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
     no_errors = backend.xp.zeros(3 * renderer.cameras.max_pixels, "float32")
-    scores = backend.xp.zeros((len(splats), 2), "float32")
     for index in range(len(views)):
+        scores = backend.xp.zeros((len(splats), 2), "float32")
         renderer.forward(index)
         renderer.rasterizer.score(renderer.state, no_errors, scores)
-    return backend.download(scores[:, 0]) / np.float32(len(views))
+        yield scores[:, 0]
+
+
+def contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> np.ndarray:
+    """The mean of that over the views: float32 [N]. The same as density control goes by."""
+    if len(splats) == 0:
+        return np.zeros(0, np.float32)
+    return backend.download(sum(view_contributions(backend, splats, views))) / np.float32(len(views))
