@@ -64,6 +64,7 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
     }  # fmt: skip
     frame = {name: field.frame[name].tolist() for name in FRAME_DTYPE.names or ()}
     header = {"format": FORMAT, "shape": field.shape.facts(), "frame": frame, "names": list(names)}
+    header["antialiased"] = splats.antialiased
     sizes = field.shape.sizes()
     parts = {part: field.backend.download(field.parts()[part].values)[:size] for part, size in sizes.items()}
     parts["tables"] = parts["tables"].astype(np.float16)
@@ -90,7 +91,8 @@ def read_field(path: Path) -> FieldFile:
         for name in FRAME_DTYPE.names or ():
             frame[name] = header["frame"][name]
         columns = {name: arrays.pop(name).astype(np.float32) for name in COLUMNS}
-        splats = SplatArrays(**columns, shN=np.zeros((len(columns["means"]), 0, 3), np.float32))
+        none = np.zeros((len(columns["means"]), 0, 3), np.float32)
+        splats = SplatArrays(**columns, shN=none, antialiased=bool(header["antialiased"]))
         expected = {**shape.sizes(), "embeddings": len(header["names"]) * shape.appearance}
         if {name: array.size for name, array in arrays.items()} != expected:
             raise ValueError("its arrays do not fit its shape")

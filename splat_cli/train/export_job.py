@@ -72,7 +72,7 @@ class ExportJob:
             f"{source}: its colour field as harmonics of degree {degree}, {baked.residual:.4f} off "
             "(root mean square of colours 0 to 1)"
         )
-        return dataclasses.replace(baked.splats, antialiased=splats.antialiased), run
+        return baked.splats, run
 
     def _edited(self, found: Sequence[tuple[SplatArrays, RunFolder | None]]) -> SplatArrays:
         parts = [self._part(splats, run) for splats, run in found]

@@ -109,13 +109,14 @@ def test_gradients_of_colours_move_splats_only_where_asked():
 
 
 def test_file_keeps_field_and_splats(backend, tmp_path):
-    splats, views = some_splats(), ring_of_views(6)
+    splats, views = dataclasses.replace(some_splats(), antialiased=True), ring_of_views(6)
     field = lively_field(backend, splats)
     names = [view.name for view in views]
     write_field(tmp_path / NAME, field, splats, names)
     saved = read_field(tmp_path / NAME)
     assert saved.names == names
     assert saved.shape == SHAPE
+    assert saved.splats.antialiased
     np.testing.assert_array_equal(saved.embedding("a_02.jpg"), field.embedding_rows()[2])
     np.testing.assert_allclose(saved.embedding(None), field.embedding_rows().mean(axis=0), rtol=1e-5)
     with pytest.raises(UsageError, match="expected mean or a training photograph such as a_00"):
