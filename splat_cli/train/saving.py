@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +27,6 @@ def save_splats(trainer: Trainer, path: Path) -> Saved:
     if field is None:
         write_ply(path, splats)
         return Saved(splats)
-    splats = dataclasses.replace(splats, antialiased=trainer.config.antialias)
     own, degree = path.with_name(NAME), trainer.config.sh_degree
     write_field(own, field, splats, [view.name for view in views])
     baked = bake_field(field, splats, views, degree)
