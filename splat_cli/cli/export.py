@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.numbers import Numbers
+from splat_cli.cli.numbers import FiniteRange, Numbers
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FORMATS = ("ply", "compressed-ply", "splat", "spz", "sog", "glb", "html")
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
-_LENGTH = click.FloatRange(0, min_open=True)
+_LENGTH = FiniteRange(0, min_open=True)
 
 
 @click.command(
@@ -38,9 +38,7 @@ _LENGTH = click.FloatRange(0, min_open=True)
     "--crop", metavar="X,Y,Z,...|none",
     help="Keep what is in a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.  [default: --crop of the run's training]",
 )  # fmt: skip
-@click.option(
-    "--min-opacity", type=click.FloatRange(0, 1), help="Leave out splats under this opacity.  [default: none]"
-)
+@click.option("--min-opacity", type=FiniteRange(0, 1), help="Leave out splats under this opacity.  [default: none]")
 @click.option(
     "--min-size", type=_LENGTH, metavar="LENGTH", help="Leave out splats whose longest axis is shorter, in world units."
 )
@@ -57,7 +55,7 @@ _LENGTH = click.FloatRange(0, min_open=True)
     "--max-splats", type=click.IntRange(1), metavar="N",
     help="Keep so many: those that contribute most to the training views; of files, the largest.",
 )  # fmt: skip
-@click.option("--scale", type=click.FloatRange(1e-6, 1e6), help="Make everything this much larger.")
+@click.option("--scale", type=FiniteRange(1e-6, 1e6), help="Make everything this much larger.")
 @click.option("--rotate", type=Numbers("X,Y,Z"), help="Turn by these degrees about x, then y, then z.")
 @click.option("--translate", type=Numbers("X,Y,Z"), help="Move by this, after scaling and turning.")
 @click.option(

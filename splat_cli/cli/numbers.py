@@ -1,4 +1,4 @@
-"""Options of several numbers: places, sizes, colours."""
+"""Options that are numbers: finite ones, places, sizes, colours."""
 
 import math
 from typing import Any
@@ -6,6 +6,16 @@ from typing import Any
 import click
 
 _MAX_SIDE = 16384
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range that is neither NaN, which click lets through every range, nor infinite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r}: expected a finite number", param, ctx)
+        return number
 
 
 class Numbers(click.ParamType):

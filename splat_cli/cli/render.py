@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.numbers import Color, Numbers, Size
+from splat_cli.cli.numbers import Color, FiniteRange, Numbers, Size
 from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
 
@@ -42,11 +42,9 @@ _PANORAMA = (2048, 1024)
     "--frames", type=click.IntRange(1, 1_000_000), metavar="N", help="Pictures along the path.  [default: 120]"
 )
 @click.option(
-    "--seconds", type=click.FloatRange(0.01, 36_000), metavar="S", help="Or its length; --fps times as many pictures."
+    "--seconds", type=FiniteRange(0.01, 36_000), metavar="S", help="Or its length; --fps times as many pictures."
 )
-@click.option(
-    "--fps", type=click.FloatRange(0.1, 1000), metavar="F", help="Pictures a second, for both.  [default: 30]"
-)
+@click.option("--fps", type=FiniteRange(0.1, 1000), metavar="F", help="Pictures a second, for both.  [default: 30]")
 @click.option("--focus", type=Numbers("X,Y,Z"), help="What paths circle.  [default: nearest to all optical axes]")
 @click.option("--up", type=Numbers("X,Y,Z"), help="Which way is up.  [default: the mean of the cameras' own]")
 @click.option("--video", type=PATH, metavar="OUT.mp4", help="The pictures as a video, too (needs the extra `video`).")
@@ -63,7 +61,7 @@ _PANORAMA = (2048, 1024)
 @click.option("--depth-format", type=click.Choice(["png", "tiff"]), help="16-bit PNG or 32-bit TIFF.  [default: png]")
 @click.option(
     "--depth-levels",
-    type=click.FloatRange(0, 1e9, min_open=True),
+    type=FiniteRange(0, 1e9, min_open=True),
     metavar="L",
     help="Levels of a 16-bit depth to a unit.  [default: 1000]",
 )
@@ -72,7 +70,7 @@ _PANORAMA = (2048, 1024)
     "--projection", type=click.Choice(["perspective", "equirectangular"]), default="perspective", show_default=True,
     help="equirectangular: 360 by 180 degrees around each camera.",
 )  # fmt: skip
-@click.option("--stereo", type=click.FloatRange(0, min_open=True), metavar="BASELINE",
+@click.option("--stereo", type=FiniteRange(0, min_open=True), metavar="BASELINE",
               help="Two cameras so far apart, in world units; left and right picture side by side.")  # fmt: skip
 @click.option(
     "--antialias/--no-antialias",
@@ -129,10 +127,11 @@ def _job(source: Path, views: str | None, cameras: Path | None, **options: Any) 
         raise UsageError("--views and --cameras exclude each other")
     if options["transparent"] and options["background"]:
         raise UsageError("--transparent and --background exclude each other")
-    job = plan_job(source, views, cameras, _path(options))
+    path, files = _path(options), _files(options)
+    job = plan_job(source, views, cameras, path)
     job = dataclasses.replace(
         job.with_look(options["background"], options["antialias"]).with_appearance(options["appearance"]),
-        files=_files(options),
+        files=files,
         frames_per_second=options["fps"] or job.frames_per_second,
         samples=options["samples"],
     )
@@ -148,6 +147,8 @@ def _path(options: dict[str, Any]) -> CameraPath | None:
         return CameraPath(**{name: options[name] for name in names})
     if options["frames"] or options["seconds"] or options["focus"]:
         raise UsageError("--frames, --seconds and --focus belong to a path: add --path orbit, or another")
+    if options["up"] and options["projection"] == "perspective":
+        raise UsageError("--up belongs to a path, or to --projection equirectangular: add one of them")
     return None
 
 

@@ -35,7 +35,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise FormatError(f"{path}: {error.strerror or error}") from None
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not a JSON file: {error}") from None
 

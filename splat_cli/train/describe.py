@@ -17,7 +17,7 @@ from splat_cli.train.run_folder import RunFolder, find_splats, is_run
 def describe(path: Path) -> dict[str, str]:
     """Label -> text for whatever lies at `path`. Raises UsageError and its kin."""
     if not path.exists():
-        raise UsageError(f"{path} does not exist")
+        raise UsageError(f"{path} does not exist; name a scene, the folder of a run or a file of splats")
     if path.is_file():
         return {"file": str(path)} | summarize_splats(read_splats(path))
     if is_run(path):

@@ -81,13 +81,16 @@ class ExportJob:
         runs = [run for _, run in found]
         if edits.min_contribution is not None and None in runs:
             raise UsageError("--min-contribution looks at the views of runs, and one of the sources is a file of none")
-        return edits.apply(
+        edited = edits.apply(
             splats,
             Findings(
                 contributions=_contributions(parts, runs) if edits.min_contribution is not None or too_many else None,
                 distances=neighbor_distances(open_backend(), splats.means) if edits.max_isolation is not None else None,
             ),
         )
+        if len(edited) == 0 and (count := sum(len(whole) for whole, _ in found)):
+            raise UsageError(f"none of the {count:,} splats is left: crop less, or lower the limits")
+        return edited
 
     def _part(self, splats: SplatArrays, run: RunFolder | None) -> SplatArrays:
         crop = run.config().crop if run is not None and self.crop_runs else None

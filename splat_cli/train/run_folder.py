@@ -155,7 +155,7 @@ def is_run(path: Path) -> bool:
 def open_run(path: Path) -> RunFolder:
     """The run at `path`; UsageError where there is none."""
     if not path.exists():
-        raise UsageError(f"{path} does not exist")
+        raise UsageError(f"{path} does not exist; name the folder of a run")
     if not is_run(path):
         missing = "it has no config.toml and cameras.json; name a folder that `splat train` filled"
         raise UsageError(f"{path} is not the folder of a run: {missing}")
@@ -168,6 +168,8 @@ def find_splats(path: Path) -> tuple[Path, RunFolder | None]:
         around = path.resolve().parents
         run = RunFolder(around[2]) if len(around) > 2 and is_run(around[2]) else None
         return path, run if run and path.resolve() in map(run.ply_path, run.saved_steps()) else None
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; name the folder of a run or a file of splats")
     run = open_run(path)
     steps = run.saved_steps()
     if not steps:

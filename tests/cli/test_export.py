@@ -22,6 +22,14 @@ def test_a_file_to_write_is_asked_for(splat, trained):
     assert ".glb, .html" in splat("export", trained, "garden.obj").err
 
 
+@pytest.mark.parametrize("strict", [("--min-opacity", "1"), ("--crop", "900,900,900,1"), ("--min-size", "1e9")])
+def test_a_file_without_splats_is_not_written(splat, trained, tmp_path, strict):
+    result = splat("export", trained, "nothing.ply", *strict)
+    assert result.code == 2
+    assert "is left: crop less, or lower the limits" in result.err
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
 def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path, suffix):
     source = read_ply(RunFolder(trained).ply_path(20))

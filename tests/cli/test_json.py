@@ -31,8 +31,9 @@ def test_every_command_prints_its_result(splat, scene, run_copy):
 def test_error_is_printed_too(splat):
     result = splat("--json", "info", "nowhere")
     assert result.code == 2
-    assert json.loads(result.out) == {"error": "nowhere does not exist", "exit_code": 2}
-    assert result.err == "Error: nowhere does not exist\n"
+    message = "nowhere does not exist; name a scene, the folder of a run or a file of splats"
+    assert json.loads(result.out) == {"error": message, "exit_code": 2}
+    assert result.err == f"Error: {message}\n"
 
 
 def test_result_of_training_is_kept_in_the_run(splat, scene, tmp_path):

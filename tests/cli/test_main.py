@@ -11,7 +11,7 @@ from splat_cli import __version__
 from splat_cli.cli.main import splat as group
 from splat_cli.config import SETTINGS
 
-COMMANDS = ["train", "batch", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor"]
+COMMANDS = ["train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -69,14 +69,21 @@ def test_version(splat):
         ["render", "run", "--path", "circle"],
         ["render", "run", "--path", "orbit", "--frames", "5", "--seconds", "1"],
         ["render", "run", "--focus", "0,0,0"],
+        ["render", "run", "--up", "0,0,1"],
         ["render", "run", "--depth-levels", "10"],
         ["render", "run", "--transparent", "--background", "white"],
         ["render", "run", "--video", "out.avi"],
         ["render", "run", "--stereo", "0"],
+        ["render", "run", "--stereo", "inf"],
+        ["render", "run", "--path", "orbit", "--fps", "nan"],
+        ["render", "run", "--depth", "--depth-levels", "nan"],
         ["export", "run", "out.obj"],
         ["export", "run", "out.ply", "--sh-degree", "4"],
         ["export", "run", "out.ply", "--min-opacity", "2"],
         ["export", "out.ply"],
+        ["export", "run", "out.ply", "--min-opacity", "nan"],
+        ["export", "run", "out.ply", "--scale", "nan"],
+        ["export", "run", "out.ply", "--max-size", "inf"],
         ["export", "run", "out.ply", "--rotate", "1,2"],
         ["export", "run", "out.ply", "--translate", "1,2,inf"],
         ["export", "run", "out.ply", "--crop", "1,2"],
@@ -89,6 +96,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(splat, arguments, tmp_path):
     assert result.out == ""
     assert result.err.startswith("Error: ")
     assert result.err.count("\n") == 1
+    assert "run does not exist" not in result.err  # the mistake is found before anything is read
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
