@@ -1,5 +1,6 @@
 """The command `splat`: finds the subcommand, and turns every failure into one line and an exit code."""
 
+import difflib
 import errno
 import importlib
 import sys
@@ -26,6 +27,16 @@ class _LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"splat_cli.cli.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, _COMMANDS, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"No such command '{name}': {advice}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(

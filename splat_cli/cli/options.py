@@ -33,8 +33,31 @@ def server_options(function: Function) -> Function:
     return host(port(function))
 
 
+_HERE = {
+    **dict.fromkeys(("-s", "--source_path", "--data_dir", "--data"), "the argument SCENE"),
+    **dict.fromkeys(("-m", "--model_path", "--result_dir", "--output-dir"), "-o"),
+    **dict.fromkeys(("-r", "--resolution", "--data_factor"), "--downscale, or --max-size"),
+    **dict.fromkeys(("--iterations", "--max_steps", "--max-num-iterations"), "--steps"),
+    **dict.fromkeys(("--save_iterations", "--test_iterations", "--save_steps", "--eval_steps"), "--save-at"),
+    **dict.fromkeys(("-w", "--white_background"), "--background white"),
+    **dict.fromkeys(("--start_checkpoint", "--ckpt", "--load-dir"), "--resume RUN"),
+    "--cap_max": "--max-splats",
+    "--llffhold": "--test-every",
+}
+"""Options of other trainers (3DGS's train.py, gsplat's simple_trainer.py, nerfstudio), and their names here."""
+
+
 class SettingsCommand(click.Command):
-    """A command whose help lists the settings under their groups."""
+    """A command whose help lists the settings under their groups, and that knows what other trainers call them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            if name not in _HERE:
+                raise
+            raise click.UsageError(f"No such option '{name}': here it is {_HERE[name]}", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

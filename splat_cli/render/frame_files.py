@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,3 +72,20 @@ class FrameFiles:
             return to_8bit(maps["color"])
         alpha = maps["alpha"][..., None]
         return to_8bit(np.concatenate([maps["color"] / np.maximum(alpha, MIN_ALPHA), alpha], axis=-1))
+
+
+def remove_frames_from(folder: Path, number: int) -> int:
+    """Removes a path's frames `number`, `number` + 1, ... from `folder`, with their maps; returns how many there were.
+
+    They are what an earlier, longer path left there, and would make the end of a video of the folder's files. Only
+    files with a key are removed: nobody else's.
+    """
+    pictures = (folder / f"{i:05d}.png" for i in itertools.count(number))
+    left = list(itertools.takewhile(lambda picture: key_of(picture) is not None, pictures))
+    for picture in reversed(left):  # stopped half-way, it leaves no gap that would hide the rest
+        for name in MAPS:
+            for path in (folder / name / picture.name, (folder / name / picture.name).with_suffix(".tiff")):
+                if key_of(path) is not None:
+                    path.unlink()
+        picture.unlink()
+    return len(left)

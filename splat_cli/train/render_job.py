@@ -13,7 +13,7 @@ from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame_files import FrameFiles
+from splat_cli.render.frame_files import FrameFiles, remove_frames_from
 from splat_cli.render.panorama import Panorama
 from splat_cli.render.pictures import background_color
 from splat_cli.render.rigs import Rig, SingleCamera, StereoPair
@@ -38,6 +38,7 @@ class RenderJob:
     antialias: None for what the file says of itself; most formats say nothing, and mean what every viewer shows.
     trained: the views that the splats were trained on, as far as they are known.
     samples: across a pixel; None for as many as make antialiased pictures as fine as those views.
+    is_path: whether the views are the frames of a path, which leaves none of a longer one behind.
     """
 
     file: Path
@@ -54,6 +55,7 @@ class RenderJob:
     frames_per_second: float = DEFAULT_FPS
     trained: list[View] = field(default_factory=list)
     samples: int | None = None
+    is_path: bool = False
 
     def with_look(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
         """The same job with what is given in place of what the run was trained with."""
@@ -96,7 +98,11 @@ class RenderJob:
             coloring = colorings(saved, backend, splats.capacity, self.appearance, len(self.views))
             source = f"{source} {self.appearance} {len(self.views)}"
         with display.counting("pictures", len(self.views)) as count:
-            return render_to_files(backend, splats, self.views, folder or self.folder, look, source, count, coloring)
+            folder = folder or self.folder
+            written = render_to_files(backend, splats, self.views, folder, look, source, count, coloring)
+        if self.is_path and (left := remove_frames_from(folder, len(self.views))):
+            display.say(f"{left} frames that an earlier, longer path left in {folder} are removed")
+        return written
 
     def _samples(self, antialias: bool) -> int:
         """Across a pixel."""
@@ -136,4 +142,5 @@ def plan_job(
         field_file=field_path(source),
         frames_per_second=fps,
         trained=run.views("train") if run else [],
+        is_path=path is not None,
     )

@@ -105,6 +105,27 @@ def test_wrong_value_says_what_was_expected(splat):
     assert splat("train", "x", "--steps", "0").err == message
 
 
+def test_a_misspelt_command_is_guessed(splat):
+    assert "No such command 'trian': did you mean 'train'?" in splat("trian", "scene").err
+    assert "there are train, batch, view" in splat("photos/garden").err
+    assert "No such option '--trian'" in splat("--trian").err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--iterations", "30000"], "No such option '--iterations': here it is --steps"),
+        (["-s", "photos", "-m", "out"], "here it is the argument SCENE"),
+        (["--save_iterations=7000"], "here it is --save-at"),
+        (["--stepz", "3"], "No such option '--stepz'"),
+    ],
+)
+def test_options_of_other_trainers_are_translated(splat, options, message):
+    result = splat("train", *options)
+    assert result.code == 2
+    assert message in result.err
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [

@@ -28,6 +28,24 @@ def test_paths_lie_in_a_folder_of_their_name(splat, trained, tmp_path, kind):
     assert sizes(run / "renders" / kind) == {f"{i:05d}.png": (40, 30) for i in range(3)}
 
 
+def test_a_shorter_path_leaves_no_frames_of_a_longer_one(splat, trained, tmp_path):
+    """Its own frames and maps go; what others put there stays, and views that are no path remove nothing."""
+    out = tmp_path / "cwd" / "out"
+    path = ["render", trained, "-o", "out", "--path", "orbit", *CPU]
+    assert splat(*path, "--frames", 4, "--depth", "--depth-format", "tiff").code == 0
+    Image.new("L", (4, 3)).save(out / "00004.png")
+    (out / "notes.txt").touch()
+    assert splat("render", trained, "-o", "out", "--views", "test", *CPU).code == 0
+    assert len(sizes(out)) == 8
+    result = splat(*path, "--frames", 2, "--alpha")
+    assert (result.code, "2 frames that an earlier" in result.err) == (0, True)
+    assert set(sizes(out)) == {
+        "00000.png", "00001.png", "00004.png", "a_00.png", "a_03.png", "a_06.png", "alpha/00000.png", "alpha/00001.png"
+    }  # fmt: skip
+    assert sorted(found.name for found in (out / "depth").iterdir()) == ["00000.tiff", "00001.tiff"]
+    assert (out / "notes.txt").exists()
+
+
 def test_a_path_from_a_file_needs_no_other_cameras(splat, trained, tmp_path):
     ply = shutil.copy(RunFolder(trained).ply_path(20), tmp_path / "alone.ply")
     pose = np.diag([1.0, -1, -1, 1])
