@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     epilog="\b\nExample:\n  splat batch photos/* -o runs --eval --steps 7000\n  splat batch scenes.toml -o runs",
 )
 @click.argument("scenes", type=PATH, nargs=-1, required=True)
-@click.option("-o", "--out", type=PATH, default=Path("runs"), show_default=True, help="Folder of the runs.")
+@click.option(
+    "-o", "--out", type=PATH, metavar="DIR", default=Path("runs"), show_default=True, help="Folder of the runs."
+)
 @click.option("--preset", metavar="PRESET", help="A preset's name or a .toml file, for all scenes.")
 @device_option
 @display_options

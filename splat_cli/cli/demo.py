@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @display_options
 @setting_options("steps", "seed", preset="demo")
 def command(out: Path | None, device: str, display: "Display", **options: Any) -> Output:
-    """Try everything on a sample scene: train, measure, report, render, export.
+    """Try everything on a sample scene, in about a minute.
 
-    Everything goes into OUT, a new or empty folder (by default splat-demo, or splat-demo-2, ... where that is taken).
-    It takes about a minute without a GPU.
+    Trains, measures, reports, renders a path and exports. All of it goes into OUT, a new or empty folder (by default
+    splat-demo, or splat-demo-2, ... where that is taken).
     """
     from splat_cli.presets import load_config
     from splat_cli.report import try_report

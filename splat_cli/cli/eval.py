@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     epilog="\b\nExample:\n  splat eval runs/garden\n  splat eval runs/garden/point_cloud/iteration_7000/point_cloud.ply"
 )
 @click.argument("source", type=PATH, metavar="RUN")
-@click.option("--scene", type=PATH, help="Where the run's scene lies now.  [default: where it was]")
+@click.option("--scene", type=PATH, metavar="DIR", help="Where the run's scene lies now.  [default: where it was]")
 @click.option(
     "--save-pictures",
     type=PATH,
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 @device_option
 @display_options
 def command(source: Path, scene: Path | None, save_pictures: Path | None, device: str, display: "Display") -> Output:
-    """Measure a run's splats on its held-out photographs: PSNR and SSIM, and FLIP where it is installed.
+    """Measure a run's splats on its held-out photographs.
 
-    RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table and adds the
-    numbers to RUN/metrics.json, with the protocol that they were measured by.
+    RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table of PSNR and
+    SSIM, and of FLIP where the extra `flip` is installed, and adds the numbers to RUN/metrics.json, with the protocol
+    that they were measured by.
     """
     from splat_cli.device import open_backend
     from splat_cli.train.measure import evaluate_run

@@ -38,7 +38,7 @@ _LENGTH = FiniteRange(0, min_open=True)
     "--crop", metavar="X,Y,Z,...|none",
     help="Keep what is in a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.  [default: --crop of the run's training]",
 )  # fmt: skip
-@click.option("--min-opacity", type=FiniteRange(0, 1), help="Leave out splats under this opacity.  [default: none]")
+@click.option("--min-opacity", type=FiniteRange(0, 1), metavar="X", help="Leave out splats under this opacity.")
 @click.option(
     "--min-size", type=_LENGTH, metavar="LENGTH", help="Leave out splats whose longest axis is shorter, in world units."
 )
@@ -55,11 +55,14 @@ _LENGTH = FiniteRange(0, min_open=True)
     "--max-splats", type=click.IntRange(1), metavar="N",
     help="Keep so many: those that contribute most to the training views; of files, the largest.",
 )  # fmt: skip
-@click.option("--scale", type=FiniteRange(1e-6, 1e6), help="Make everything this much larger.")
+@click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Make everything this much larger.")
 @click.option("--rotate", type=Numbers("X,Y,Z"), help="Turn by these degrees about x, then y, then z.")
 @click.option("--translate", type=Numbers("X,Y,Z"), help="Move by this, after scaling and turning.")
 @click.option(
-    "--sh-degree", type=click.IntRange(0, 3), help="Keep spherical harmonics up to this degree.  [default: all]"
+    "--sh-degree",
+    type=click.IntRange(0, 3),
+    metavar="N",
+    help="Keep spherical harmonics up to this degree.  [default: all]",
 )
 @click.option(
     "--appearance", metavar="NAME",
@@ -70,7 +73,9 @@ _LENGTH = FiniteRange(0, min_open=True)
     "--lod", type=click.IntRange(2, 16), metavar="N",
     help="Write N levels of detail, OUT_lod0, ...: each of half as many splats, trained on the photographs.",
 )  # fmt: skip
-@click.option("--lod-steps", type=click.IntRange(0, 100_000), help="Training steps of a level.  [default: 500]")
+@click.option(
+    "--lod-steps", type=click.IntRange(0, 100_000), metavar="N", help="Training steps of a level.  [default: 500]"
+)
 @click.option(
     "--bake/--no-bake",
     default=True,

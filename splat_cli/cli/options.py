@@ -26,9 +26,16 @@ device_option = click.option(
 
 def server_options(function: Function) -> Function:
     """Adds --host and --port, of a viewer."""
-    host = click.option("--host", default="127.0.0.1", show_default=True, help="Address that the viewer listens at.")
+    host = click.option(
+        "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address that the viewer listens at."
+    )
     port = click.option(
-        "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port, or the next free one."
+        "--port",
+        type=click.IntRange(1, 65535),
+        metavar="N",
+        default=8080,
+        show_default=True,
+        help="Port, or the next free one.",
     )
     return host(port(function))
 
@@ -107,7 +114,7 @@ class _Value(click.ParamType):
 
 
 def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
-    shown = "" if default is None else f"default {declared.show(default)}"  # without one, the help says what happens
+    shown = "" if default is None else f"default: {declared.show(default)}"  # without one, the help says what happens
     facts = "; ".join(filter(None, (shown, declared.bounds)))
     text = f"{declared.help}  [{facts}]" if facts else declared.help
     if declared.kind is bool:

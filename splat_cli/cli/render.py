@@ -27,13 +27,17 @@ _PANORAMA = (2048, 1024)
     "  splat render garden.spz --cameras cameras.json --depth --normal -o pictures"
 )
 @click.argument("source", type=PATH, metavar="RUN_OR_FILE")
-@click.option("-o", "--out", type=PATH, help="Folder of the pictures.  [default: RUN/renders/..., or renders/...]")
+@click.option(
+    "-o", "--out", type=PATH, metavar="DIR", help="Folder of the pictures.  [default: RUN/renders/..., or renders/...]"
+)
 @click.option(
     "--views",
     type=click.Choice(["test", "train", "all"]),
     help="Views of the run.  [default: test, or all for paths]",
 )
-@click.option("--cameras", type=PATH, help="Views of a cameras.json file instead.")
+@click.option(
+    "--cameras", type=PATH, metavar="FILE.json", help="Views of a file in the layout of cameras.json instead."
+)
 @click.option(
     "--path", "kind", metavar="KIND|FILE.json",
     help="A camera path: orbit, ellipse or spiral about what the views look at, interpolate through them, or a file.",
@@ -86,12 +90,12 @@ _PANORAMA = (2048, 1024)
 def command(
     source: Path, out: Path | None, video: Path | None, device: str, display: Display, **options: Any
 ) -> Output:
-    """Render the splats of a run or of a file to PNG files, maps and videos.
+    """Render a run or a file of splats: pictures, maps, videos.
 
     Of a run, the splats of its last step. The views are those of the run (by default the held-out ones if it has any,
     else all) or of a JSON file in the layout of cameras.json; with --path, a camera path through or about them.
 
-    Called again, it keeps the frames that are there and show the same.
+    Called again, it keeps the frames that are there and show the same; a path removes those of a longer one.
     """
     from splat_cli.device import open_backend
     from splat_cli.render.video import require_video

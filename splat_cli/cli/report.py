@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command(epilog="\b\nExample:\n  splat report runs/garden\n  splat report runs/garden -o garden.html")
 @click.argument("path", type=PATH, metavar="RUN")
 @click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.  [default: RUN/report.html]")
-@click.option("--scene", type=PATH, help="Where the run's scene lies now.  [default: where it was]")
+@click.option("--scene", type=PATH, metavar="DIR", help="Where the run's scene lies now.  [default: where it was]")
 @device_option
 @display_options
 def command(path: Path, out: Path | None, scene: Path | None, device: str, display: "Display") -> Output:

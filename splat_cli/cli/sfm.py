@@ -33,8 +33,22 @@ if TYPE_CHECKING:
     help="The kind of lens.",
 )
 @click.option("--one-camera/--any-cameras", default=None, help="All photographs by one camera.  [default: for a video]")
-@click.option("--frames", type=click.IntRange(3, 100_000), default=200, show_default=True, help="Frames of a video.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of random choices.")
+@click.option(
+    "--frames",
+    type=click.IntRange(3, 100_000),
+    metavar="N",
+    default=200,
+    show_default=True,
+    help="Frames to take from a video.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Seed of every random choice.",
+)
 @display_options
 def command(
     photos: Path,

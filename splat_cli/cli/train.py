@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 )
 @click.argument("scene", type=PATH, required=False)
 @click.option(
-    "-o", "--out", type=PATH, help="Folder of the run, new or empty.  [default: runs/SCENE, runs/SCENE-2, ...]"
+    "-o",
+    "--out",
+    type=PATH,
+    metavar="DIR",
+    help="Folder of the run, new or empty.  [default: runs/SCENE, runs/SCENE-2, ...]",
 )
 @click.option("--resume", type=PATH, metavar="RUN", help="Go on with this run, from its newest checkpoint.")
 @click.option(

@@ -40,7 +40,7 @@ def test_help_of_train_lists_every_setting_with_its_default(splat):
     for declared in SETTINGS.values():
         assert declared.option in text
         if declared.default is not None:
-            assert f"[default {declared.show(declared.default)}" in text
+            assert f"[default: {declared.show(declared.default)}" in text
 
 
 def test_version(splat):
