@@ -29,7 +29,9 @@ def load_config(preset: str | None = None, overrides: Mapping[str, Any] | None =
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a TOML file: a preset, or the config.toml of a run, whose table [run] is left out."""
     table = read_toml(path)
-    table.pop("run", None)
+    run = table.pop("run", None)
+    if isinstance(run, dict) and (misplaced := SETTINGS.keys() & run.keys()):
+        raise UsageError(f"{path}: {min(misplaced)} stands under [run], where nobody reads it: put settings above it")
     try:
         _reject_unknown(table)
         return {name: SETTINGS[name].check(value) for name, value in table.items()}

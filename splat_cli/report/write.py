@@ -20,8 +20,8 @@ def write_report(
 ) -> Path:
     """Writes what is known of the run to `path`, by default RUN/report.html; returns the path.
 
-    scene: where the photographs lie now, by default where they were; where they cannot be found, the report goes
-    without pictures of them. A run that was killed before it saved any splats has a report without them, too.
+    scene: where the photographs lie now, SceneError where they do not; by default where they were, and where they are
+    no more, the report goes without pictures of them. So it does of a run that was killed before it saved any splats.
     """
     facts = read_facts(run)
     steps = run.saved_steps()
@@ -52,5 +52,7 @@ def _compared(
         trained = open_trained(facts.run.ply_path(facts.run.saved_steps()[-1]), backend, splats)
         return compare_views(facts, *trained, backend, scene, display)
     except SplatError as error:
+        if scene is not None:  # who says where it lies wants the pictures
+            raise
         display.warn(f"the report has no pictures: {error}")
         return []

@@ -30,7 +30,11 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
         for name, scene, settings in _entries(source):
             if name in jobs:
                 raise UsageError(f"{jobs[name].scene} and {scene} are both called {name!r}: name them in a .toml list")
-            jobs[name] = Job(name, scene, out / name, load_config(preset, {**settings, **options}))
+            try:
+                config = load_config(preset, {**settings, **options})
+            except UsageError as error:
+                raise UsageError(f"{source}: {error}" if settings else str(error)) from None
+            jobs[name] = Job(name, scene, out / name, config)
     return list(jobs.values())
 
 

@@ -24,6 +24,7 @@ from splat_cli.train.outcome import Outcome
 from splat_cli.train.progress import Display, Progress
 from splat_cli.train.result import RunResult
 from splat_cli.train.run_folder import RunFolder
+from splat_cli.train.start import check_source
 from splat_cli.train.trainer import Trainer
 
 _NVIDIA_DRIVER = Path("/dev/nvidiactl")
@@ -57,6 +58,8 @@ def train_scene(
     if config.tensorboard:
         require_tensorboard()
     config = with_fixed_paths(config, scene_path)
+    if checkpoint is None:
+        check_source(config)
     clock = Clock("starting")
     with clock("reading the scene"):
         data = read_data(scene_path, config, backend, display, checkpoint.num_splats if checkpoint else 0)

@@ -8,10 +8,10 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.edit import limit_sh_degree
-from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.formats import format_for, read_splats
 from splat_cli.gaussians.init import splats_from_points
 from splat_cli.milestones import milestones
 from splat_cli.scene.view import View
@@ -26,6 +26,16 @@ def with_budget(config: TrainConfig, views: Sequence[View]) -> TrainConfig:
     num_pixels = sum(view.width * view.height for view in views)
     budget = max(int(config.splat_budget * num_pixels ** (2 / 3)), MIN_BUDGET)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
+
+
+def check_source(config: TrainConfig) -> None:
+    """UsageError where --init-from names no file of splats: before photographs are read, which takes time."""
+    if config.init_from is None:
+        return
+    path = Path(config.init_from)
+    format_for(path)
+    if not path.is_file():
+        raise UsageError(f"there is no file {path} to start from: correct --init-from")
 
 
 def starting_splats(

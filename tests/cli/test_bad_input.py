@@ -65,6 +65,14 @@ def test_camera_model_that_is_not_supported(refused, tmp_path):
     refused(write_small_scene(tmp_path / "sphere", camera_model="EQUIRECTANGULAR"), "EQUIRECTANGULAR")
 
 
+@pytest.mark.parametrize("source", ["missing.ply", "splats.obj"])
+def test_a_source_of_splats_that_is_none_is_found_before_the_scene_is_read(splat, tmp_path, source):
+    result = splat("train", tmp_path / "nowhere", "--init-from", source, "--device", "cpu")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert source in result.err
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
 def test_single_photograph_cannot_be_held_out(splat, tmp_path):
     scene = write_small_scene(tmp_path / "single", num_views=1)
     result = splat("train", scene, "--eval", "--device", "cpu")

@@ -37,7 +37,7 @@ def test_list_gives_scenes_names_and_settings(tmp_path):
         ("steps = 5\n", "lists no scenes"),
         ("scene = 3\n", "lists no scenes"),
         ("[[scene]]\nsteps = 5\n", "needs a path"),
-        ('[[scene]]\npath = "a"\nstepz = 5\n', "nearest is 'steps'"),
+        ('[[scene]]\npath = "a"\nstepz = 5\n', "l.toml: 'stepz' is not a setting; the nearest is 'steps'"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "b/a"\n', "both called 'a'"),
     ],
 )

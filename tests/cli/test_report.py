@@ -128,5 +128,12 @@ def test_photographs_that_are_gone(splat, run_copy, tmp_path):
     assert "Renders and photographs" not in _Page(run_copy.report_path).headings
 
 
+def test_a_scene_that_was_named_and_is_not_there(splat, run_copy, tmp_path):
+    before = run_copy.report_path.read_bytes()
+    result = splat("report", run_copy.path, "--scene", tmp_path / "gone", "--device", "cpu")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert run_copy.report_path.read_bytes() == before
+
+
 def test_what_is_no_run(splat, tmp_path):
     assert splat("report", tmp_path).code == 2
