@@ -125,7 +125,7 @@ class TrainConfig:
     )
     init_from: str | None = setting(
         None,
-        "File of splats to start from in place of the scene's points; all of them, as they are.",
+        "File of splats to start from in place of points; where it holds more than may be, a random choice of them.",
         group=_MODEL,
         metavar="FILE",
     )

@@ -38,6 +38,19 @@ def test_broken_links_are_noticed(link):
     assert not _leads_somewhere(ROOT / "README.md", link)
 
 
+def test_every_kernel_is_explained():
+    """docs/architecture.md says of each what a thread does; its tables name no kernel that is gone."""
+    source = "".join(path.read_text() for path in (ROOT / "cuda_src").glob("*.cu"))
+    kernels = set(re.findall(r"__global__ void (?:__launch_bounds__\(.*\) )?(\w+)\($", source, re.MULTILINE))
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    launches = re.findall(r"^\| launch .*\n\|.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    rows = [row.split(" | ")[0] for table in launches for row in table.splitlines()]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {"project", "descend", "knn"} <= named  # one of each table
+    assert kernels - set(re.findall(r"`(\w+)`", page)) == set()
+    assert named - kernels == set()
+
+
 def _leads_somewhere(page, link):
     """Whether the file, and the heading in it, are there; addresses on the network are not asked."""
     if re.match(r"[a-z]+:", link):
