@@ -87,10 +87,13 @@ def _new(
     display: "Display",
     observer: "Observer | None",
 ) -> "RunResult":
+    from splat_cli.cli.idle import idle_options
     from splat_cli.presets import load_config
     from splat_cli.train.claim import new_run_folder, unused_folder
 
     config = load_config(preset, changes)
+    for line in idle_options(config, changes):
+        display.warn(line)
     with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
         return _train(scene, run, config, device, display, observer)
 
