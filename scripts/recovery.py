@@ -33,7 +33,7 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.poses import moved_pose, similarity_between
 from splat_cli.scene.view import View
-from splat_cli.train.data import TrainingData, read_data
+from splat_cli.train.data import TrainingData, read_data, start_of
 from splat_cli.train.evaluation import mean_score
 from splat_cli.train.measure import measure
 from splat_cli.train.progress import Display
@@ -74,7 +74,10 @@ DISTURB: dict[str, Callable[[Photographs, np.random.Generator], Photographs]] = 
 def train(data: TrainingData, photographs: Photographs, config: TrainConfig, backend: Backend) -> list[str]:
     """PSNR and SSIM on the held-out photographs, PSNR fitted, and how far off the poses are, as text."""
     assert data.held_out is not None
-    trainer = Trainer(backend, photographs.views, photographs.images, *data.points, config, masks=photographs.masks)
+    points, offsets = start_of(data.scene, photographs, config, backend, Display(io.StringIO()))
+    trainer = Trainer(
+        backend, photographs.views, photographs.images, *points, config, masks=photographs.masks, pose_offsets=offsets
+    )
     trainer.run_until(config.steps)
     poses = trainer.besides.poses
     final = poses.refined() if poses else photographs.views

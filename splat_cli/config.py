@@ -213,12 +213,17 @@ class TrainConfig:
         low=0,
     )
 
-    pose_opt: bool = setting(False, "Refine the poses of the cameras while training.", group=_CAMERAS)
-    lr_poses: float = setting(
-        1e-3, "Learning rate of poses: radians; translation takes it times the scene's extent.", group=_CAMERAS, low=0
-    )
-    lr_poses_final: float = setting(
-        1e-5, "The same at the last step; between them it decays exponentially.", group=_CAMERAS, low=0
+    pose_opt: bool = setting(
+        False, "Refine the poses of the cameras: before training on small photographs, then while training.",
+        group=_CAMERAS,
+    )  # fmt: skip
+    pose_travel: float = setting(
+        0.5,
+        "Degrees by which a camera may turn in all of training (and shift by as many radians, times the scene's "
+        "extent); before, on small photographs, four times and twice as far.",
+        group=_CAMERAS,
+        low=0,
+        high=45,
     )
 
     exposure: bool = setting(

@@ -27,9 +27,14 @@ def photograph(view, scale=1.0, texture=1.0):
     along = -(rays @ center)
     inside = along**2 - center @ center + RADIUS**2
     hit = center + (along - np.sqrt(np.maximum(inside, 0)))[..., None] * rays
-    x, y, z = 9 * np.moveaxis(hit, -1, 0)
+    return colors_at(hit, np.where(inside > 0, texture, 0))
+
+
+def colors_at(points, texture=1.0):
+    """uint8 [..., 3]: the ball's pattern at points [..., 3] on it, in units of its radius."""
+    x, y, z = 9 * np.moveaxis(points, -1, 0)
     pattern = np.sin(x + 2 * np.sin(2 * y)) + np.sin(1.7 * y + np.sin(2.3 * z + x)) + np.sin(2.1 * z - 0.8 * x)
-    red = np.where(inside > 0, 128 + texture * 40 * pattern, 128)
+    red = 128 + texture * 40 * pattern
     return np.stack([red, np.full_like(red, 90), 255 - red], axis=-1).astype(np.uint8)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 
 import numpy as np
 
@@ -12,16 +12,30 @@ from splat_cli.optim.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import Projection
 from splat_cli.render.step import StepState
-from splat_cli.scene.poses import moved_pose
+from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
+
+_DECAY = 0.01  # what the rate has shrunk to at the end
+_MIN_VISITS = 10  # fewer do not make up for it by larger steps
+
+
+def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
+    """The rates with which a camera may turn by `travel` degrees in all of a run's visits of it.
+
+    Adam moves by about the rate each time, so that without this it would be the number of visits which decides.
+    """
+    visits = max(steps / num_views, _MIN_VISITS)
+    mean = (1 - (1 - _DECAY) / math.log(_DECAY)) / 2  # of 1 and then of what decays exponentially to _DECAY
+    first = math.radians(travel) / (visits * mean)
+    return Decay(first, _DECAY * first, steps)
 
 
 class PoseRefinement:
     """Offsets of all cameras of a table, which move by gradients and move the cameras with them.
 
     offsets: float32 [num_views, 3, 6]: turn (radians) and shift (world units) as `scene.poses.moved_pose` takes them,
-    then Adam's first and second moments. All zero at the start. decay: radians a step; with a radian of turn goes
-    `extent` of shift.
+    then Adam's first and second moments. All zero at the start. decay: radians a visit, the
+    first half of the steps at its first rate; with a radian of turn goes `extent` of shift.
     """
 
     def __init__(self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float) -> None:
@@ -56,10 +70,15 @@ class PoseRefinement:
             (-(-len(self.offsets) // 32),), (32,), self.originals, self.cameras.array, len(self.offsets), self.offsets,
         )  # fmt: skip
 
+    def start_from(self, offsets: np.ndarray) -> None:
+        """Move all cameras by `offsets` [num_views, 6] before the first step."""
+        self.offsets[:, 0] = self.backend.upload(offsets.astype(np.float32))
+        self.place()
+
+    def current(self) -> np.ndarray:
+        """How far the cameras have moved, float32 [num_views, 6]."""
+        return self.backend.download(self.offsets)[:, 0]
+
     def refined(self) -> list[View]:
         """The table's views at the poses they have now."""
-        offsets = self.backend.download(self.offsets)[:, 0].astype(np.float64)
-        return [
-            dataclasses.replace(view, w2c=moved_pose(view.w2c, offset))
-            for view, offset in zip(self.cameras.views, offsets, strict=True)
-        ]
+        return moved_views(self.cameras.views, self.current())

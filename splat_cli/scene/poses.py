@@ -26,6 +26,12 @@ def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
     return result
 
 
+def moved_views(views: Sequence[View], offsets: np.ndarray) -> list[View]:
+    """The views, each moved by its row of `offsets` [V, 6]."""
+    rows = offsets.astype(np.float64)
+    return [dataclasses.replace(v, w2c=moved_pose(v.w2c, row)) for v, row in zip(views, rows, strict=True)]
+
+
 @dataclass(frozen=True)
 class Similarity:
     """World coordinates x become scale * rotation @ x + translation."""

@@ -16,7 +16,7 @@ from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposedLoss
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.per_view import Decay
-from splat_cli.optim.poses import PoseRefinement
+from splat_cli.optim.poses import PoseRefinement, pose_decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
@@ -51,7 +51,7 @@ class Besides:
         if config.color == "field":
             self.coloring = make_coloring(splats, len(cameras.views), config)
         if config.pose_opt:
-            decay = Decay(config.lr_poses, config.lr_poses_final, config.steps)
+            decay = pose_decay(config.pose_travel, len(cameras.views), config.steps)
             self.poses = PoseRefinement(backend, cameras, decay, extent)
         if config.exposure:
             decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)

@@ -13,8 +13,10 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.points import random_points
+from splat_cli.scene.poses import moved_views
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
+from splat_cli.train.alignment import align_poses
 from splat_cli.train.image_memory import image_room
 from splat_cli.train.photo_stream import Room
 from splat_cli.train.photographs import load_photographs, split_scene, starting_points
@@ -28,7 +30,8 @@ class TrainingData:
     """The scene, the photographs to train on, and those that are held out, if any.
 
     split: the views of both, before their photographs were decoded. points: float32 [P, 3] and colours uint8 [P, 3].
-    room: for how many photographs at a time, where they are decoded when they are needed.
+    room: for how many photographs at a time, where they are decoded when they are needed. pose_offsets: float32 [V, 6],
+    where the cameras to train on start with --pose-opt.
     """
 
     scene: Scene
@@ -38,6 +41,7 @@ class TrainingData:
     split: tuple[list[View], list[View]]
     is_split_by_name: bool
     room: Room | None = None
+    pose_offsets: np.ndarray | None = None
 
 
 def read_data(
@@ -56,11 +60,23 @@ def read_data(
     training = load_photographs(train, config, backend, display, lazily=room is not None)
     held_out = load_photographs(test, config, backend, display, lazily=room is not None) if test else None
     _report(scene, [training, held_out] if held_out else [training], display)
+    offsets = None
     if num_resumed:
         points = random_points(training.views, num_resumed, np.random.default_rng(0))
     else:
-        points = starting_points(scene, training, config, backend, display)
-    return TrainingData(scene, training, held_out, points, (train, test), by_name, room)
+        points, offsets = start_of(scene, training, config, backend, display)
+    return TrainingData(scene, training, held_out, points, (train, test), by_name, room, offsets)
+
+
+def start_of(
+    scene: Scene, training: Photographs, config: TrainConfig, backend: Backend, display: Display
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None]:
+    """Points to start from and their colours; with --pose-opt also offsets of the cameras, which come first."""
+    if not config.pose_opt:
+        return starting_points(scene, training, config, backend, display), None
+    offsets = align_poses(backend, training, scene, config, display)
+    aligned = training._replace(views=moved_views(training.views, offsets))
+    return starting_points(scene, aligned, config, backend, display), offsets
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:

@@ -88,7 +88,7 @@ def fitting_trainer(
     try:
         return Trainer(
             backend, photographs.views, photographs.images, *data.points, config, photographs.masks, clock, data.room,
-            scene_points=data.scene.points,
+            scene_points=data.scene.points, pose_offsets=data.pose_offsets,
         )  # fmt: skip
     except MemoryError:
         raise OutOfMemory(f"{plan.line()} did not fit; {plan.advice()}") from None

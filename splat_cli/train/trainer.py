@@ -41,8 +41,8 @@ class Trainer:
     views, images and masks, if any, belong together; images are uint8 [H, W, 3], masks uint8 [H, W], 0 where a pixel
     does not count, or None; all are on the device, or with `room` as many at a time as it says. points float32 [P, 3]
     and colors uint8 [P, 3] are where the splats start; without points, from config.init_from. scene_points [P, 3] are
-    what --depth-weight goes by. `notices` are lines for the user about what went wrong and was put right; whoever shows
-    them takes them away.
+    what --depth-weight goes by. pose_offsets float32 [V, 6]: where --pose-opt starts. `notices` are lines for the user
+    about what went wrong and was put right; whoever shows them takes them away.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Trainer:
         clock: Clock | None = None,
         room: Room | None = None,
         scene_points: np.ndarray | None = None,
+        pose_offsets: np.ndarray | None = None,
     ) -> None:
         config = with_budget(config, views)
         self.backend, self.config = backend, config
@@ -74,6 +75,8 @@ class Trainer:
         self.besides = Besides(
             backend, self.cameras, config, self.schedule, self.extent, self.model.splats, scene_points
         )
+        if self.besides.poses and pose_offsets is not None:
+            self.besides.poses.start_from(pose_offsets)
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.optim.per_view import Decay
-from splat_cli.optim.poses import PoseRefinement
+from splat_cli.optim.poses import PoseRefinement, pose_decay
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.scene.poses import moved_pose
@@ -71,10 +71,11 @@ def test_gradient(backend: Backend, agreement: Agreement, options: Options, seed
     agreement.check("pose_backward", "turn and shift", actual, pose.d_axes(scene.camera.w2c, d_w2c), BACKWARD)
 
 
-def test_step(backend: Backend, agreement: Agreement) -> None:
+@pytest.mark.parametrize(("step", "rate"), [(7, RATES.first), (75, np.sqrt(RATES.first * RATES.last))])
+def test_step(backend: Backend, agreement: Agreement, step: int, rate: float) -> None:
     """From an offset that is not zero: the offset moves as the reference's Adam moves it, the camera as its formula."""
     device, poses = refinement(backend, Options())
-    step, rng = 7, np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     before = np.stack([OFFSET, rng.normal(0, 1e-2, 6), rng.uniform(1e-5, 1e-3, 6)]).astype(np.float32)
     poses.offsets[VIEW] = backend.upload(before)
     axes = rng.normal(size=6).astype(np.float32)
@@ -91,10 +92,10 @@ def test_step(backend: Backend, agreement: Agreement) -> None:
     d_w2c[:, :3] = 0.5 * pose.cross_matrix(turn - np.cross(at[:3, 3], d_w2c[:, 3])) @ at[:3, :3]
     np.testing.assert_allclose(pose.d_axes(at, d_w2c), 2.0 * axes, atol=1e-12)
     gradient = pose.d_offset(w2c, before[0].astype(float), d_w2c)
-    rate = RATES.first * (RATES.last / RATES.first) ** (step / RATES.steps) * np.array([1] * 3 + [EXTENT] * 3)
+    rates = rate * np.array([1] * 3 + [EXTENT] * 3)
     round_of_view = (step - 1) // 2 + 1
     columns = [values[:, None].astype(float) for values in (before[0], gradient, before[1], before[2])]
-    expected = np.stack([value[:, 0] for value in adam.step(*columns, rate, round_of_view)])
+    expected = np.stack([value[:, 0] for value in adam.step(*columns, rates, round_of_view)])
     after = device.download(poses.offsets)[VIEW]
     agreement.check("step_pose", "offset", after[0] - before[0], expected[0] - before[0], BACKWARD)
     agreement.check("step_pose", "moments", after[1:].T, expected[1:].T, FORWARD)
@@ -109,6 +110,18 @@ def check_camera(device: OnDevice, poses: PoseRefinement, offset: np.ndarray) ->
     np.testing.assert_allclose(row["w2c"].reshape(3, 4), expected[:3], atol=2e-6)
     np.testing.assert_allclose(row["position"], -expected[:3, :3].T @ expected[:3, 3], atol=5e-6)
     np.testing.assert_allclose(poses.refined()[VIEW].w2c, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("num_views", "steps"), [(17, 459), (255, 30_000)])
+def test_cameras_travel_as_far_in_many_visits_as_in_few(num_views: int, steps: int) -> None:
+    decay = pose_decay(2.0, num_views, steps)
+    late = np.maximum(2 * np.arange(steps) / steps - 1, 0)
+    rates = decay.first * (decay.last / decay.first) ** late
+    assert np.degrees(rates.sum()) / num_views == pytest.approx(2.0, rel=0.01)
+
+
+def test_few_visits_make_no_large_steps() -> None:
+    assert pose_decay(2.0, 100, 10).first == pytest.approx(pose_decay(2.0, 100, 1000).first)
 
 
 @pytest.mark.parametrize("size", [1e-3, 0.05, 0.2, 1.5])

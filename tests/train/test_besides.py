@@ -17,7 +17,7 @@ from splat_cli.train.run_folder import RunFolder
 from tests.small_scene import write_small_scene
 from tests.train.conftest import Trained
 
-BESIDES = {"pose_opt": True, "exposure": True, "smooth_3d": 0.2, "background": "learned",
+BESIDES = {"pose_opt": True, "pose_travel": 0.1, "exposure": True, "smooth_3d": 0.2, "background": "learned",
            "depth_weight": 0.1}  # fmt: skip
 BESIDES_ARRAYS = ("poses", "exposures", "background")
 
