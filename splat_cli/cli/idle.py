@@ -10,6 +10,7 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
     "--color field": (
         lambda config: config.color == "field", ("field_table_size", "field_appearance", "field_moves", "lr_field"),
     ),
+    "--pose-opt": (lambda config: config.pose_opt, ("pose_travel",)),
     "--exposure": (lambda config: config.exposure, ("lr_exposure", "lr_exposure_final", "exposure_reg")),
     "--background learned": (lambda config: config.background == "learned", ("lr_background",)),
     "--strategy adc": (
