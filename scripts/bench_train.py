@@ -29,7 +29,7 @@ from splat_cli.train.trainer import Trainer
 
 
 def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) -> dict[str, Any]:
-    """One row for each stop: steps, seconds so far, PSNR, SSIM, splats; and what it took besides."""
+    """One row for each stop, told at once: steps, seconds so far, PSNR, SSIM, splats; and what it took besides."""
     begin = time.perf_counter()
     data = read_data(scene, config, backend, Display(io.StringIO()))
     if data.held_out is None:
@@ -39,16 +39,20 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
     trainer.run_until(1)
     backend.synchronize()
     startup, seconds, rows = time.perf_counter() - begin, 0.0, []
+    print("| step | seconds | PSNR | SSIM | splats |\n| --- | --- | --- | --- | --- |")
     for stop in sorted({*(step for step in stops if step < config.steps), config.steps}):
         begin = time.perf_counter()
         trainer.run_until(stop)
         backend.synchronize()
         seconds += time.perf_counter() - begin
         score = mean_score(measure(backend, trainer.splats, data.held_out, config).values())
-        rows.append({
+        row = {
             "step": stop, "seconds": round(seconds, 2), "psnr": round(score.psnr, 3), "ssim": round(score.ssim, 4),
             "splats": trainer.splats.num,
-        })  # fmt: skip
+        }  # fmt: skip
+        cells = row["step"], row["seconds"], f"{score.psnr:.2f}", f"{score.ssim:.4f}", row["splats"]
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+        rows.append(row)
     return {
         "scene": scene.name, "device": backend.describe(), "python": platform.python_version(),
         "numpy": np.__version__, "splat": __version__, "startup_seconds": round(startup, 2),
@@ -70,12 +74,9 @@ def main(
     overrides: dict[str, Any] = {"eval": True, "seed": seed} | ({"steps": steps} if steps else {})
     config = load_config(preset, overrides)
     result = bench(scene, config, open_backend(device), [int(step) for step in at.split(",") if step])
-    print(f"{result['device']}; Python {result['python']}, NumPy {result['numpy']}, splat {result['splat']}")
-    print(f"start-up {result['startup_seconds']} s, {result['steps_per_second']} steps/s, "
+    print(f"{result['device']}; Python {result['python']}, NumPy {result['numpy']}, splat {result['splat']}; start-up "
+          f"{result['startup_seconds']} s, {result['steps_per_second']} steps/s, "
           f"peak {result['peak_bytes'] / 1e6:.0f} MB")  # fmt: skip
-    print("| step | seconds | PSNR | SSIM | splats |\n| --- | --- | --- | --- | --- |")
-    for row in result["curve"]:
-        print(f"| {row['step']} | {row['seconds']} | {row['psnr']:.2f} | {row['ssim']:.4f} | {row['splats']} |")
     if json_path:
         json_path.write_text(json.dumps(result, indent=1))
 

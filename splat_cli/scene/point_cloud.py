@@ -16,10 +16,10 @@ def read_point_cloud(path: Path) -> Points:
     """Vertices of a PLY of any encoding. FormatError where the file is damaged or holds no positions."""
     check_header(path, "a point cloud")
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 or not a number: dropped later
             vertices = plyfile.PlyData.read(str(path))["vertex"].data
-        positions = np.stack([vertices[name].astype(np.float64) for name in "xyz"], axis=1)
-        colors = _colors(vertices)
+            positions = np.stack([vertices[name].astype(np.float64) for name in "xyz"], axis=1)
+            colors = _colors(vertices)
     except (KeyError, ValueError) as error:
         raise FormatError(f"{path} is no point cloud: vertices need x, y and z ({error}); export it again") from error
     except (plyfile.PlyParseError, OverflowError, MemoryError) as error:
