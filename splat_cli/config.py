@@ -101,6 +101,13 @@ class TrainConfig:
     field_table_size: int = setting(
         2**17, "Entries of each of the 8 hash tables of --color field.", group=_MODEL, low=2**10, high=2**24
     )
+    field_direction_degree: int = setting(
+        3,
+        "Degree in which --color field sees directions: with 4 it tells reflections better than PLY files can show.",
+        group=_MODEL,
+        low=1,
+        high=4,
+    )
     field_appearance: int = setting(
         0,
         "With --color field, numbers that describe how each photograph looks (exposure, weather); 0: all look alike.",

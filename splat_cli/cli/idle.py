@@ -8,7 +8,8 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
     "--eval": (lambda config: config.eval, ("test_every", "split")),
     "--crop": (lambda config: config.crop is not None, ("crop_start",)),
     "--color field": (
-        lambda config: config.color == "field", ("field_table_size", "field_appearance", "field_moves", "lr_field"),
+        lambda config: config.color == "field",
+        ("field_table_size", "field_direction_degree", "field_appearance", "field_moves", "lr_field"),
     ),
     "--pose-opt": (lambda config: config.pose_opt, ("pose_travel",)),
     "--exposure": (lambda config: config.exposure, ("lr_exposure", "lr_exposure_final", "exposure_reg")),

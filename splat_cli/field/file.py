@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ FORMAT = 1
 NAME = "field.npz"
 MEAN = "mean"
 COLUMNS = ("means", "log_scales", "quats", "logit_opacities", "sh0")
+
+
+# What a damaged archive, array or header leads its readers into; RuntimeError: an encrypted or too new one.
+DAMAGE = (ValueError, KeyError, TypeError, OSError, EOFError, RuntimeError, ShapeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -97,5 +102,5 @@ def read_field(path: Path) -> FieldFile:
         if {name: array.size for name, array in arrays.items()} != expected:
             raise ValueError("its arrays do not fit its shape")
         return FieldFile(splats, shape, frame, header["names"], arrays)
-    except (ValueError, KeyError, TypeError, OSError, EOFError, ShapeError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise FormatError(f"{path} is not the file of a colour field ({error}); export or train again") from error

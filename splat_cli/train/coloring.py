@@ -18,7 +18,7 @@ LEVELS, FEATURES, COARSEST, GROWTH = 8, 4, 16, 2.0  # cells of 1/16 to 1/2048 of
 def field_shape(config: TrainConfig) -> FieldShape:
     """The field that the settings ask for."""
     grid = GridShape(3, LEVELS, config.field_table_size, FEATURES, COARSEST, GROWTH)
-    return FieldShape(grid, appearance=config.field_appearance)
+    return FieldShape(grid, config.field_direction_degree, appearance=config.field_appearance)
 
 
 def make_coloring(splats: Splats, num_views: int, config: TrainConfig) -> FieldColoring:

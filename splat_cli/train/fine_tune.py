@@ -19,10 +19,6 @@ from splat_cli.train.image_memory import image_room
 from splat_cli.train.progress import Progress
 from splat_cli.train.trainer import Trainer
 
-COLORS_ONLY: dict[str, Any] = {
-    "lr_means": 0.0, "lr_means_final": 0.0, "lr_scales": 0.0, "lr_quats": 0.0, "lr_opacities": 0.0,
-}  # fmt: skip
-
 
 def fine_tuned(
     backend: Backend,

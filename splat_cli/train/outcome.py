@@ -23,7 +23,8 @@ class Outcome:
 
     def save(self) -> Saved:
         """Writes the splats, and what `save_besides` does. DiskError."""
-        saved = save_splats(self.trainer, self.run.ply_path(self.trainer.step))
+        path = self.run.ply_path(self.trainer.step)
+        saved = save_splats(self.trainer, path, self.data.training, self.display.say)
         self.save_besides()
         return saved
 

@@ -14,8 +14,8 @@ from splat_cli.train.progress import Display
 from splat_cli.train.run_folder import RunFolder
 
 _FIXED = ("seed", "eval", "test_every", "split", "sh_degree", "color", "field_table_size", "field_appearance",
-          "crop_start", "init", "init_points", "init_from", "init_opacity", "init_scale", "background",
-          "smooth_3d", "pose_opt", "exposure")  # fmt: skip
+          "field_direction_degree", "crop_start", "init", "init_points", "init_from", "init_opacity", "init_scale",
+          "background", "smooth_3d", "pose_opt", "exposure")  # fmt: skip
 """Settings that were used up at the start, or that decide what is held out."""
 
 

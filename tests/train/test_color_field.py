@@ -24,6 +24,7 @@ from splat_cli.scene.images import Photographs
 from splat_cli.train.checkpoint import put_checkpoint, take_checkpoint
 from splat_cli.train.evaluation import psnr
 from splat_cli.train.held_out import half, held_out_coloring
+from splat_cli.train.saving import save_splats
 from splat_cli.train.trainer import Trainer
 from tests.train.conftest import SETTINGS
 from tests.views import ring_of_views
@@ -44,14 +45,17 @@ def some_splats(num=400):
     )
 
 
-def tinted_trainer(backend=None, **changes):
-    """Four photographs of some splats, two from each place, each in a tint of its own. By default on one OS thread."""
+def tinted_images(backend):
+    tints = np.array([[0.5, 1, 1], [1, 0.5, 1], [1, 1, 0.5], [1, 1, 1]])
+    shown = pictures(backend, some_splats(), ring_of_views(2) * 2)
+    return [(picture * tint).astype(np.uint8) for picture, tint in zip(shown, tints, strict=True)]
+
+
+def tinted_trainer(backend=None, images=None, **changes):
+    """Four photographs of some splats, two from each place, by default each in a tint of its own, on one OS thread."""
     backend, splats, places = backend or open_backend("cpu", threads=1), some_splats(), ring_of_views(2)
     views = [dataclasses.replace(view, name=f"{number}{view.name}") for number in range(2) for view in places]
-    tints = np.array([[0.5, 1, 1], [1, 0.5, 1], [1, 1, 0.5], [1, 1, 1]])
-    images = [
-        (picture * tint).astype(np.uint8) for picture, tint in zip(pictures(backend, splats, views), tints, strict=True)
-    ]
+    images = images or tinted_images(backend)
     steps = {"steps": 160, "densify_start": 150, "densify_stop": 151, "deterministic": backend.name == "cpu"}
     config = load_config(None, {**SMALL, **steps, **changes})
     colors = np.full((len(splats), 3), 128, np.uint8)
@@ -201,6 +205,19 @@ def test_halves_share_no_pixel_and_respect_masks():
         np.testing.assert_array_equal(one | other, whole)
         assert not (one & other).any()
     assert photographs.masks[0] is None
+
+
+def test_last_saved_splats_are_trained_on_after_they_were_baked(backend, tmp_path):
+    """Those of an earlier step are baked alone."""
+    images, scores = pictures(backend, some_splats(), ring_of_views(2) * 2), []
+    trainer = tinted_trainer(backend, images, field_appearance=0, steps=90, background="black", antialias=False)
+    views = trainer.cameras.views
+    for step in (89, 90):
+        trainer.run_until(step)
+        saved = save_splats(trainer, tmp_path / "splats.ply", Photographs(views, images, [None] * len(views), []))
+        assert saved.splats.sh_degree == 3
+        scores.append(psnr(np.stack(pictures(backend, saved.splats, views)), np.stack(images)))
+    assert scores[1] > scores[0] + 0.1  # a step of training changes it by a tenth of that
 
 
 def test_run_saves_both_files_and_measures_right_halves(training, tmp_path):
