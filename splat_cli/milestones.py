@@ -6,7 +6,7 @@ from splat_cli.config import TrainConfig
 
 REFERENCE_STEPS = 30_000  # length of a run that growth_rate is given for
 MAX_GROWTH = 0.2  # a round, however short the run
-SHORT_RUN = 15_000  # steps; below, splats start large and are split, which soon looks right; above, small and copied
+SHORT_RUN = 15_000  # steps; below, splats start large and are split, which soon looks right; above, small
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def milestones(config: TrainConfig) -> Milestones:
 
     short = config.steps < SHORT_RUN
     splits = config.strategy == "splits" or (config.strategy == "default" and short)
-    opacity, scale = (0.1, 1.0) if splits or short else (0.5, 0.1)
+    opacity, scale = (0.1, 1.0) if short else (0.5, 0.1)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
     return Milestones(
         sh_degree_interval=or_share(config.sh_degree_interval, 1 / 30),

@@ -88,7 +88,7 @@ def read_field(path: Path) -> FieldFile:
     """Reads the file back. FormatError where it is damaged or not one."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
+            arrays = {name: np.asarray(content[name]) for name in content.files}  # what is no array comes as bytes
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
             raise ValueError(f"format {header['format']}, expected {FORMAT}")

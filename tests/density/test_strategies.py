@@ -97,5 +97,7 @@ def test_milestones_follow_the_length_of_the_run():
     assert short.growth_rate > long.growth_rate
     assert short.splits
     assert not long.splits
-    assert milestones(load_config("fast")).splits
+    fast = milestones(load_config("fast"))
+    assert fast.splits
+    assert (fast.init_opacity, fast.init_scale) == (long.init_opacity, long.init_scale)
     assert milestones(load_config(None, {"steps": 3000, "densify_stop": 100})).densify_stop == 100
