@@ -43,7 +43,8 @@ def _view(entry: Any, number: int, width: int, height: int, where: str) -> View:
         fov = float(entry["fov"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"{where}: expected camera_to_world [16] and fov (wrong: {error})") from None
-    if not (np.isfinite(pose).all() and is_rotation(pose[:3, :3]) and 0 < fov < 180):
+    is_pose = np.isfinite(pose).all() and is_rotation(pose[:3, :3]) and np.allclose(pose[3], (0, 0, 0, 1))
+    if not (is_pose and 0 < fov < 180):
         raise FormatError(f"{where}: camera_to_world has to be a rotation and a position, fov between 0 and 180")
     focal = 0.5 * height / math.tan(0.5 * math.radians(fov))
     w2c = np.linalg.inv(pose @ _AXES)
