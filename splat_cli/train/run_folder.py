@@ -9,11 +9,11 @@ from typing import Any
 
 from splat_cli import __version__
 from splat_cli.config import TrainConfig
-from splat_cli.errors import UsageError
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.presets import config_toml, read_settings, read_toml
 from splat_cli.render.pictures import background_color
-from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
 
@@ -92,7 +92,7 @@ class RunFolder:
         """The scene that the run was trained on; it may have moved since."""
         about = self.about()
         if "scene" not in about:
-            raise UsageError(f"{self.config_path} names no scene under [run]")
+            raise UsageError(f"{self.config_path} names no scene under [run]: name it, with --scene or as SCENE")
         return Path(about["scene"])
 
     def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
@@ -183,7 +183,10 @@ def step_of(ply: Path) -> int:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise FormatError(f"{path}: expected a JSON object, as it was written: remove the file")
+    return content
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import ipaddress
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ def serving(host: str, port: int, display: Display) -> Iterator[ViserServer]:
     import viser
 
     try:
+        _check_host(host)
         with redirect_stdout(io.StringIO()):  # its banner would stand among our results
             server = viser.ViserServer(host=host, port=port, label="splat", verbose=False)
     except OSError as error:
@@ -43,6 +45,13 @@ def serving(host: str, port: int, display: Display) -> Iterator[ViserServer]:
     finally:
         with redirect_stdout(io.StringIO()):
             server.stop()
+
+
+def _check_host(host: str) -> None:
+    """OSError where nothing can listen at `host`: viser binds in a thread, and would wait for ever."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.bind(address)
 
 
 def _is_loopback(host: str) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.presets import load_config
 from splat_cli.train.claim import new_run_folder, unused_folder
 from splat_cli.train.run_folder import RunFolder, find_splats, open_run
@@ -100,6 +100,14 @@ def test_what_is_no_run_says_so(tmp_path):
         open_run(tmp_path)
     with pytest.raises(UsageError, match="does not exist"):
         open_run(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+@pytest.mark.parametrize("name", ["metrics", "result", "background"])
+def test_a_damaged_file_is_named(run, name, content):
+    (run.path / f"{name}.json").write_text(content)
+    with pytest.raises(FormatError, match=f"{name}.json"):
+        getattr(run, name)()
 
 
 def test_scene_and_settings_read_back(run, tmp_path):

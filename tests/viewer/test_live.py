@@ -56,6 +56,14 @@ def test_covariances_and_colours(backend):
     np.testing.assert_allclose(first.covariances[0] @ axis, variance * axis, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1"])
+def test_an_address_that_is_none_of_ours_is_refused(capsys, host, tmp_path):
+    """192.0.2.1 is set aside for documentation: no machine has it."""
+    pytest.importorskip("viser")
+    assert run(["train", str(tmp_path), "--viewer", "--host", host]) == 2
+    assert f"no viewer at {host}:8080: " in capsys.readouterr().err
+
+
 def _opaque(splats):
     splats.logit_opacities[:] = 3
     return splats
