@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def read_field(path: Path) -> FieldFile:
         shape, frame = FieldShape.from_facts(header["shape"]), np.zeros((), FRAME_DTYPE)
         for name in FRAME_DTYPE.names or ():
             frame[name] = header["frame"][name]
-        columns = {name: arrays.pop(name).astype(np.float32) for name in COLUMNS}
+        columns: dict[str, Any] = {name: arrays.pop(name).astype(np.float32) for name in COLUMNS}
         none = np.zeros((len(columns["means"]), 0, 3), np.float32)
         splats = SplatArrays(**columns, shN=none, antialiased=bool(header["antialiased"]))
         expected = {**shape.sizes(), "embeddings": len(header["names"]) * shape.appearance}

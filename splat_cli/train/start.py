@@ -40,10 +40,11 @@ def check_source(config: TrainConfig) -> None:
 
 def starting_splats(
     backend: Backend, points: np.ndarray, colors: np.ndarray, config: TrainConfig, random: np.random.Generator
-) -> SplatArrays:
-    """At most config.max_splats splats of the degree that is trained, from points float32 [P, 3].
+) -> tuple[SplatArrays, list[str]]:
+    """At most config.max_splats splats of the degree that is trained, from points float32 [P, 3]; and notices.
 
-    Where there are no points, from the file config.init_from. SceneError, FormatError where there is nothing.
+    Where there are no points, from the file config.init_from. SceneError, FormatError where there is nothing. Notices
+    are what the user should hear about the splats.
     """
     if config.init_from is not None and len(points) == 0:
         return _from_ply(Path(config.init_from), config, random)
@@ -57,23 +58,22 @@ def starting_splats(
         random=random,
     )
     arrays.log_scales += np.float32(np.log(milestones(config).init_scale))
-    return arrays
+    return arrays, []
 
 
-def start_notices(splats: SplatArrays, config: TrainConfig) -> list[str]:
-    """What the user should hear about the splats to start from."""
-    if splats.num_dropped == 0:
-        return []
-    return [f"left out {splats.num_dropped:,} splats of {config.init_from} that are not finite"]
-
-
-def _from_ply(path: Path, config: TrainConfig, random: np.random.Generator) -> SplatArrays:
-    splats = read_splats(path)
+def _from_ply(path: Path, config: TrainConfig, random: np.random.Generator) -> tuple[SplatArrays, list[str]]:
+    splats, notices = read_splats(path), []
     if len(splats) == 0:
         raise FormatError(f"{path} holds no splats to start from; name another file")
+    if splats.num_dropped:
+        notices.append(f"left out {splats.num_dropped:,} splats of {path} that are not finite")
     if len(splats) > config.max_splats:
+        notices.append(
+            f"starting from {config.max_splats:,} of the {len(splats):,} splats of {path}, drawn at random: "
+            "for more, give --max-splats and --splat-budget 0"
+        )
         splats = splats.select(np.sort(random.choice(len(splats), config.max_splats, replace=False)))
     splats = limit_sh_degree(splats, config.trained_sh_degree)
     missing = (config.trained_sh_degree + 1) ** 2 - 1 - splats.shN.shape[1]
     splats.shN = np.pad(splats.shN, ((0, 0), (0, missing), (0, 0)))
-    return splats
+    return splats, notices

@@ -28,7 +28,7 @@ from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
 from splat_cli.train.schedule import upload_schedule, view_order
-from splat_cli.train.start import start_notices, starting_splats, with_budget
+from splat_cli.train.start import starting_splats, with_budget
 
 LOOK_SECONDS = 0.2  # between two looks at the device's state
 SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
@@ -64,7 +64,7 @@ class Trainer:
         self.clock = clock or Clock("training")
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
-        arrays = starting_splats(backend, points, colors, config, self.random)
+        arrays, self.notices = starting_splats(backend, points, colors, config, self.random)
         self.model = Model(
             backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d > 0
         )
@@ -89,7 +89,6 @@ class Trainer:
         self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
         self.step = 0
         self.removed = 0
-        self.notices = start_notices(arrays, config)
         self._settle()
         self._last = self.state.read()
         self._replay: Callable[[], None] | None = None

@@ -77,6 +77,12 @@ def test_splat_is_left_out(training, start, tmp_path):
     assert told == [f"Warning: left out 1 splats of {start[0]} that are not finite"]
 
 
+def test_fewer_splats_than_the_file_has_are_told_of(training, start, tmp_path):
+    training.new(tmp_path / "run", init_from=str(start[1]), max_splats=50, steps=2)
+    expected = f"Warning: starting from 50 of the {len(read_ply(start[1])):,} splats of"
+    assert any(line.startswith(expected) for line in training.said)
+
+
 def test_file_of_the_start_is_not_needed_to_go_on(training, start, tmp_path):
     run = training.new(tmp_path / "run", init_from=str(start[0]))
     bits = run.ply_path(60).read_bytes()
