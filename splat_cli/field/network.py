@@ -1,4 +1,4 @@
-"""A small fully connected network over planes: the host side of cuda_src/dense.cu."""
+"""A small fully connected network over planes: the host side of cuda_src/dense.cu and dense_weights.cu."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Network:
             self._through_sigmoid(num_rows)
         for k, layer in reversed(list(enumerate(self.layers))):
             slices = -(-layer.num_inputs // BLOCK_VALUES) * -(-layer.num_outputs // BLOCK_VALUES)
-            self.backend.kernel("dense", "dense_backward_weights")(
+            self.backend.kernel("dense_weights", "dense_backward_weights")(
                 (-(-self.rows // SUM_ROWS), slices), (32, WARPS),
                 layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
             )  # fmt: skip
