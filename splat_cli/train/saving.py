@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
+from splat_cli.errors import OutOfMemory
 from splat_cli.field.bake import Baked, bake_field
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.file import NAME, write_field
@@ -64,17 +65,21 @@ def _as_harmonics(
     What single splats cannot show of the field, several that lie over each other can, once they have had the time.
     """
     config, views = trainer.config, refined_views(trainer, trainer.cameras.views)
-    baked = bake_field(field, splats, views, config.sh_degree)
+    baked = beside(trainer, lambda: bake_field(field, splats, views, config.sh_degree))
     if trainer.step < config.steps or not _all_in_photographs(config):
         return baked
     steps = max(round(TUNED * config.steps), 1)
     say(f"Training the baked splats of the PLY for {steps:,} steps")
     rates = {name: share * getattr(config, name) for name, share in RATES.items()}
     placed = photographs._replace(views=views)
-    tuned = beside(
-        trainer,
-        lambda: fine_tuned(trainer.backend, baked.splats, placed, config, steps, sh_degree_interval=1, **rates),
-    )
+    try:
+        tuned = beside(
+            trainer,
+            lambda: fine_tuned(trainer.backend, baked.splats, placed, config, steps, sh_degree_interval=1, **rates),
+        )
+    except (MemoryError, OutOfMemory):
+        say("There is not enough device memory for that: the PLY holds them as they were baked")
+        return baked
     return dataclasses.replace(baked, splats=tuned)
 
 

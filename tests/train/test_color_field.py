@@ -21,6 +21,7 @@ from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images import Photographs
+from splat_cli.train import saving
 from splat_cli.train.checkpoint import put_checkpoint, take_checkpoint
 from splat_cli.train.evaluation import psnr
 from splat_cli.train.held_out import half, held_out_coloring
@@ -218,6 +219,20 @@ def test_last_saved_splats_are_trained_on_after_they_were_baked(backend, tmp_pat
         assert saved.splats.sh_degree == 3
         scores.append(psnr(np.stack(pictures(backend, saved.splats, views)), np.stack(images)))
     assert scores[1] > scores[0] + 0.1  # a step of training changes it by a tenth of that
+
+
+def test_without_memory_to_train_on_the_baked_splats_are_saved(tmp_path, monkeypatch):
+    def no_memory(*args, **changes):
+        raise MemoryError
+
+    monkeypatch.setattr(saving, "fine_tuned", no_memory)
+    trainer, told = tinted_trainer(field_appearance=0, steps=20, background="black"), []
+    trainer.run_until(20)
+    views = trainer.cameras.views
+    photographs = Photographs(views, tinted_images(trainer.backend), [None] * len(views), [])
+    saved = save_splats(trainer, tmp_path / "splats.ply", photographs, told.append)
+    assert "not enough device memory" in told[-1]
+    assert len(read_ply(tmp_path / "splats.ply")) == len(saved.splats) == trainer.model.num
 
 
 def test_run_saves_both_files_and_measures_right_halves(training, tmp_path):
