@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import platform
 import statistics
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,7 @@ def resampled(arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatA
 
 def scaled(view: View, factor: float) -> View:
     """The view with `factor` times the pixels in each direction."""
-    return replace(view, width=round(view.width * factor), height=round(view.height * factor),
-                   fx=view.fx * factor, fy=view.fy * factor, cx=view.cx * factor, cy=view.cy * factor)  # fmt: skip
+    return view.resized(round(view.width * factor), round(view.height * factor))
 
 
 def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ training laid them side by side. As fine as in training they are right, and can 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,8 +27,7 @@ def samples_as_fine(views: Sequence[View], trained: Sequence[View]) -> int:
 
 def finer(view: View, samples: int) -> View:
     """The view with so many pixels for each, across and down."""
-    names = ("width", "height", "fx", "fy", "cx", "cy")
-    return dataclasses.replace(view, **{name: getattr(view, name) * samples for name in names})
+    return view.resized(view.width * samples, view.height * samples)
 
 
 def coarser(frame: Frame, samples: int) -> Frame:

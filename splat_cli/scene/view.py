@@ -1,5 +1,8 @@
 """What was photographed: the views of a scene and the points seen in them."""
 
+from __future__ import annotations
+
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +40,13 @@ class View:
     def center(self) -> np.ndarray:
         """The camera's place in the world, float64 [3]."""
         return -self.w2c[:3, :3].T @ self.w2c[:3, 3]
+
+    def resized(self, width: int, height: int) -> View:
+        """The same camera with its image resampled to another size."""
+        x, y = width / self.width, height / self.height
+        return dataclasses.replace(
+            self, width=width, height=height, fx=self.fx * x, fy=self.fy * y, cx=self.cx * x, cy=self.cy * y
+        )
 
 
 @dataclass

@@ -7,17 +7,14 @@ the cameras by it: each size starts from the points again, and so does the run.
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
-from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
-from splat_cli.scene.decode import wholly_white
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.poses import moved_views
-from splat_cli.scene.view import Scene, View
+from splat_cli.scene.sweep.greys import small_copies, whole_mask
+from splat_cli.scene.view import Scene
 from splat_cli.train.photographs import starting_points
 from splat_cli.train.progress import Display
 from splat_cli.train.trainer import Trainer
@@ -54,30 +51,14 @@ def align_poses(
 
 
 def pyramid(photographs: Photographs) -> list[Photographs]:
-    """The photographs at each of SIZES that is smaller than they are, or as they are where none is."""
+    """The photographs at each of SIZES that is smaller than they are, or as they are where none is.
+
+    All lie in memory, also where the larger ones are decoded when needed.
+    """
     longest = max(max(view.width, view.height) for view in photographs.views)
     sizes = [size for size in SIZES if size < longest] or [longest]
     levels = [photographs]
     for size in reversed(sizes):
-        levels.append(_shrunk(levels[-1], size))
+        larger = levels[-1]
+        levels.append(small_copies(larger, range(len(larger.views)), size, whole_mask))
     return levels[:0:-1]
-
-
-def _shrunk(photographs: Photographs, size: int) -> Photographs:
-    """No side longer than `size` pixels. All lie in memory, also where the larger ones are decoded when needed."""
-    found = zip(photographs.views, photographs.images, photographs.masks, strict=True)
-    views, images, masks = zip(*(_shrunk_one(*one, size) for one in found), strict=True)
-    return photographs._replace(views=list(views), images=images, masks=masks)
-
-
-def _shrunk_one(
-    view: View, image: np.ndarray, mask: np.ndarray | None, size: int
-) -> tuple[View, np.ndarray, np.ndarray | None]:
-    factor = min(size / max(view.width, view.height), 1)
-    width, height = (max(round(factor * side), 1) for side in (view.width, view.height))
-    x, y = width / view.width, height / view.height
-    smaller = dataclasses.replace(
-        view, width=width, height=height, fx=x * view.fx, fy=y * view.fy, cx=x * view.cx, cy=y * view.cy
-    )
-    pixels = np.array(Image.fromarray(image).resize((width, height), Image.Resampling.BOX))
-    return smaller, pixels, None if mask is None else wholly_white(Image.fromarray(mask), (width, height))

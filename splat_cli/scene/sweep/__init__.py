@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.sweep.agreement import RADIUS, Surfaces, find_surfaces
 from splat_cli.scene.sweep.companions import companions_by_place, companions_by_points, disparity
-from splat_cli.scene.sweep.greys import Greys, small_copies
+from splat_cli.scene.sweep.greys import Greys, nearest_mask, small_copies
 from splat_cli.scene.view import View, evenly_spread
 
 MIN_POINTS = 50
@@ -32,7 +32,8 @@ def sweep_points(
     backend: Backend, photographs: Photographs, count: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points float32 [P, 3] and colours uint8 [P, 3] found at up to `count` random pixels, or none."""
-    small = small_copies(photographs, evenly_spread(range(len(photographs.views)), _MAX_VIEWS), _SIDE)
+    chosen = evenly_spread(range(len(photographs.views)), _MAX_VIEWS)
+    small = small_copies(photographs, chosen, _SIDE, nearest_mask)
     rough = _rough_points(backend, small, random)
     if len(rough) < MIN_POINTS:
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)

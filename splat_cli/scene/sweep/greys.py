@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.device import Backend
+from splat_cli.scene.decode import wholly_white
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.view import View
 
@@ -46,21 +47,31 @@ def intrinsics(view: View) -> np.ndarray:
 
 def _shrunk(view: View, longer_side: int) -> View:
     scale = min(1.0, longer_side / max(view.width, view.height))
-    width, height = max(1, round(view.width * scale)), max(1, round(view.height * scale))
-    x, y = width / view.width, height / view.height
-    return dataclasses.replace(
-        view, width=width, height=height, fx=view.fx * x, fy=view.fy * y, cx=view.cx * x, cy=view.cy * y
-    )
+    return view.resized(max(1, round(view.width * scale)), max(1, round(view.height * scale)))
 
 
-def small_copies(photographs: Photographs, indices: Sequence[int], longer_side: int) -> Photographs:
+def nearest_mask(mask: np.ndarray, view: View) -> np.ndarray:
+    """At the view's size, every so many-th pixel."""
+    return _resized(mask, view, Image.Resampling.NEAREST)
+
+
+def whole_mask(mask: np.ndarray, view: View) -> np.ndarray:
+    """At the view's size, 255 where all that a pixel is made of counts."""
+    return wholly_white(Image.fromarray(mask), (view.width, view.height))
+
+
+def small_copies(
+    photographs: Photographs,
+    indices: Sequence[int],
+    longer_side: int,
+    shrink_mask: Callable[[np.ndarray, View], np.ndarray],
+) -> Photographs:
     """These photographs with their views and masks, shrunk to `longer_side` pixels where they are larger."""
 
     def shrink(index: int) -> tuple[View, np.ndarray, np.ndarray | None]:
         view = _shrunk(photographs.views[index], longer_side)
         image, mask = photographs.images[index], photographs.masks[index]
-        resized = _resized(mask, view, Image.Resampling.NEAREST) if mask is not None else None
-        return view, _resized(image, view, Image.Resampling.BOX), resized
+        return view, _resized(image, view, Image.Resampling.BOX), None if mask is None else shrink_mask(mask, view)
 
     with ThreadPoolExecutor() as pool:
         views, images, masks = zip(*pool.map(shrink, indices), strict=True)
