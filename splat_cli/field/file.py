@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.damage import ZIP_DAMAGE
 from splat_cli.device import Backend
 from splat_cli.errors import FormatError, ShapeError, UsageError
 from splat_cli.field.color_field import ColorField, FieldShape
@@ -23,10 +22,6 @@ FORMAT = 1
 NAME = "field.npz"
 MEAN = "mean"
 COLUMNS = ("means", "log_scales", "quats", "logit_opacities", "sh0")
-
-
-# What a damaged archive, array or header leads its readers into; RuntimeError: an encrypted or too new one.
-DAMAGE = (ValueError, KeyError, TypeError, OSError, EOFError, RuntimeError, ShapeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -103,5 +98,5 @@ def read_field(path: Path) -> FieldFile:
         if {name: array.size for name, array in arrays.items()} != expected:
             raise ValueError("its arrays do not fit its shape")
         return FieldFile(splats, shape, frame, header["names"], arrays)
-    except DAMAGE as error:
+    except (*ZIP_DAMAGE, KeyError, TypeError, ShapeError) as error:
         raise FormatError(f"{path} is not the file of a colour field ({error}); export or train again") from error

@@ -9,7 +9,6 @@ colours are indices into codebooks of 256 numbers, opacity a byte. The other coe
 import io
 import json
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
+from splat_cli.damage import ZIP_DAMAGE
 from splat_cli.errors import FormatError, one_line
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
@@ -41,8 +41,7 @@ _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
 _MAX_SIDE = 16383
 """Of a WebP image."""
 _DAMAGED = (
-    OSError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError,
-    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, Image.DecompressionBombError,
+    *ZIP_DAMAGE, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
 )  # fmt: skip
 
 

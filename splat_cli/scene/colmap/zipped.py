@@ -2,18 +2,17 @@
 
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from splat_cli.damage import ZIP_DAMAGE
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap import FILES
 
 _NAMES = {f"{stem}{suffix}" for stem in FILES for suffix in (".bin", ".txt")}
 _MAX_RATIO = 50  # of unpacked to packed bytes; models reach about 4
 _CHUNK = 1 << 20
-_DAMAGED = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def find_zip(root: Path) -> Path | None:
@@ -23,7 +22,7 @@ def find_zip(root: Path) -> Path | None:
             with zipfile.ZipFile(path) as archive:
                 if {PurePosixPath(name).name for name in archive.namelist()} & _NAMES:
                     return path
-        except _DAMAGED:
+        except ZIP_DAMAGE:
             continue
     return None
 
@@ -36,7 +35,7 @@ def unzipped_model(path: Path) -> Iterator[Path]:
             with zipfile.ZipFile(path) as archive:
                 for member in _members(archive):
                     _unpack(archive, member, Path(folder) / PurePosixPath(member.filename).name)
-        except _DAMAGED as error:
+        except ZIP_DAMAGE as error:
             raise SceneError(f"{path} cannot be unpacked ({error}): make the zip file again") from error
         yield Path(folder)
 
