@@ -40,7 +40,7 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images import Photographs
-from splat_cli.scene.poses import moved_pose, similarity_between
+from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import View
 from splat_cli.train.data import TrainingData, read_data, start_of
 from splat_cli.train.evaluation import mean_score
@@ -62,8 +62,7 @@ def wrong_poses(photographs: Photographs, random: np.random.Generator) -> Photog
 
     shift = SHARE * scene_extent(photographs.views)
     offsets = [np.concatenate([vector(np.radians(DEGREES)), vector(shift)]) for _ in photographs.views]
-    moved = zip(photographs.views, offsets, strict=True)
-    return photographs._replace(views=[dataclasses.replace(v, w2c=moved_pose(v.w2c, offset)) for v, offset in moved])
+    return photographs._replace(views=moved_views(photographs.views, np.array(offsets)))
 
 
 def wrong_exposures(photographs: Photographs, random: np.random.Generator) -> Photographs:

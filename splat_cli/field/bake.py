@@ -23,9 +23,7 @@ from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 128  # looked from, evenly spread over those there are
 AROUND = 24  # directions from far away, all around, that hold the fit where no view is
-FLOOR = (
-    0.02  # share of the weight that all views have alike, and that all directions around have; the rest is by pixels
-)
+FLOOR = 0.02  # weight that all views have alike, and that all directions around have; by pixels they have 1
 CHUNK = 16384  # splats at once
 
 
@@ -69,9 +67,8 @@ def bake_field(
 def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any:
     """How many pixels of each view each splat makes up, float32 [N, V]."""
     pixels = backend.xp.zeros((len(splats), len(views)), "float32")
-    if len(splats):
-        for index, column in enumerate(view_contributions(backend, splats, views)):
-            pixels[:, index] = column
+    for index, column in enumerate(view_contributions(backend, splats, views)):
+        pixels[:, index] = column
     return pixels
 
 

@@ -19,6 +19,9 @@ def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[Vi
 
     Rendered with antialiasing where the splats say that they were trained with it.
     """
+    if len(splats) == 0:
+        yield from (backend.xp.zeros(0, "float32") for _ in views)
+        return
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
     no_errors = backend.xp.zeros(3 * renderer.cameras.max_pixels, "float32")
     for index in range(len(views)):
@@ -30,6 +33,4 @@ def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[Vi
 
 def contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> np.ndarray:
     """The mean of that over the views: float32 [N]. The same as density control goes by."""
-    if len(splats) == 0:
-        return np.zeros(0, np.float32)
     return backend.download(sum(view_contributions(backend, splats, views))) / np.float32(len(views))

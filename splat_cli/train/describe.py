@@ -4,7 +4,6 @@ from pathlib import Path
 
 from splat_cli.config import SETTINGS
 from splat_cli.errors import UsageError
-from splat_cli.field.file import NAME as FIELD_FILE
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.summary import summarize_splats
@@ -12,6 +11,7 @@ from splat_cli.presets import changed_settings
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.summary import summarize_scene
 from splat_cli.train.run_folder import RunFolder, find_splats, is_run
+from splat_cli.train.trained import field_path
 
 
 def describe(path: Path) -> dict[str, str]:
@@ -40,14 +40,11 @@ def _describe_run(run: RunFolder) -> dict[str, str]:
         facts[f"step {step}"] = f"PSNR {entry['psnr']:.2f}, SSIM {entry['ssim']:.4f}"
     if not steps:
         return facts
-    ply, _ = find_splats(run.path)
-    return facts | _describe_field(ply.with_name(FIELD_FILE)) | summarize_splats(read_splats(ply))
+    path = field_path(run.path)
+    return facts | (_describe_field(path) if path else {}) | summarize_splats(read_splats(find_splats(run.path)[0]))
 
 
 def _describe_field(path: Path) -> dict[str, str]:
-    """Nothing where the run has none."""
-    if not path.is_file():
-        return {}
     saved = read_field(path)
     looks = f"looks of {len(saved.names)} photographs" if saved.shape.appearance else "one look for all photographs"
     size = path.stat().st_size / 2**20

@@ -75,7 +75,7 @@ def _as_harmonics(
     try:
         tuned = beside(
             trainer,
-            lambda: fine_tuned(trainer.backend, baked.splats, placed, config, steps, sh_degree_interval=1, **rates),
+            lambda: fine_tuned(trainer.backend, baked.splats, placed, config, steps, **rates),
         )
     except (MemoryError, OutOfMemory):
         say("There is not enough device memory for that: the PLY holds them as they were baked")

@@ -5,27 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.smooth import smoothed
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.bake import bake_antialiasing, plain
 from splat_cli.render.view import ViewRenderer
 from tests.reference import inputs as reference
 from tests.reference.project import Options, forward
+from tests.scattered import scattered_splats
 from tests.views import ring_of_views
 
 
 def _tiny_splats(num=300):
     """Smaller than a pixel from the ring's distance, so that the compensation matters."""
-    rng = np.random.default_rng(0)
-    return SplatArrays(
-        means=rng.normal(0, 0.5, (num, 3)).astype(np.float32),
-        log_scales=rng.normal(-4.5, 0.5, (num, 3)).astype(np.float32),
-        quats=rng.normal(size=(num, 4)).astype(np.float32),
-        logit_opacities=rng.normal(1, 1, num).astype(np.float32),
-        sh0=rng.normal(size=(num, 3)).astype(np.float32),
-        shN=np.zeros((num, 0, 3), np.float32),
-    )
+    return scattered_splats(num, 0.5, (-4.5, 0.5), 1.0)
 
 
 def _pictures(backend, splats, views, antialias):

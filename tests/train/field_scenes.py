@@ -8,12 +8,12 @@ from splat_cli.device import open_backend
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.frame import frame_of
 from splat_cli.field.hash_grid import GridShape
-from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.train.trainer import Trainer
+from tests.scattered import scattered_splats
 from tests.train.conftest import SETTINGS
 from tests.views import ring_of_views
 
@@ -22,15 +22,7 @@ SHAPE = FieldShape(GridShape(3, levels=2, table_size=2**8, features=4, base_reso
 
 
 def some_splats(num=400):
-    rng = np.random.default_rng(0)
-    return SplatArrays(
-        means=rng.normal(0, 0.6, (num, 3)).astype(np.float32),
-        log_scales=rng.normal(-2, 0.3, (num, 3)).astype(np.float32),
-        quats=rng.normal(size=(num, 4)).astype(np.float32),
-        logit_opacities=rng.normal(1, 1, num).astype(np.float32),
-        sh0=rng.normal(0, 0.5, (num, 3)).astype(np.float32),
-        shN=np.zeros((num, 0, 3), np.float32),
-    )
+    return scattered_splats(num, 0.6, (-2, 0.3), 0.5)
 
 
 def tinted_images(backend):
