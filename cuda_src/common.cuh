@@ -4,7 +4,7 @@
 #define TILE 16                     // px; a tile is 16x16 pixels
 #define TILE_PIXELS (TILE * TILE)
 #define SEGMENT 256                 // pairs between two saved states of a pixel: what one block of the backward pass owns
-#define NEAR_PLANE 0.01f            // world units
+#define NEAR_PLANE 0.001f           // world units; small enough for scenes that are smaller than one unit
 #define ALPHA_MIN (1.0f / 255.0f)   // contributions under this are skipped
 #define ALPHA_MAX 0.99f
 #define TRANSMITTANCE_MIN 1e-4f     // a pixel stops before it would fall under this

@@ -212,10 +212,12 @@ class TrainConfig:
         low=0,
     )
     opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)
-    scale_reg: float = setting(0.01, "Weight of the mean size in the loss.", group=_OPTIMIZER, low=0)
+    scale_reg: float = setting(
+        0.01, "Weight of the mean size in the loss, in units of a fifth of the scene's extent.", group=_OPTIMIZER, low=0
+    )
     noise_scale: float = setting(
         30_000.0,
-        "Noise on positions of transparent splats, times their learning rate (3DGS-MCMC: 500000).",
+        "Noise on positions of transparent splats, times their learning rate (3DGS-MCMC: 500000), in the same units.",
         group=_OPTIMIZER,
         low=0,
     )

@@ -9,10 +9,10 @@ from splat_cli.gaussians.knn import neighbor_distances
 
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic: colour = 0.5 + SH_C0 * sh0."""
-MIN_SQUARED_DISTANCE = 1e-7
-"""World units squared; gives points that lie on each other a size."""
-MAX_SQUARED_DISTANCE = 1e30
-"""World units squared; keeps points absurdly far away finite."""
+MIN_DISTANCE = 0.01
+"""Of the median distance between neighbours; gives points that lie on each other a size."""
+MAX_DISTANCE = 1e15
+"""World units; keeps points absurdly far away finite."""
 
 
 def splats_from_points(
@@ -37,8 +37,9 @@ def splats_from_points(
     if n == 0:
         raise SceneError("the scene has no points to start from: leave out --init, or give it COLMAP's points3D file")
     distances = neighbor_distances(backend, np.ascontiguousarray(points)).astype(np.float64)
-    squared = np.clip(distances**2, MIN_SQUARED_DISTANCE, MAX_SQUARED_DISTANCE)
-    log_scale = 0.5 * np.log(squared).astype(np.float32)
+    apart = distances[(distances > 0) & (distances < MAX_DISTANCE)]
+    least = MIN_DISTANCE * (np.median(apart) if len(apart) else 1.0)
+    log_scale = np.log(np.clip(distances, least, MAX_DISTANCE)).astype(np.float32)
     return SplatArrays(
         means=np.array(points, np.float32),
         log_scales=np.repeat(log_scale[:, None], 3, axis=1),

@@ -10,6 +10,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.scene.extent import lost_digits
 from splat_cli.scene.images import Photographs
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.points import random_points
@@ -100,6 +101,8 @@ def _report(scene: Scene, photographs: Sequence[Photographs], display: Display) 
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
         display.say(f"Left out points: {reasons}")
+    if (lost := lost_digits(scene.views)) is not None:
+        display.warn(lost)
     skipped = [*scene.skipped, *(line for part in photographs for line in part.skipped)]
     if skipped:
         display.warn(f"left out {len(skipped)} photographs: {_first_of(skipped)}")

@@ -19,7 +19,7 @@ from splat_cli.optim.smoothing import update_filters
 from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
-from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.extent import REFERENCE_EXTENT, scene_extent
 from splat_cli.scene.view import View
 from splat_cli.train.besides import Besides
 from splat_cli.train.clock import Clock
@@ -64,6 +64,7 @@ class Trainer:
         self.clock = clock or Clock("training")
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
+        self.unit = self.extent / REFERENCE_EXTENT  # in world units: what settings are given in
         arrays, self.notices = starting_splats(backend, points, colors, config, self.random)
         self.model = Model(
             backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d > 0
@@ -144,7 +145,8 @@ class Trainer:
         self.rasterizer.backward(self.splats, self.state, update, gradients)
         self.besides.step(self.state)
         if self.strategy.noise_scale > 0:
-            langevin_noise(self.splats, self.state, self.config.seed, self.strategy.noise_scale)
+            noise_scale = self.strategy.noise_scale / self.unit**2  # per covariance
+            langevin_noise(self.splats, self.state, self.config.seed, noise_scale)
 
     def _update(self) -> Update:
         c = self.config
@@ -152,7 +154,8 @@ class Trainer:
             moments1=self.model.moments.first, moments2=self.model.moments.second,
             stats=self.model.stats if self.strategy.collects_stats else None,
             dense=c.optimizer == "dense", absgrad=c.absgrad and self.strategy.collects_stats,
-            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg, d_means=self.besides.d_means(self.splats.capacity),
+            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
+            d_means=self.besides.d_means(self.splats.capacity),
         )  # fmt: skip
 
     def _next_refinement(self) -> int:

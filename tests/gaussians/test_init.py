@@ -34,7 +34,14 @@ def test_few_points(backend, count):
 def test_points_in_one_place_have_a_size(backend):
     _, colors = cloud(50)
     splats = splats_from_points(backend, np.ones((50, 3), np.float32), colors, sh_degree=0)
-    np.testing.assert_allclose(np.exp(splats.log_scales), np.sqrt(1e-7), rtol=1e-5)
+    np.testing.assert_allclose(np.exp(splats.log_scales), 0.01, rtol=1e-5)
+
+
+def test_a_point_on_another_is_small_beside_those_apart(backend):
+    points, colors = cloud(50)
+    points[:4] = points[4]
+    scales = np.exp(splats_from_points(backend, points, colors, sh_degree=0).log_scales[:, 0])
+    assert 0 < scales[:4].max() < 0.011 * np.median(scales[5:])
 
 
 def test_points_absurdly_far_away_stay_finite(backend):

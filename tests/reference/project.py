@@ -16,7 +16,7 @@ from tests.reference.inputs import Camera, Splats
 
 Array = np.ndarray
 
-NEAR = 0.01
+NEAR = 0.001
 MIN_OPACITY = 1 / 255
 CLAMP_MARGIN = 0.15  # of the image's size
 TILE = 16

@@ -12,7 +12,7 @@ from tests.reference.inputs import Camera, Splats
 Array = np.ndarray
 
 
-def filters(means: Array, cameras: list[Camera], variance: float, near: float = 0.01, margin: float = 0.15) -> Array:
+def filters(means: Array, cameras: list[Camera], variance: float, near: float = 0.001, margin: float = 0.15) -> Array:
     """[N] the root of the variance times the finest width of a pixel at each mean, 0 where no camera sees it."""
     finest = np.full(len(means), np.inf)
     for camera in cameras:

@@ -1,0 +1,60 @@
+"""A scene in metres, in millimetres, or far from the origin: the same pictures."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from splat_cli.device import open_backend
+from splat_cli.presets import load_config
+from splat_cli.scene.extent import lost_digits
+from splat_cli.train.trainer import Trainer
+from tests.textured_ball import photographs_of_ball, views_of_ball
+from tests.train.conftest import SETTINGS
+
+# The rotation of a round splat has no gradient, and Adam makes steps of what rounding leaves of it.
+NOISY = {"lr_quats": 0.0, "noise_scale": 1e6, "scale_reg": 1.0, "opacity_reg": 0.1, "background": "black"}
+
+
+def in_units(view, scale, origin=0.0):
+    w2c = view.w2c.copy()
+    w2c[:3, 3] = -w2c[:3, :3] @ (scale * view.center + origin)
+    return dataclasses.replace(view, w2c=w2c)
+
+
+@pytest.fixture(scope="module")
+def ball():
+    return photographs_of_ball(views_of_ball(8))
+
+
+def trained(ball, scale, **changes):
+    """Means in the first unit and colours after a few steps, float32 [rows, N]."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(300, 3))
+    points = (scale * points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    config = load_config(None, {**SETTINGS, **NOISY, "densify_start": 60, **changes})
+    views = [in_units(view, scale) for view in ball.views]
+    colors = np.full((300, 3), 128, np.uint8)
+    trainer = Trainer(open_backend("cpu", threads=1), views, ball.images, points, colors, config)
+    trainer.run_until(60)
+    params = trainer.splats.params[:, : trainer.model.num].copy()
+    params[:3] /= scale
+    params[3:6] -= np.log(scale)
+    return params
+
+
+@pytest.mark.parametrize("scale", [2.0**-8, 2.0**8])
+def test_the_unit_of_the_world_changes_nothing(ball, scale):
+    np.testing.assert_allclose(trained(ball, scale), trained(ball, 1.0), rtol=1e-2, atol=2e-3)
+
+
+def test_what_is_compared_is_trained(ball):
+    """Without noise or regulariser the same comparison would see another result."""
+    for change in ({"noise_scale": 0.0}, {"scale_reg": 0.0}):
+        assert np.abs(trained(ball, 1.0) - trained(ball, 1.0, **change)).max() > 0.02, change
+
+
+def test_a_scene_far_from_the_origin_is_told_of(ball):
+    assert lost_digits(ball.views) is None
+    assert lost_digits([in_units(view, 1.0, origin=500.0) for view in ball.views]) is None
+    assert "from the origin" in lost_digits([in_units(view, 1.0, origin=1e5) for view in ball.views])
