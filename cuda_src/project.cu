@@ -20,11 +20,17 @@ __device__ __forceinline__ float3 color_of(
     return color;
 }
 
+// Whether this step goes without splat i; another choice each step (DropGaussian, Park et al. 2025, sec. 3.2).
+__device__ __forceinline__ bool left_out(const Step& state, int i, float dropout)
+{
+    return pcg(pcg((unsigned)state.step) + i) * (1.0f / 4294967296.0f) < dropout;
+}
+
 // Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
 __device__ __forceinline__ bool project_splat(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, const Camera& camera, int degree, int antialias,
     const float* __restrict__ filters /* [1, stride] */, float& depth, float2& mean2d, float4& conic, float4& rgb,
-    Ellipse& ellipse)
+    Ellipse& ellipse, float gain)
 {
     const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
     if (!(to_camera(camera, mean).z > NEAR_PLANE)) return false;
@@ -33,7 +39,7 @@ __device__ __forceinline__ bool project_splat(
     smooth(g, filters[i]);
 #endif
     const Projected p = project_gaussian(g, camera, antialias);
-    const float opacity = g.opacity * compensation(p, antialias);
+    const float opacity = gain * g.opacity * compensation(p, antialias);
     if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return false;
     depth = p.t.z;
     mean2d.x = camera.fx * p.t.x / p.t.z + camera.cx;
@@ -61,7 +67,8 @@ extern "C" __global__ void project(
     float4* __restrict__ colors,            // [capacity] rgb, unused
     unsigned* __restrict__ tile_counts,     // [num_tiles] splats that touch a tile are added
     float* __restrict__ d_splats,           // [capacity, 12] zeroed for visible splats; may be null
-    const float* __restrict__ filters)      // [1, capacity] see smoothing.cuh; with SMOOTH_3D
+    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; with SMOOTH_3D
+    float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
 {
     __shared__ TileWork work;
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -72,8 +79,15 @@ extern "C" __global__ void project(
     float2 mean2d;
     float4 conic, rgb;
     Ellipse ellipse = {};
-    const bool visible = i < n
-        && project_splat(params, capacity, i, camera, state->sh_degree, antialias, filters, depth, mean2d, conic, rgb, ellipse);
+#ifdef DROPOUT
+    const bool drawn = i < n && !left_out(*state, i, dropout);
+    const float gain = 1.0f / (1.0f - dropout);
+#else
+    const bool drawn = i < n;
+    const float gain = 1.0f;
+#endif
+    const bool visible = drawn
+        && project_splat(params, capacity, i, camera, state->sh_degree, antialias, filters, depth, mean2d, conic, rgb, ellipse, gain);
     if (i < n) depths[i] = visible ? depth : 0.0f;
     if (visible) {
         means2d[i] = mean2d;

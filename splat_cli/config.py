@@ -215,6 +215,14 @@ class TrainConfig:
     scale_reg: float = setting(
         0.01, "Weight of the mean size in the loss, in units of a fifth of the scene's extent.", group=_OPTIMIZER, low=0
     )
+    dropout: float | None = setting(
+        None,
+        "Share of splats that each step leaves out, at random, so that they do not lean on each other (DropGaussian); "
+        "by default 6 % for every 1,000 times that a photograph is seen, and 10 % at most.",
+        group=_OPTIMIZER,
+        low=0,
+        high=0.5,
+    )
     noise_scale: float = setting(
         30_000.0,
         "Noise on positions of transparent splats, times their learning rate (3DGS-MCMC: 500000), in the same units.",

@@ -48,10 +48,13 @@ class Projection:
         )
 
 
-def project(splats: Splats, cameras: CameraTable, state: StepState, antialias: bool, out: Projection) -> None:
+def project(
+    splats: Splats, cameras: CameraTable, state: StepState, antialias: bool, out: Projection, dropout: float = 0.0
+) -> None:
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
-    out: overwritten. Adds the number of visible splats to the state, and clears their gradients.
+    out: overwritten. Adds the number of visible splats to the state, and clears their gradients. dropout: share of the
+    splats that are not seen, others in each step; the opacities of the rest make up for them.
     Raises ShapeError when out was made for another capacity.
     """
     check_arrays(
@@ -64,10 +67,11 @@ def project(splats: Splats, cameras: CameraTable, state: StepState, antialias: b
         **_filters(splats),
     )
     defines = {} if splats.filters is None else {"SMOOTH_3D": 1}
+    defines |= {"DROPOUT": 1} if dropout else {}
     splats.backend.kernel("project", "project", **defines)(
         (-(-splats.capacity // THREADS),), (THREADS,),
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
-        out.conic_opacity, out.colors, out.tile_counts, out.d_splats, splats.filters,
+        out.conic_opacity, out.colors, out.tile_counts, out.d_splats, splats.filters, float(dropout),
     )  # fmt: skip
 
 

@@ -75,9 +75,12 @@ class Rasterizer:
         if self.coloring:
             self.coloring.resize(capacity)
 
-    def forward(self, splats: Splats, state: StepState) -> None:
-        """Render the state's view into `picture`. Sets the state's `halted` where the pairs did not fit."""
-        project(splats, self.cameras, state, self.antialias, self.projection)
+    def forward(self, splats: Splats, state: StepState, dropout: float = 0.0) -> None:
+        """Render the state's view into `picture`, without a share of the splats, others in each step.
+
+        Sets the state's `halted` where the pairs did not fit.
+        """
+        project(splats, self.cameras, state, self.antialias, self.projection, dropout)
         self.tiles.build(self.cameras, state, self.projection)
         if self.coloring:
             self.coloring.forward(splats, self.cameras, state, self.projection)

@@ -21,6 +21,7 @@ SCHEDULE_DTYPE = np.dtype([
 ])  # fmt: skip
 
 REFERENCE_VIEWS = 100  # for which lr_shN is given
+DROPOUT_PER_VISIT, MAX_DROPOUT = 6e-5, 0.1  # visits: how often each photograph is seen in the run
 FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of views
 
 
@@ -31,6 +32,13 @@ def sh_rate_factor(num_views: int) -> float:
     """
     low, high = FACTOR_RANGE
     return min(max((num_views / REFERENCE_VIEWS) ** 0.5, low), high)
+
+
+def dropout_share(config: TrainConfig, num_views: int) -> float:
+    """The share of splats that each step leaves out: the more, the oftener it has seen the same photograph."""
+    if config.dropout is not None:
+        return config.dropout
+    return min(DROPOUT_PER_VISIT * config.steps / num_views, MAX_DROPOUT)
 
 
 def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_views: int) -> Any:

@@ -27,7 +27,7 @@ from splat_cli.train.photo_stream import Room, put_photographs
 from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
-from splat_cli.train.schedule import upload_schedule, view_order
+from splat_cli.train.schedule import dropout_share, upload_schedule, view_order
 from splat_cli.train.start import starting_splats, with_budget
 
 LOOK_SECONDS = 0.2  # between two looks at the device's state
@@ -72,6 +72,7 @@ class Trainer:
         self.strategy = make_strategy(config, self.extent)
         order = view_order(len(views), config.steps, config.seed)
         self.cameras, self.stream = put_photographs(backend, views, images, masks, order, room)
+        self.dropout = dropout_share(config, len(views))
         self.schedule = upload_schedule(backend, config, self.extent, len(views))
         self.besides = Besides(
             backend, self.cameras, config, self.schedule, self.extent, self.model.splats, scene_points
@@ -137,7 +138,7 @@ class Trainer:
         """Queue one training step: what a replay repeats. Reads and writes device memory only."""
         update = self._update()
         self.backend.kernel("begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
-        self.rasterizer.forward(self.splats, self.state)
+        self.rasterizer.forward(self.splats, self.state, self.dropout)
         picture = self.rasterizer.picture
         self.loss.forward(self.state, picture.image)
         self.loss.backward(self.state, picture.image, picture.d_image)

@@ -1,0 +1,81 @@
+"""Splats that a step goes without: which, and that the others stand in for them, forward and backward."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.render.project import Update
+from splat_cli.train.schedule import dropout_share
+from tests.reference.project import Options
+from tests.reference.random_scene import Scene
+from tests.render.on_device import OnDevice, by_parameter, on_device
+
+SHARE = 0.3
+
+
+def opacities_of(scene: Scene) -> np.ndarray:
+    return 1 / (1 + np.exp(-scene.splats.logit_opacities))
+
+
+@pytest.fixture
+def faint(scene: Scene) -> Scene:
+    """The scene, with opacities that may grow by 1 / (1 - SHARE) and stay opacities."""
+    faint = 0.6 * opacities_of(scene)
+    return replace(scene, splats=replace(scene.splats, logit_opacities=np.log(faint / (1 - faint))))
+
+
+@pytest.fixture
+def device(backend: Backend, faint: Scene, options: Options) -> OnDevice:
+    return on_device(backend, faint, options)
+
+
+def visible(device: OnDevice, share: float, step: int) -> np.ndarray:
+    device.state.write(step=step, num_visible=0, num_segments=0)
+    device.rasterizer.forward(device.splats, device.state, share)
+    return device.visible()
+
+
+def test_each_step_leaves_out_others(device: OnDevice) -> None:
+    everyone = visible(device, 0.0, 1)
+    steps = np.array([visible(device, SHARE, step) for step in range(1, 30)])
+    seen = steps[:, everyone].mean()
+    assert abs(seen - (1 - SHARE)) < 4 * np.sqrt(SHARE * (1 - SHARE) / steps[:, everyone].size)
+    assert steps[:, everyone].any(axis=0).all()
+    assert len({row.tobytes() for row in steps}) == len(steps)
+    np.testing.assert_array_equal(steps[4], visible(device, SHARE, 5))
+
+
+def test_the_others_stand_in_for_them(backend: Backend, device: OnDevice, faint: Scene, options: Options) -> None:
+    """The same picture and gradients as of a scene that holds only them, at larger opacities."""
+    kept = visible(device, SHARE, 7)
+    d_image = np.random.default_rng(0).normal(size=device.image().shape)
+    image, gradients = device.image(), gradients_of(device, d_image, options)
+    larger = np.where(kept, opacities_of(faint) / (1 - SHARE), 1e-4)
+    other = on_device(
+        backend, replace(faint, splats=replace(faint.splats, logit_opacities=np.log(larger / (1 - larger)))), options
+    )
+    other.forward()
+    np.testing.assert_allclose(image, other.image(), atol=1e-5)
+    expected = gradients_of(other, d_image, options)
+    for name in ("means", "log_scales", "quats", "sh0"):
+        wanted = getattr(expected, name)[kept]
+        np.testing.assert_allclose(getattr(gradients, name)[kept], wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
+    by_opacity = expected.logit_opacities[kept] / (1 - larger[kept]) * (1 - opacities_of(faint)[kept])
+    np.testing.assert_allclose(gradients.logit_opacities[kept], by_opacity, rtol=1e-3, atol=1e-3)
+    assert not gradients.means[~kept].any()
+
+
+def gradients_of(device: OnDevice, d_image: np.ndarray, options: Options):
+    device.set_d_image(d_image)
+    d_params = device.backend.xp.zeros_like(device.splats.params)
+    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    return by_parameter(device.download(d_params), device.splats.num)
+
+
+def test_the_share_follows_how_often_photographs_are_seen() -> None:
+    assert dropout_share(TrainConfig(steps=30_000), 17) == pytest.approx(0.1)
+    assert dropout_share(TrainConfig(steps=30_000), 255) == pytest.approx(0.00706, rel=1e-2)
+    assert dropout_share(TrainConfig(steps=30_000, dropout=0.0), 17) == 0
