@@ -47,7 +47,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
     cameras = CameraTable(backend, views, photos)
     raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True)
     state = StepState(backend, num_splats=splats.num)
-    schedule = upload_schedule(backend, frozen, 1e-20, len(views))
+    schedule = upload_schedule(backend, frozen, len(views))
     order = backend.upload(np.arange(len(views), dtype=np.int32))
     loss = PhotometricLoss(backend, cameras, frozen.ssim_weight)
     moments = Moments(splats)

@@ -179,7 +179,12 @@ class TrainConfig:
         group=_OPTIMIZER,
         choices=("dense", "visible"),
     )
-    lr_means: float = setting(1.6e-4, "Learning rate of positions, times the scene's extent.", group=_OPTIMIZER, low=0)
+    lr_means: float = setting(
+        1.6e-4,
+        "Learning rate of positions, times the scene's size (geometric mean of its extent and how far cameras look).",
+        group=_OPTIMIZER,
+        low=0,
+    )
     lr_means_final: float = setting(
         1.6e-6, "The same at the last step; between them it decays exponentially.", group=_OPTIMIZER, low=0
     )
@@ -213,7 +218,7 @@ class TrainConfig:
     )
     opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", group=_OPTIMIZER, low=0)
     scale_reg: float = setting(
-        0.01, "Weight of the mean size in the loss, in units of a fifth of the scene's extent.", group=_OPTIMIZER, low=0
+        0.01, "Weight of the mean size in the loss, in units of a fifth of the scene's size.", group=_OPTIMIZER, low=0
     )
     dropout: float | None = setting(
         None,

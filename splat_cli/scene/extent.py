@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 
-REFERENCE_EXTENT = 5.0
-"""The extent of a usual COLMAP model, for which settings are given that would depend on the world's unit."""
-
+REFERENCE_SIZE = 5.0
+"""The size of a usual COLMAP model, for which settings are given that would depend on the world's unit."""
+SIZE_RANGE = (0.25, 4.0)
+"""Of a scene's size in its extents."""
+SOME_VIEWS, SOME_POINTS = 30, 20_000
 MAX_AWAY = 1e4
 """Extents from the origin; from about ten times as many on, pictures are visibly worse."""
 
@@ -23,6 +25,31 @@ def scene_extent(views: Sequence[View]) -> float:
         return 1.0
     radius = float(np.linalg.norm(centers - centers.mean(axis=0), axis=1).max())
     return 1.1 * radius if radius > 0 else 1.0
+
+
+def scene_size(views: Sequence[View], points: np.ndarray) -> float:
+    """The geometric mean of the scene's extent and of how far its cameras look, in world units.
+
+    Neither tells alone how far a splat may go in a step: one camera astray makes the extent large, and cameras side by
+    side that look into the distance make it small. points: float32 [P, 3], which tell how far.
+    """
+    extent = scene_extent(views)
+    low, high = SIZE_RANGE
+    return extent * min(max((viewing_distance(views, points) / extent) ** 0.5, low), high)
+
+
+def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
+    """The median over views of the median depth of the points in their pictures; the extent where none are."""
+    some = points[:: -(-len(points) // SOME_POINTS)] if len(points) else points
+    depths = []
+    for view in evenly_spread(views, SOME_VIEWS):
+        seen = some @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+        seen = seen[seen[:, 2] > 0]
+        x, y = seen[:, 0] / seen[:, 2] * view.fx + view.cx, seen[:, 1] / seen[:, 2] * view.fy + view.cy
+        seen = seen[(x > 0) & (x < view.width) & (y > 0) & (y < view.height)]
+        if len(seen):
+            depths.append(float(np.median(seen[:, 2])))
+    return float(np.median(depths)) if depths else scene_extent(views)
 
 
 def lost_digits(views: Sequence[View]) -> str | None:

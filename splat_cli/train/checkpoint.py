@@ -23,6 +23,7 @@ def take_checkpoint(trainer: Trainer) -> Checkpoint:
     arrays |= {name: array.copy() for name, array in trainer.besides.arrays().items()}
     facts = {
         "capacity": model.splats.capacity,
+        "size": trainer.size,
         "state": {name: state[name].tolist() for name in STEP_DTYPE.names or ()},
         "removed": trainer.removed,
         "random": trainer.random.bit_generator.state,
@@ -47,6 +48,7 @@ def put_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.model.load_planes(checkpoint.arrays, capacity)
     trainer.besides.load(checkpoint.arrays)
     trainer.rasterizer.resize_splats(capacity)
+    trainer.set_size(checkpoint.facts.get("size", trainer.extent))  # older checkpoints followed that
     known = {name: value for name, value in checkpoint.facts["state"].items() if name in (STEP_DTYPE.names or ())}
     trainer.state.write(**known)
     trainer.random.bit_generator.state = checkpoint.facts["random"]

@@ -41,10 +41,9 @@ def dropout_share(config: TrainConfig, num_views: int) -> float:
     return min(DROPOUT_PER_VISIT * config.steps / num_views, MAX_DROPOUT)
 
 
-def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_views: int) -> Any:
-    """The device copy of `struct Schedule`. extent: scene units that the position rates are multiples of."""
+def upload_schedule(backend: Backend, config: TrainConfig, num_views: int) -> Any:
+    """The device copy of `struct Schedule`; `set_position_rates` adds these."""
     row = np.zeros((), SCHEDULE_DTYPE)
-    row["lr_means"], row["lr_means_final"] = config.lr_means * extent, config.lr_means_final * extent
     row["lr_log_scales"], row["lr_quats"], row["lr_opacities"] = config.lr_scales, config.lr_quats, config.lr_opacities
     view_dependent = config.lr_field if config.color == "field" else config.lr_shN * sh_rate_factor(num_views)
     row["lr_sh0"], row["lr_shN"] = config.lr_sh0, view_dependent
@@ -56,12 +55,22 @@ def upload_schedule(backend: Backend, config: TrainConfig, extent: float, num_vi
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
 
 
+def set_position_rates(backend: Backend, schedule: Any, config: TrainConfig, size: float) -> None:
+    """Learning rates of positions for a scene of `size` world units, in a schedule on the device."""
+    rates = np.array([config.lr_means * size, config.lr_means_final * size], np.float32)
+    _part(schedule, "lr_means", 2)[...] = backend.upload(rates)
+
+
 def background_of(schedule: Any) -> Any:
     """The part of a schedule that says what each step shows behind the splats, float32 [3] on the device."""
+    return _part(schedule, "background", 3)
+
+
+def _part(schedule: Any, first: str, count: int) -> Any:
     fields = SCHEDULE_DTYPE.fields
     assert fields is not None
-    offset = fields["background"][1]
-    return schedule[offset : offset + 12].view("float32")
+    offset = fields[first][1]
+    return schedule[offset : offset + 4 * count].view("float32")
 
 
 def view_order(num_views: int, steps: int, seed: int) -> np.ndarray:

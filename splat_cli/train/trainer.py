@@ -19,7 +19,7 @@ from splat_cli.optim.smoothing import update_filters
 from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.render.step import StepState
-from splat_cli.scene.extent import REFERENCE_EXTENT, scene_extent
+from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.scene.view import View
 from splat_cli.train.besides import Besides
 from splat_cli.train.clock import Clock
@@ -27,7 +27,7 @@ from splat_cli.train.photo_stream import Room, put_photographs
 from splat_cli.train.probe import ViewProbe
 from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
-from splat_cli.train.schedule import dropout_share, upload_schedule, view_order
+from splat_cli.train.schedule import dropout_share, set_position_rates, upload_schedule, view_order
 from splat_cli.train.start import starting_splats, with_budget
 
 LOOK_SECONDS = 0.2  # between two looks at the device's state
@@ -64,7 +64,6 @@ class Trainer:
         self.clock = clock or Clock("training")
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
-        self.unit = self.extent / REFERENCE_EXTENT  # in world units: what settings are given in
         arrays, self.notices = starting_splats(backend, points, colors, config, self.random)
         self.model = Model(
             backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d > 0
@@ -73,7 +72,8 @@ class Trainer:
         order = view_order(len(views), config.steps, config.seed)
         self.cameras, self.stream = put_photographs(backend, views, images, masks, order, room)
         self.dropout = dropout_share(config, len(views))
-        self.schedule = upload_schedule(backend, config, self.extent, len(views))
+        self.schedule = upload_schedule(backend, config, len(views))
+        self.set_size(scene_size(views, arrays.means))
         self.besides = Besides(
             backend, self.cameras, config, self.schedule, self.extent, self.model.splats, scene_points
         )
@@ -133,6 +133,11 @@ class Trainer:
         """No more splats than `limit` from now on."""
         self.config = dataclasses.replace(self.config, max_splats=limit)
         self.strategy = make_strategy(self.config, self.extent)
+
+    def set_size(self, size: float) -> None:
+        """From the next recording on, rates of positions and what else depends on it follow a size, in world units."""
+        self.size, self.unit = size, size / REFERENCE_SIZE
+        set_position_rates(self.backend, self.schedule, self.config, size)
 
     def launch_step(self) -> None:
         """Queue one training step: what a replay repeats. Reads and writes device memory only."""

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import open_backend
 from splat_cli.presets import load_config
-from splat_cli.scene.extent import lost_digits
+from splat_cli.scene.extent import lost_digits, scene_extent, scene_size, viewing_distance
 from splat_cli.train.trainer import Trainer
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.train.conftest import SETTINGS
@@ -58,3 +58,23 @@ def test_a_scene_far_from_the_origin_is_told_of(ball):
     assert lost_digits(ball.views) is None
     assert lost_digits([in_units(view, 1.0, origin=500.0) for view in ball.views]) is None
     assert "from the origin" in lost_digits([in_units(view, 1.0, origin=1e5) for view in ball.views])
+
+
+def test_the_size_of_a_scene_is_between_its_extent_and_how_far_cameras_look(ball):
+    extent, points = scene_extent(ball.views), np.zeros((5, 3), np.float32)
+    distance = viewing_distance(ball.views, points)
+    assert distance == pytest.approx(np.median([view.w2c[2, 3] for view in ball.views]))
+    assert scene_size(ball.views, points) == pytest.approx(np.sqrt(extent * distance))
+    assert scene_size(ball.views, points[:0]) == pytest.approx(extent)
+    one = ball.views[0]
+    assert viewing_distance([one], np.array([one.center - 1e3 * one.w2c[2, :3]])) == scene_extent([one])  # it is behind
+
+
+def test_one_camera_astray_changes_the_size_less_than_the_extent(ball):
+    points = np.zeros((5, 3), np.float32)
+    w2c = ball.views[0].w2c.copy()
+    w2c[2, 3] += 20
+    astray = [*ball.views[1:], dataclasses.replace(ball.views[0], w2c=w2c)]
+    grown = scene_extent(astray) / scene_extent(ball.views)
+    assert grown > 4
+    assert scene_size(astray, points) / scene_size(ball.views, points) == pytest.approx(grown**0.5, rel=0.02)
