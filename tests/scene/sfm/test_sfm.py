@@ -39,7 +39,8 @@ def test_scene_from_photographs_trains(sample, splat, tmp_path):  # noqa: F811
     assert len(found.views) == 12
     assert len(found.points) > 300
     expected = np.array([truth[view.name].center for view in found.views])
-    assert distance_after_alignment(np.array([view.center for view in found.views]), expected) < 0.3  # COLMAP's threads make it vary
+    # COLMAP's threads make it vary from run to run
+    assert distance_after_alignment(np.array([view.center for view in found.views]), expected) < 0.3
     options = ("--device", "cpu", "--steps", "3")
     assert splat("train", scene, "-o", tmp_path / "run", *options).code == 0
 
