@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ import click
 BENCH = Path(__file__).with_name("bench_train.py")
 
 
-def run(scene: Path, preset: str, seed: int, steps: int | None, device: str) -> dict[str, Any]:
-    """What bench_train.py found; raises CalledProcessError."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "result.json"
+def run(scene: Path, preset: str, seed: int, steps: int | None, device: str, results: Path) -> dict[str, Any]:
+    """What bench_train.py found, now or earlier; raises CalledProcessError."""
+    out = results / f"{scene.name}-{preset}-{seed}.json"
+    if not out.is_file():
         options = ["--preset", preset, "--seed", str(seed), "--at", "", "--device", device, "--json", str(out)]
         options += ["--steps", str(steps)] if steps else []
         subprocess.run([sys.executable, str(BENCH), str(scene), *options], check=True, stdout=subprocess.DEVNULL)
-        return json.loads(out.read_text())
+    return json.loads(out.read_text())
 
 
 def cell(values: list[float], digits: int) -> str:
@@ -40,11 +41,23 @@ def cell(values: list[float], digits: int) -> str:
 @click.option("--seeds", default="0,1,2")
 @click.option("--steps", type=int)
 @click.option("--device", default="auto")
-def main(scenes: tuple[Path, ...], presets: str, seeds: str, steps: int | None, device: str) -> None:
+@click.option("--results", type=Path, help="Folder that keeps each run's figures; runs that it holds are not repeated.")
+def main(
+    scenes: tuple[Path, ...], presets: str, seeds: str, steps: int | None, device: str, results: Path | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        kept = results or Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
+        print_table(scenes, presets.split(","), seeds.split(","), steps, device, kept)
+
+
+def print_table(
+    scenes: Sequence[Path], presets: list[str], seeds: list[str], steps: int | None, device: str, results: Path
+) -> None:
     print("| scene | preset | PSNR | SSIM | splats | seconds | peak MB |\n|" + " --- |" * 7)
     for scene in scenes:
-        for preset in presets.split(","):
-            runs = [run(scene, preset, int(seed), steps, device) for seed in seeds.split(",")]
+        for preset in presets:
+            runs = [run(scene, preset, int(seed), steps, device, results) for seed in seeds]
             ends = [result["curve"][-1] for result in runs]
             columns = [
                 cell([end["psnr"] for end in ends], 2), cell([end["ssim"] for end in ends], 4),
