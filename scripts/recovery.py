@@ -129,18 +129,14 @@ def refined_views(
     step = 0
     while step < steps:
         state.write(step=step + 1, view=step % num_views, num_visible=0, num_segments=0)
-        state.write(halted=0, loss_l1=0, loss_l2=0, loss_ssim=0)
+        state.write(loss_l1=0, loss_l2=0, loss_ssim=0)
         raster.forward(splats, state)
         loss.forward(state, raster.picture.image)
         loss.backward(state, raster.picture.image, raster.picture.d_image)
         blend_backward(cameras, state, raster.projection, raster.tiles, raster.picture, absgrad=False)
         poses.backward(splats, state, config.antialias, raster.projection)
         poses.step(state)
-        after = state.read()
-        if after["halted"]:  # nothing was done
-            raster.make_room(int(after["needed_pairs"]))
-        else:
-            step += 1
+        step += not raster.made_room(state)  # where it did, nothing was done
     return poses.refined()
 
 

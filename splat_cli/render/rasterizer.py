@@ -62,6 +62,14 @@ class Rasterizer:
         """After a view that did not fit: room for its pairs and some more."""
         self.resize_pairs(int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM)))
 
+    def made_room(self, state: StepState) -> bool:
+        """Whether the state's last view was halted; then its pairs fit now, and it can be repeated."""
+        after = state.read()
+        if after["halted"]:
+            self.make_room(int(after["needed_pairs"]))
+            state.write(halted=0)
+        return bool(after["halted"])
+
     def release(self) -> None:
         """Give up all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
         for name in ("projection", "tiles", "picture"):

@@ -38,14 +38,12 @@ class ViewRenderer:
 
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
         """Render view `index` and leave it on the device."""
-        self.state.write(view=index, background=background)
+        self.state.write(view=index, background=background, halted=0)
         while True:
-            self.state.write(halted=0, num_visible=0, num_segments=0)
+            self.state.write(num_visible=0, num_segments=0)
             self.rasterizer.forward(self.splats, self.state)
-            state = self.state.read()
-            if not state["halted"]:
+            if not self.rasterizer.made_room(self.state):
                 return
-            self.rasterizer.make_room(int(state["needed_pairs"]))
 
     def alpha(self, index: int) -> np.ndarray:
         """How much of the background the splats of the last view, `index`, hide: float32 [H, W], 0 to 1."""

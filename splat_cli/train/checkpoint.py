@@ -53,7 +53,7 @@ def put_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.state.write(**known)
     trainer.random.bit_generator.state = checkpoint.facts["random"]
     trainer.removed = checkpoint.facts["removed"]
-    trainer.step = checkpoint.step
+    trainer.loop.look()
 
 
 def checkpoint_bytes(num_splats: int, rows: int) -> int:

@@ -83,7 +83,7 @@ class _Fit:
                 self.state.write(view=view, num_visible=0, num_segments=0, loss_l1=0, loss_l2=0, loss_ssim=0)
                 self.state.write(**adam_bias(step))
                 self._launch()
-                step += not self._made_room()
+                step += not self.rasterizer.made_room(self.state)
         self.field.forget_gradients()
 
     def _launch(self) -> None:
@@ -94,11 +94,3 @@ class _Fit:
         blend_backward(self.cameras, self.state, raster.projection, raster.tiles, picture, absgrad=False)
         self.coloring.backward(self.splats, self.cameras, self.state, raster.projection)
         self.embeddings.descend(self.state, RATE, sparse=True, factor=EMBEDDING_RATE)
-
-    def _made_room(self) -> bool:
-        """Whether the pairs did not fit; then there is room now, and the step has to be repeated."""
-        state = self.state.read()
-        if state["halted"]:
-            self.rasterizer.make_room(int(state["needed_pairs"]))
-            self.state.write(halted=0)
-        return bool(state["halted"])

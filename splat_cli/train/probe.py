@@ -45,18 +45,18 @@ class ViewProbe:
         num_cameras = len(self.rasterizer.cameras.views)
         views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
         self._show(views)
-        while not self._look(views):
-            self.rasterizer.make_room(int(self.state.read()["needed_pairs"]))
-            self.state.write(halted=0)
+        self._look(views)
+        while self.rasterizer.made_room(self.state):
             self.forget()
+            self._look(views)
         scores = self._scores[: self.model.num]
         if self.rasterizer.deterministic:
             scores = (scores.view("int64") / SCORE_ONE).astype("float32")
         mean = scores / np.float32(len(views))
         return mean[:, 0], mean[:, 1]
 
-    def _look(self, views: np.ndarray) -> bool:
-        """Score all `views`; False where their pairs did not fit."""
+    def _look(self, views: np.ndarray) -> None:
+        """Score all `views`, as far as their pairs fit."""
         backend = self.rasterizer.backend
         looks = list(views)
         if self._replay is None:
@@ -71,7 +71,6 @@ class ViewProbe:
             self._views[...], self._cursor[...] = backend.upload(views), 0
         for _ in looks:
             self._replay()
-        return not self.state.read()["halted"]
 
     def _launch(self) -> None:
         raster = self.rasterizer

@@ -29,6 +29,7 @@ from splat_cli.train.progress import Progress
 from splat_cli.train.recovery import make_do
 from splat_cli.train.schedule import dropout_share, set_position_rates, upload_schedule, view_order
 from splat_cli.train.start import starting_splats, with_budget
+from splat_cli.train.step_loop import StepLoop
 
 LOOK_SECONDS = 0.2  # between two looks at the device's state
 SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
@@ -89,11 +90,9 @@ class Trainer:
         self.order = backend.upload(order)
         looks = (self.stream.show,) if self.stream else ()
         self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
-        self.step = 0
         self.removed = 0
+        self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.clock)
         self._settle()
-        self._last = self.state.read()
-        self._replay: Callable[[], None] | None = None
 
     @property
     def bad_numbers(self) -> dict[str, int]:
@@ -108,13 +107,18 @@ class Trainer:
     def splats(self) -> Splats:
         return self.model.splats
 
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.loop.step
+
     def run_until(self, step: int, on_progress: Callable[[Progress], None] | None = None) -> None:
         """Train until `step` steps are done in all; reports a few times a second."""
         chunk = 1
         while self.step < step:
             begin = time.perf_counter()
             try:
-                self._advance(min(step, self.step + chunk, self._next_refinement()))
+                self.loop.run_until(min(step, self.step + chunk, self._next_refinement()))
                 if self.strategy.due(self.step) and self.step < self.config.steps:
                     with self.clock("density control"):
                         self._refine()
@@ -122,12 +126,12 @@ class Trainer:
             except MemoryError:
                 self.notices.append(make_do(self))
                 self.forget_recordings()
-                self._last = self.state.read()
+                self.loop.look()
             seconds = time.perf_counter() - begin
             chunk = max(1, min(100, int(chunk * LOOK_SECONDS / max(seconds, 1e-6)) + 1))
             if on_progress:
-                loss, psnr = float(self._last["loss"]), float(self._last["psnr"])
-                on_progress(Progress(self.step, loss, self.model.num, psnr))
+                last = self.loop.last
+                on_progress(Progress(self.step, float(last["loss"]), self.model.num, float(last["psnr"])))
 
     def cap_splats(self, limit: int) -> None:
         """No more splats than `limit` from now on."""
@@ -170,36 +174,6 @@ class Trainer:
             step += 1
         return step
 
-    def _advance(self, target: int) -> None:
-        """Run steps until `target`; where a buffer was too small, make room and repeat the step."""
-        while self.step < target:
-            queued = self.step
-            while queued < target:
-                stop = min(target, self.stream.ready(queued)) if self.stream else target
-                self._queue(stop - queued)
-                queued = stop
-            if self.stream:
-                self.stream.ready(queued)  # while the device works
-            self._look()
-
-    def _queue(self, count: int) -> None:
-        if self._replay is None:
-            with self.clock("preparing kernels"):
-                self.launch_step()  # loads kernels, which a recording may not
-                self._replay = self.backend.capture(self.launch_step)
-            count -= 1
-        for _ in range(count):
-            self._replay()
-
-    def _look(self) -> None:
-        self._last = self.state.read()
-        self.step = int(self._last["step"])
-        if self._last["halted"]:
-            self.step -= 1
-            self.rasterizer.make_room(int(self._last["needed_pairs"]))
-            self.state.write(step=self.step, halted=0)
-            self.forget_recordings()
-
     def _refine(self) -> None:
         capacity, pairs = self.splats.capacity, self.rasterizer.tiles.pair_capacity
         self.removed += self.model.remove_nonfinite()
@@ -224,5 +198,5 @@ class Trainer:
 
     def forget_recordings(self) -> None:
         """Record anew before the next step: arrays have moved."""
-        self._replay = None
+        self.loop.forget()
         self.probe.forget()

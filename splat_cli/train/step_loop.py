@@ -1,0 +1,60 @@
+"""Steps that are recorded once and replayed; the host looks at the device only now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.step import StepState
+from splat_cli.train.clock import Clock
+from splat_cli.train.photo_stream import PhotoStream
+
+
+class StepLoop:
+    """Repeats the step that `launch` queues. `step`: how many are done; `last`: the state after the last look.
+
+    `stream`: brings the photographs that steps need, where not all are there at once.
+    """
+
+    def __init__(
+        self, launch: Callable[[], None], state: StepState, rasterizer: Rasterizer, stream: PhotoStream | None,
+        clock: Clock,
+    ) -> None:  # fmt: skip
+        self.state, self.step, self.last = state, 0, state.read()
+        self._launch, self._rasterizer, self._stream, self._clock = launch, rasterizer, stream, clock
+        self._replay: Callable[[], None] | None = None
+
+    def forget(self) -> None:
+        """Record anew before the next step: arrays have moved."""
+        self._replay = None
+
+    def run_until(self, target: int) -> None:
+        """Run steps until `target` are done; where a buffer was too small, make room and repeat the step."""
+        while self.step < target:
+            queued = self.step
+            while queued < target:
+                stop = min(target, self._stream.ready(queued)) if self._stream else target
+                self._queue(stop - queued)
+                queued = stop
+            if self._stream:
+                self._stream.ready(queued)  # while the device works
+            self.look()
+
+    def look(self) -> None:
+        """Wait for the device, and see how far it came."""
+        self.last = self.state.read()
+        self.step = int(self.last["step"])
+        if self.last["halted"]:
+            self.step -= 1
+            self._rasterizer.made_room(self.state)
+            self.state.write(step=self.step)
+            self.forget()
+
+    def _queue(self, count: int) -> None:
+        if self._replay is None:
+            with self._clock("preparing kernels"):
+                self._launch()  # loads kernels, which a recording may not
+                self._replay = self._rasterizer.backend.capture(self._launch)
+            count -= 1
+        for _ in range(count):
+            self._replay()
