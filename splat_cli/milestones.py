@@ -1,10 +1,11 @@
-"""What depends on a run's length: the steps at which it changes, and how it starts and grows."""
+"""What depends on a run's length: the steps at which it changes, how it starts and grows, and how fast splats move."""
 
 from dataclasses import dataclass
 
 from splat_cli.config import TrainConfig
 
-REFERENCE_STEPS = 30_000  # length of a run that growth_rate is given for
+REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
+MAX_HASTE = 5.0  # however short the run
 MAX_GROWTH = 0.2  # a round, however short the run
 SHORT_RUN = 15_000  # steps; below, splats start large and are split, which soon looks right; above, small
 
@@ -14,7 +15,7 @@ class Milestones:
     """Steps, counted from 1. growth_rate: share of all splats that may be added in one round.
 
     init_opacity, init_scale: of splats made from points. splits: whether error-guided density control splits splats;
-    else it copies them.
+    else it copies them. haste: what the learning rates of positions, sizes and rotations are multiplied by.
     """
 
     sh_degree_interval: int
@@ -25,6 +26,7 @@ class Milestones:
     init_opacity: float
     init_scale: float
     splits: bool
+    haste: float
 
 
 def milestones(config: TrainConfig) -> Milestones:
@@ -46,4 +48,12 @@ def milestones(config: TrainConfig) -> Milestones:
         init_opacity=opacity if config.init_opacity is None else config.init_opacity,
         init_scale=scale if config.init_scale is None else config.init_scale,
         splits=splits,
+        haste=_haste(config),
     )
+
+
+def _haste(config: TrainConfig) -> float:
+    """Splats have as far to go in fewer steps; those that were trained before are where they should be."""
+    if config.init_from is not None:
+        return 1.0
+    return min(max((REFERENCE_STEPS / config.steps) ** 0.5, 1.0), MAX_HASTE)

@@ -22,6 +22,7 @@ SCHEDULE_DTYPE = np.dtype([
 
 REFERENCE_VIEWS = 100  # for which lr_shN is given
 DROPOUT_PER_VISIT, MAX_DROPOUT = 6e-5, 0.1  # visits: how often each photograph is seen in the run
+HARMLESS_VISITS = 150
 FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of views
 
 
@@ -38,14 +39,16 @@ def dropout_share(config: TrainConfig, num_views: int) -> float:
     """The share of splats that each step leaves out: the more, the oftener it has seen the same photograph."""
     if config.dropout is not None:
         return config.dropout
-    return min(DROPOUT_PER_VISIT * config.steps / num_views, MAX_DROPOUT)
+    return min(max(config.steps / num_views - HARMLESS_VISITS, 0) * DROPOUT_PER_VISIT, MAX_DROPOUT)
 
 
 def upload_schedule(backend: Backend, config: TrainConfig, num_views: int) -> Any:
     """The device copy of `struct Schedule`; `set_position_rates` adds these."""
     row = np.zeros((), SCHEDULE_DTYPE)
-    row["lr_log_scales"], row["lr_quats"], row["lr_opacities"] = config.lr_scales, config.lr_quats, config.lr_opacities
+    haste = milestones(config).haste
+    row["lr_log_scales"], row["lr_quats"] = haste * config.lr_scales, haste * config.lr_quats
     view_dependent = config.lr_field if config.color == "field" else config.lr_shN * sh_rate_factor(num_views)
+    row["lr_opacities"] = config.lr_opacities
     row["lr_sh0"], row["lr_shN"] = config.lr_sh0, view_dependent
     row["lr_decay"], row["lr_decay_start"] = config.lr_decay, milestones(config).lr_decay_start
     row["max_steps"], row["sh_degree"] = config.steps, config.trained_sh_degree
@@ -57,8 +60,8 @@ def upload_schedule(backend: Backend, config: TrainConfig, num_views: int) -> An
 
 def set_position_rates(backend: Backend, schedule: Any, config: TrainConfig, size: float) -> None:
     """Learning rates of positions for a scene of `size` world units, in a schedule on the device."""
-    rates = np.array([config.lr_means * size, config.lr_means_final * size], np.float32)
-    _part(schedule, "lr_means", 2)[...] = backend.upload(rates)
+    rates = size * milestones(config).haste * np.array([config.lr_means, config.lr_means_final])
+    _part(schedule, "lr_means", 2)[...] = backend.upload(rates.astype(np.float32))
 
 
 def background_of(schedule: Any) -> Any:
