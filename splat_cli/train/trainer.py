@@ -12,7 +12,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.density import make_strategy
 from splat_cli.device import Backend
-from splat_cli.gaussians.splats import Splats
+from splat_cli.gaussians.splats import LOG_SCALES, Splats
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.optim.smoothing import update_filters
@@ -34,6 +34,7 @@ from splat_cli.train.step_loop import StepLoop
 LOOK_SECONDS = 0.2  # between two looks at the device's state
 SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
 PAIRS_PER_SPLAT = 12  # first guess
+THINNEST = 1e-5  # of the scene's size: no gradient ends what makes a disc thinner, and nobody sees it
 
 
 class Trainer:
@@ -191,6 +192,8 @@ class Trainer:
         """Now and then, after every round of density control too: what follows all splats or all views."""
         if self.step % self.config.densify_interval:
             return
+        log_scales = self.splats.params[LOG_SCALES, : self.model.num]
+        self.backend.xp.maximum(log_scales, np.float32(np.log(THINNEST * self.size)), out=log_scales)
         if self.config.smooth_3d > 0:
             update_filters(self.splats, self.cameras, self.config.smooth_3d)
         if self.besides.exposure:
