@@ -233,9 +233,10 @@ class TrainConfig:
         low=0,
         high=0.5,
     )
-    noise_scale: float = setting(
-        30_000.0,
-        "Noise on positions of transparent splats, times their learning rate (3DGS-MCMC: 500000), in the same units.",
+    noise_scale: float | None = setting(
+        None,
+        "Noise on positions of transparent splats, times their learning rate (3DGS-MCMC: 500000), in units of a fifth "
+        "of the scene's size; by default 30000, in short runs none.",
         group=_OPTIMIZER,
         low=0,
     )

@@ -16,6 +16,7 @@ class Milestones:
 
     init_opacity, init_scale: of splats made from points. splits: whether error-guided density control splits splats;
     else it copies them. haste: what the learning rates of positions, sizes and rotations are multiplied by.
+    noise_scale: what they are multiplied by for noise, which is as strong however long the run.
     """
 
     sh_degree_interval: int
@@ -27,6 +28,7 @@ class Milestones:
     init_scale: float
     splits: bool
     haste: float
+    noise_scale: float
 
 
 def milestones(config: TrainConfig) -> Milestones:
@@ -37,7 +39,7 @@ def milestones(config: TrainConfig) -> Milestones:
 
     short = config.steps < SHORT_RUN
     splits = config.strategy == "splits" or (config.strategy == "default" and short)
-    opacity, scale = (0.1, 1.0) if short else (0.5, 0.1)
+    opacity, scale, noise_scale = (0.1, 1.0, 0.0) if short else (0.5, 0.1, 30_000.0)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
     return Milestones(
         sh_degree_interval=or_share(config.sh_degree_interval, 1 / 30),
@@ -49,6 +51,7 @@ def milestones(config: TrainConfig) -> Milestones:
         init_scale=scale if config.init_scale is None else config.init_scale,
         splits=splits,
         haste=_haste(config),
+        noise_scale=(noise_scale if config.noise_scale is None else config.noise_scale) / _haste(config),
     )
 
 

@@ -13,7 +13,7 @@ class Rounds:
 
     def __init__(self, config: TrainConfig) -> None:
         self.config, self.milestones = config, milestones(config)
-        self.noise_scale = config.noise_scale / self.milestones.haste  # as strong however long the run
+        self.noise_scale = self.milestones.noise_scale
 
     def due(self, step: int) -> bool:
         inside = self.milestones.densify_start < step < self.milestones.densify_stop
