@@ -63,7 +63,7 @@ def test_we_read_what_it_writes(splat_transform, tmp_path, suffix, degree):
     splat_transform(tmp_path / "ours.ply", *options, tmp_path / f"theirs{suffix}")
     theirs = read_splats(tmp_path / f"theirs{suffix}")
     assert theirs.sh_degree == degree
-    its_palette = {"sh": 1.0} if suffix == ".sog" else {}  # 512 entries for 600 splats: see the test below
+    its_palette = {"sh": 1.5} if suffix == ".sog" else {}  # 512 random entries for 600 splats: see the test below
     assert_close(splats, theirs, LIMITS[suffix] | its_palette)
 
 
