@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, server_options, setting_options
@@ -63,6 +64,9 @@ def command(
 
     if resume and (out or preset):
         raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
+    for name in () if viewer else ("host", "port"):
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            display.warn(f"--{name} does nothing without --viewer")
     with attended(viewer, host, port, display) as observer:
         if resume:
             result = _resumed(resume, scene, device, given(options), display, observer)

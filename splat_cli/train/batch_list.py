@@ -8,6 +8,9 @@ from typing import Any
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.presets import load_config, read_toml
+from splat_cli.scene.options import NO_MASKS
+
+PATHS = ("images", "masks", "split", "init_from")
 
 
 @dataclass(frozen=True)
@@ -53,4 +56,16 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
         if not isinstance(path, str) or not isinstance(name, str | None):
             raise UsageError(f"{source}: [[scene]] number {number} needs a path, a text, and may have a name, a text")
         scene = source.parent / path
-        yield name or scene.resolve().name, scene, {**common, **own}
+        yield name or scene.resolve().name, scene, _with_paths_of_list({**common, **own}, source.parent, scene)
+
+
+def _with_paths_of_list(settings: dict[str, Any], folder: Path, scene: Path) -> dict[str, Any]:
+    """The settings with files and folders looked for beside the list, but for folders that the scene has."""
+
+    def placed(name: str, path: Any) -> Any:
+        in_scene = (
+            name in ("images", "masks") and isinstance(path, str) and (path == NO_MASKS or (scene / path).is_dir())
+        )
+        return path if in_scene or not isinstance(path, str) else str(folder / path)
+
+    return {name: placed(name, value) if name in PATHS else value for name, value in settings.items()}

@@ -31,6 +31,19 @@ def test_list_gives_scenes_names_and_settings(tmp_path):
     assert (second.name, second.config.steps) == ("other", 6)
 
 
+def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists/a/images_4").mkdir(parents=True)
+    text = 'split = "test.txt"\nmasks = "none"\n[[scene]]\npath = "a"\nimages = "images_4"\ninit_from = "start.ply"\n'
+    (job,) = plan_batch([_list(tmp_path / "lists/l.toml", text)], tmp_path / "out", None, {"crop": None})
+    beside = tmp_path / "lists"
+    assert (job.config.split, job.config.init_from) == (str(beside / "test.txt"), str(beside / "start.ply"))
+    assert (job.config.images, job.config.masks) == ("images_4", "none")
+    text = '[[scene]]\npath = "a"\nimages = "elsewhere"\n'
+    (job,) = plan_batch([_list(tmp_path / "lists/l.toml", text)], tmp_path / "out", None, {})
+    assert job.config.images == str(beside / "elsewhere")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

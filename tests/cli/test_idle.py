@@ -23,5 +23,11 @@ def test_an_option_that_does_nothing_is_told(splat, options, owner):
     assert "does nothing" not in splat("train", "nowhere", *options, *owner, "--device", "cpu").err
 
 
+def test_a_viewer_that_is_not_asked_for_is_told(splat):
+    said = splat("train", "nowhere", "--port", "1234", "--device", "cpu").err
+    assert "--port does nothing without --viewer" in said
+    assert "--host" not in said
+
+
 def test_options_that_may_do_nothing_are_settings():
     assert {name for _, names in BELONGING.values() for name in names} <= SETTINGS.keys()
