@@ -31,8 +31,8 @@ def command(
     """Train many scenes, one on each GPU at a time.
 
     Each runs in a process of its own. SCENES are folders, or .toml files that list some: a table [[scene]] each with
-    its path and settings of its own; settings above the tables are for all of the file. A scene's run lies in OUT under
-    the scene's name. Called again, the command skips what is finished and resumes the rest.
+    its path and settings of its own; settings above the tables are for all of the file; paths are beside it. A scene's
+    run lies in OUT under the scene's name. Called again, the command skips what is finished and resumes the rest.
     """
     from splat_cli.train.batch import run_batch, summary
     from splat_cli.train.batch_list import plan_batch

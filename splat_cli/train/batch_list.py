@@ -62,10 +62,9 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
 def _with_paths_of_list(settings: dict[str, Any], folder: Path, scene: Path) -> dict[str, Any]:
     """The settings with files and folders looked for beside the list, but for folders that the scene has."""
 
-    def placed(name: str, path: Any) -> Any:
-        in_scene = (
-            name in ("images", "masks") and isinstance(path, str) and (path == NO_MASKS or (scene / path).is_dir())
-        )
-        return path if in_scene or not isinstance(path, str) else str(folder / path)
+    def placed(name: str, path: str) -> str:
+        in_scene = name in ("images", "masks") and (path == NO_MASKS or (scene / path).is_dir())
+        return path if in_scene else str(folder / path)
 
-    return {name: placed(name, value) if name in PATHS else value for name, value in settings.items()}
+    paths = {name: value for name, value in settings.items() if name in PATHS and isinstance(value, str)}
+    return settings | {name: placed(name, path) for name, path in paths.items()}
