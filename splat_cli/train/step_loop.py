@@ -13,15 +13,17 @@ from splat_cli.train.photo_stream import PhotoStream
 class StepLoop:
     """Repeats the step that `launch` queues. `step`: how many are done; `last`: the state after the last look.
 
-    `stream`: brings the photographs that steps need, where not all are there at once.
+    `stream`: brings the photographs that steps need, where not all are there at once. `moved`: called when arrays have
+    moved because a buffer was too small, so that others record anew as well.
     """
 
     def __init__(
         self, launch: Callable[[], None], state: StepState, rasterizer: Rasterizer, stream: PhotoStream | None,
-        clock: Clock,
+        clock: Clock, moved: Callable[[], None],
     ) -> None:  # fmt: skip
         self.state, self.step, self.last = state, 0, state.read()
         self._launch, self._rasterizer, self._stream, self._clock = launch, rasterizer, stream, clock
+        self._moved = moved
         self._replay: Callable[[], None] | None = None
 
     def forget(self) -> None:
@@ -49,6 +51,7 @@ class StepLoop:
             self._rasterizer.made_room(self.state)
             self.state.write(step=self.step)
             self.forget()
+            self._moved()
 
     def _queue(self, count: int) -> None:
         if self._replay is None:

@@ -92,7 +92,9 @@ class Trainer:
         looks = (self.stream.show,) if self.stream else ()
         self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
         self.removed = 0
-        self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.clock)
+        self.loop = StepLoop(
+            self.launch_step, self.state, self.rasterizer, self.stream, self.clock, moved=self.probe.forget
+        )
         self._settle()
 
     @property
