@@ -8,7 +8,7 @@ import numpy as np
 from splat_cli.scene.view import View
 
 MAX_POINTS = 8192  # of one view
-_NEAR = 0.01  # world units, as the rasterizer's
+_NEAR = 0.001  # world units, as the rasterizer's
 _CELLS = 40  # across the longer side of an image, for the test of occlusion
 _SLACK = 1.1  # how much farther than the nearest one around it a point may be
 
