@@ -40,6 +40,7 @@ def milestones(config: TrainConfig) -> Milestones:
     short = config.steps < SHORT_RUN
     splits = config.strategy == "splits" or (config.strategy == "default" and short)
     opacity, scale, noise_scale = (0.1, 1.0, 0.0) if short else (0.5, 0.1, 30_000.0)
+    haste = _haste(config)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
     return Milestones(
         sh_degree_interval=or_share(config.sh_degree_interval, 1 / 30),
@@ -50,8 +51,8 @@ def milestones(config: TrainConfig) -> Milestones:
         init_opacity=opacity if config.init_opacity is None else config.init_opacity,
         init_scale=scale if config.init_scale is None else config.init_scale,
         splits=splits,
-        haste=_haste(config),
-        noise_scale=(noise_scale if config.noise_scale is None else config.noise_scale) / _haste(config),
+        haste=haste,
+        noise_scale=(noise_scale if config.noise_scale is None else config.noise_scale) / haste,
     )
 
 
