@@ -8,6 +8,15 @@ from splat_cli.config import TrainConfig
 from splat_cli.scene.crop import Crop, parse_crop
 
 NO_MASKS = "none"
+PATHS = ("images", "masks", "split", "init_from")
+"""Settings that name files or folders."""
+
+
+def placed(name: str, path: str, folder: Path, scene: Path) -> str:
+    """The path of setting `name`, absolute: given relative to `folder`, unless it is a folder that the scene has."""
+    if path == NO_MASKS or (name in ("images", "masks") and (scene / path).is_dir()):
+        return path
+    return str((folder / path).resolve())
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ from typing import Any
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.presets import load_config, read_toml
-from splat_cli.scene.options import NO_MASKS
-
-PATHS = ("images", "masks", "split", "init_from")
+from splat_cli.scene.options import PATHS, placed
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,5 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
 
 def _with_paths_of_list(settings: dict[str, Any], folder: Path, scene: Path) -> dict[str, Any]:
     """The settings with files and folders looked for beside the list, but for folders that the scene has."""
-
-    def placed(name: str, path: str) -> str:
-        in_scene = name in ("images", "masks") and (path == NO_MASKS or (scene / path).is_dir())
-        return path if in_scene else str(folder / path)
-
     paths = {name: value for name, value in settings.items() if name in PATHS and isinstance(value, str)}
-    return settings | {name: placed(name, path) for name, path in paths.items()}
+    return settings | {name: placed(name, path, folder, scene) for name, path in paths.items()}

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.extent import lost_digits
 from splat_cli.scene.images import Photographs
-from splat_cli.scene.options import NO_MASKS, SceneOptions
+from splat_cli.scene.options import PATHS, SceneOptions, placed
 from splat_cli.scene.points import random_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.read import read_scene
@@ -82,16 +83,11 @@ def start_of(
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
     """Paths that were given relative to where the user is, made absolute for later commands."""
-
-    def fixed(path: str | None, in_scene: bool) -> str | None:
-        if path is None or path == NO_MASKS or (in_scene and (scene / path).is_dir()):
-            return path
-        return str(Path(path).resolve())
-
-    return dataclasses.replace(
-        config, images=fixed(config.images, True), masks=fixed(config.masks, True),
-        split=fixed(config.split, False), init_from=fixed(config.init_from, False),
-    )  # fmt: skip
+    given = {name: getattr(config, name) for name in PATHS}
+    fixed: dict[str, Any] = {
+        name: placed(name, path, Path(), scene) for name, path in given.items() if path is not None
+    }
+    return dataclasses.replace(config, **fixed)
 
 
 def _report(scene: Scene, photographs: Sequence[Photographs], display: Display) -> None:
