@@ -31,7 +31,10 @@ class Coloring(Protocol):
 
 
 class Rasterizer:
-    """Forward and backward of one view for splats of one capacity and the views of one camera table."""
+    """Forward and backward of one view for splats of one capacity and the views of one camera table.
+
+    `generation` is another number whenever arrays have moved, so that what was recorded with them is out of date.
+    """
 
     def __init__(
         self,
@@ -46,12 +49,14 @@ class Rasterizer:
     ) -> None:
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
         self.deterministic, self.coloring = deterministic, coloring
+        self.generation = 0
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
 
     def resize_pairs(self, pair_capacity: int) -> None:
         """Make room for `pair_capacity` pairs; what was rendered before is lost."""
         cameras = self.cameras
+        self.generation += 1
         self.projection.tile_counts[...] = 0  # a view whose pairs did not fit left its counts
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
         self.picture = Picture.allocate(
@@ -76,7 +81,8 @@ class Rasterizer:
             self.__dict__.pop(name, None)
 
     def resize_splats(self, capacity: int) -> None:
-        """Make room for `capacity` splats; what was rendered before is lost."""
+        """Make room for `capacity` splats, which have moved; what was rendered before is lost."""
+        self.generation += 1
         self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training)
         if self.deterministic:
             self.projection.fixed_sums = self.backend.xp.zeros((capacity, 24), "float32")

@@ -10,6 +10,7 @@ import numpy as np
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.recording import Recording
 from splat_cli.render.step import StepState
 
 SCORE_ONE = 2.0**24  # of fixed-point scores, as in cuda_src/blend_scores.cu
@@ -18,8 +19,7 @@ SCORE_ONE = 2.0**24  # of fixed-point scores, as in cuda_src/blend_scores.cu
 class ViewProbe:
     """Renders random training views through the rasterizer of the training loop and scores the splats.
 
-    A look is recorded once and replayed, and the host waits for the device only after the last one. `forget` must be
-    called when the splats have moved to other arrays.
+    A look is recorded once and replayed, and the host waits for the device only after the last one.
     """
 
     def __init__(
@@ -34,11 +34,12 @@ class ViewProbe:
         """show: called with the views to look at, so that their photographs are there."""
         self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
         self._show = show
-        self.forget()
-
-    def forget(self) -> None:
-        self._replay: Callable[[], None] | None = None
+        self._recording = Recording(rasterizer, self._launch)
         self._scores: Any = None
+
+    def release(self) -> None:
+        """Give up the memory of the last scores, together with the rasterizer's."""
+        self._scores = None
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
         """Mean over random views of every splat's blending weight and of its share of the error, float32 [num], px."""
@@ -47,7 +48,6 @@ class ViewProbe:
         self._show(views)
         self._look(views)
         while self.rasterizer.made_room(self.state):
-            self.forget()
             self._look(views)
         scores = self._scores[: self.model.num]
         if self.rasterizer.deterministic:
@@ -58,19 +58,14 @@ class ViewProbe:
     def _look(self, views: np.ndarray) -> None:
         """Score all `views`, as far as their pairs fit."""
         backend = self.rasterizer.backend
-        looks = list(views)
-        if self._replay is None:
+        if self._recording.current:
+            self._scores[...] = 0
+            self._views[...], self._cursor[...] = backend.upload(views), 0
+        else:
             words = 4 if self.rasterizer.deterministic else 2
             self._scores = backend.xp.zeros((self.model.splats.capacity, words), "float32")
             self._views, self._cursor = backend.upload(views), backend.upload(np.zeros(1, np.int32))
-            self._launch()  # loads kernels, which a recording may not
-            self._replay = backend.capture(self._launch)
-            looks = looks[1:]
-        else:
-            self._scores[...] = 0
-            self._views[...], self._cursor[...] = backend.upload(views), 0
-        for _ in looks:
-            self._replay()
+        self._recording.run(len(views))
 
     def _launch(self) -> None:
         raster = self.rasterizer

@@ -28,7 +28,7 @@ def make_do(trainer: Trainer) -> str:
     pairs = max(int(_PAIR_ROOM * trainer.state.read()["needed_pairs"]), _MIN_PAIRS)
     while True:
         raster.release()
-        trainer.probe.forget()
+        trainer.probe.release()
         trainer.backend.release_cached()
         try:
             raster.resize_splats(model.splats.capacity)
@@ -57,7 +57,7 @@ def beside(trainer: Trainer, work: Callable[[], T]) -> T:
         pass  # what it had taken is free again only after this block
     raster, pairs = trainer.rasterizer, trainer.rasterizer.tiles.pair_capacity
     raster.release()
-    trainer.forget_recordings()
+    trainer.probe.release()
     trainer.backend.release_cached()
     try:
         return work()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.recording import Recording
 from splat_cli.render.step import StepState
 from splat_cli.train.clock import Clock
 from splat_cli.train.photo_stream import PhotoStream
@@ -13,22 +14,20 @@ from splat_cli.train.photo_stream import PhotoStream
 class StepLoop:
     """Repeats the step that `launch` queues. `step`: how many are done; `last`: the state after the last look.
 
-    `stream`: brings the photographs that steps need, where not all are there at once. `moved`: called when arrays have
-    moved because a buffer was too small, so that others record anew as well.
+    `stream`: brings the photographs that steps need, where not all are there at once.
     """
 
     def __init__(
-        self, launch: Callable[[], None], state: StepState, rasterizer: Rasterizer, stream: PhotoStream | None,
-        clock: Clock, moved: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        launch: Callable[[], None],
+        state: StepState,
+        rasterizer: Rasterizer,
+        stream: PhotoStream | None,
+        clock: Clock,
+    ) -> None:
         self.state, self.step, self.last = state, 0, state.read()
-        self._launch, self._rasterizer, self._stream, self._clock = launch, rasterizer, stream, clock
-        self._moved = moved
-        self._replay: Callable[[], None] | None = None
-
-    def forget(self) -> None:
-        """Record anew before the next step: arrays have moved."""
-        self._replay = None
+        self._rasterizer, self._stream, self._clock = rasterizer, stream, clock
+        self._recording = Recording(rasterizer, launch)
 
     def run_until(self, target: int) -> None:
         """Run steps until `target` are done; where a buffer was too small, make room and repeat the step."""
@@ -50,14 +49,10 @@ class StepLoop:
             self.step -= 1
             self._rasterizer.made_room(self.state)
             self.state.write(step=self.step)
-            self.forget()
-            self._moved()
 
     def _queue(self, count: int) -> None:
-        if self._replay is None:
+        if not self._recording.current:
             with self._clock("preparing kernels"):
-                self._launch()  # loads kernels, which a recording may not
-                self._replay = self._rasterizer.backend.capture(self._launch)
+                self._recording.run(1)
             count -= 1
-        for _ in range(count):
-            self._replay()
+        self._recording.run(count)

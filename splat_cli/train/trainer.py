@@ -92,9 +92,7 @@ class Trainer:
         looks = (self.stream.show,) if self.stream else ()
         self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
         self.removed = 0
-        self.loop = StepLoop(
-            self.launch_step, self.state, self.rasterizer, self.stream, self.clock, moved=self.probe.forget
-        )
+        self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.clock)
         self._settle()
 
     @property
@@ -128,7 +126,6 @@ class Trainer:
                 self._settle()
             except MemoryError:
                 self.notices.append(make_do(self))
-                self.forget_recordings()
                 self.loop.look()
             seconds = time.perf_counter() - begin
             chunk = max(1, min(100, int(chunk * LOOK_SECONDS / max(seconds, 1e-6)) + 1))
@@ -178,7 +175,7 @@ class Trainer:
         return step
 
     def _refine(self) -> None:
-        capacity, pairs = self.splats.capacity, self.rasterizer.tiles.pair_capacity
+        capacity = self.splats.capacity
         self.removed += self.model.remove_nonfinite()
         self.state.write(num_splats=self.model.num)
         self.strategy.refine(self.step, self.model, self.probe, self.random)
@@ -186,8 +183,6 @@ class Trainer:
             self.model.sort_spatially()
         if self.splats.capacity != capacity:
             self.rasterizer.resize_splats(self.splats.capacity)
-        if (self.splats.capacity, self.rasterizer.tiles.pair_capacity) != (capacity, pairs):
-            self.forget_recordings()
         self.state.write(num_splats=self.model.num)
 
     def _settle(self) -> None:
@@ -200,8 +195,3 @@ class Trainer:
             update_filters(self.splats, self.cameras, self.config.smooth_3d)
         if self.besides.exposure:
             self.besides.exposure.center()
-
-    def forget_recordings(self) -> None:
-        """Record anew before the next step: arrays have moved."""
-        self.loop.forget()
-        self.probe.forget()

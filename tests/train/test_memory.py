@@ -133,7 +133,6 @@ def test_pairs_that_do_not_fit_cost_the_most_transparent_splats(backend, budget)
     trainer.splats.params[10, :1000] = -3.0
     trainer.splats.params[3:6, :2000] = 1.0  # splats that cover every tile
     trainer.rasterizer.resize_pairs(4096)
-    trainer.forget_recordings()
     budget.limit = budget.live
     trainer.run_until(10)
     assert trainer.step == 10
