@@ -5,6 +5,7 @@
 // What stays the same between two changes of the program's mind. train/schedule.py mirrors this layout.
 struct Schedule {
     float lr_means, lr_means_final; // world units; log-linear between them over max_steps
+    float reference_size;           // see Step
     float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;
     float lr_decay;                 // what all rates but the positions' have shrunk to at the end, from lr_decay_start on
     int lr_decay_start;
@@ -33,6 +34,7 @@ extern "C" __global__ void begin_step(
     s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(BETA2 - 1.0f)));
     const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
     s.lr[0] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
+    s.reference_size = k.reference_size;
     const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);
     const float decay = powf(k.lr_decay, fminf(late, 1.0f));
     s.lr[1] = decay * k.lr_log_scales; s.lr[2] = decay * k.lr_quats; s.lr[3] = decay * k.lr_opacities;

@@ -48,6 +48,7 @@ struct Step {
     float inv_bias1;                // 1 / (1 - beta1^t), Adam's bias correction of the first moment
     float inv_root_bias2;           // 1 / sqrt(1 - beta2^t), of the second's root
     float lr[6];                    // means, log_scales, quats, logit_opacities, sh0, shN or the field
+    float reference_size;           // of a splat that moves at the rate of positions, world units; 0: all move alike
     unsigned skipped_updates;       // of single splats, whose gradient was not finite, since the start
     unsigned skipped_steps;         // whose loss was not finite
 };
@@ -95,4 +96,19 @@ __device__ __forceinline__ Mat3 rotation(float4 q)
     r.r1 = make_vec(2.0f * (x * y + w * z), 1.0f - 2.0f * (x * x + z * z), 2.0f * (y * z - w * x));
     r.r2 = make_vec(2.0f * (x * z - w * y), 2.0f * (y * z + w * x), 1.0f - 2.0f * (x * x + y * y));
     return r;
+}
+
+// 1 / |q|, also of a quaternion that is nearly 0.
+__device__ __forceinline__ float inv_norm(float4 q)
+{
+    return rsqrtf(fmaxf(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w, 1e-24f));
+}
+
+// Rotation matrix of any quaternion.
+__device__ __forceinline__ Mat3 unit_rotation(float4 q)
+{
+    const float n = inv_norm(q);
+    float4 unit;
+    unit.x = q.x * n; unit.y = q.y * n; unit.z = q.z * n; unit.w = q.w * n;
+    return rotation(unit);
 }

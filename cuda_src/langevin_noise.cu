@@ -17,11 +17,7 @@ extern "C" __global__ void langevin_noise(
     const Gaussian g = load_gaussian(params, stride, i);
     const float strength = noise_scale * state->lr[0] * sigmoid(-100.0f * (g.opacity - 0.005f));
     if (!(strength > 1e-12f)) return;
-    const float4 q = g.quat;
-    const float n = rsqrtf(fmaxf(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w, 1e-24f));
-    float4 unit;
-    unit.x = q.x * n; unit.y = q.y * n; unit.z = q.z * n; unit.w = q.w * n;
-    const Mat3 r = rotation(unit);
+    const Mat3 r = unit_rotation(g.quat);
 
     float normal[4];                        // Box-Muller
     for (int k = 0; k < 4; k += 2) {

@@ -1,7 +1,7 @@
 // From the gradients of projected splats to those of the raw parameters, and, in the training loop, straight on to Adam:
 // with FUSED_ADAM the 59 gradients of a splat never reach memory. One thread owns one splat, blocks are independent.
-#include "adam.cuh"
 #include "geometry_backward.cuh"
+#include "own_axes.cuh"
 #ifdef SMOOTH_3D
 #include "smoothing.cuh"
 #endif
@@ -10,6 +10,7 @@
 struct Sink {
     size_t stride;
     int i;
+    const Gaussian& raw;
     float *params, *moments1, *moments2, *d_params;
 
     template <int N>
@@ -22,11 +23,13 @@ struct Sink {
             const size_t k = row * stride + i;
             p[row] = params[k]; m[row] = moments1[k]; v[row] = moments2[k];
         }
+        const float3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), m, v, state);
+        p[0] -= off.x; p[1] -= off.y; p[2] -= off.z;
 #pragma unroll
         for (int row = 0; row < N; ++row) {
             const size_t k = row * stride + i;
-            const int group = row < ROW_LOG_SCALE ? 0 : row < ROW_QUAT ? 1 : row < ROW_OPACITY ? 2 : 3;
-            adam_update(p[row], m[row], v[row], gradients[row], state.lr[group], state);
+            const int group = row < ROW_QUAT ? 1 : row < ROW_OPACITY ? 2 : 3;
+            if (row >= ROW_LOG_SCALE) adam_update(p[row], m[row], v[row], gradients[row], state.lr[group], state);
             params[k] = p[row]; moments1[k] = m[row]; moments2[k] = v[row];
         }
 #else
@@ -77,8 +80,8 @@ extern "C" __global__ void project_backward(
     if (!visible && !dense) return;
     const Camera& camera = cameras[state->view];
     const size_t stride = capacity;
-    const Sink sink = {stride, i, params, moments1, moments2, d_params};
     const Gaussian raw = load_gaussian(params, stride, i);
+    const Sink sink = {stride, i, raw, params, moments1, moments2, d_params};
     Gaussian g = raw;
 #ifdef SMOOTH_3D
     const Smoothing smoothing = smooth(g, filters[i]);

@@ -58,11 +58,8 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
     p.u0 = scale(k.fx * inv_z, sub(w.r0, scale(p.tx, w.r2)));
     p.u1 = scale(k.fy * inv_z, sub(w.r1, scale(p.ty, w.r2)));
 
-    const float4 q = g.quat;
-    p.inv_quat_norm = rsqrtf(fmaxf(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w, 1e-24f));
-    float4 unit;
-    unit.x = q.x * p.inv_quat_norm; unit.y = q.y * p.inv_quat_norm; unit.z = q.z * p.inv_quat_norm; unit.w = q.w * p.inv_quat_norm;
-    p.r = rotation(unit);
+    p.inv_quat_norm = inv_norm(g.quat);
+    p.r = unit_rotation(g.quat);
     p.m.r0 = make_vec(p.r.r0.x * g.scale.x, p.r.r0.y * g.scale.y, p.r.r0.z * g.scale.z);
     p.m.r1 = make_vec(p.r.r1.x * g.scale.x, p.r.r1.y * g.scale.y, p.r.r1.z * g.scale.z);
     p.m.r2 = make_vec(p.r.r2.x * g.scale.x, p.r.r2.y * g.scale.y, p.r.r2.z * g.scale.z);

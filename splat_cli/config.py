@@ -189,6 +189,11 @@ class TrainConfig:
     lr_means_final: float = setting(
         1.6e-6, "The same at the last step; between them it decays exponentially.", group=_OPTIMIZER, low=0
     )
+    own_axes: bool = setting(
+        True,
+        "Move splats along their own axes, the further the larger they are; off: the world's, all alike, as in 3DGS.",
+        group=_OPTIMIZER,
+    )
     lr_sh0: float = setting(2.5e-3, "Learning rate of the base colour.", group=_OPTIMIZER, low=0)
     lr_shN: float = setting(
         1.5e-4,

@@ -15,7 +15,7 @@ STEP_DTYPE = np.dtype([
     ("num_segments", np.uint32),
     ("background", np.float32, 3), ("loss_l1", np.float32), ("loss_l2", np.float32), ("loss_ssim", np.float32),
     ("loss", np.float32), ("psnr", np.float32),
-    ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, 6),
+    ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, 6), ("reference_size", np.float32),
     ("skipped_updates", np.uint32), ("skipped_steps", np.uint32),
 ])  # fmt: skip
 

@@ -38,6 +38,7 @@ def align_poses(
             steps=steps, seed=config.seed, deterministic=config.deterministic, background=config.background,
             exposure=config.exposure, pose_opt=True, pose_travel=min(travel * config.pose_travel, 45),
             init="points" if len(scene.points) else "sweep",
+            own_axes=False,  # splats that move quickly give way where cameras should
         )  # fmt: skip
         display.say(f"Aligning cameras at {small.views[0].width}x{small.views[0].height}")
         moved = small._replace(views=moved_views(small.views, offsets))

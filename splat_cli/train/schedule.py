@@ -13,13 +13,15 @@ from splat_cli.render.pictures import background_color
 
 # Mirrors `struct Schedule` in cuda_src/begin_step.cu.
 SCHEDULE_DTYPE = np.dtype([
-    ("lr_means", np.float32), ("lr_means_final", np.float32), ("lr_log_scales", np.float32), ("lr_quats", np.float32),
+    ("lr_means", np.float32), ("lr_means_final", np.float32), ("reference_size", np.float32),
+    ("lr_log_scales", np.float32), ("lr_quats", np.float32),
     ("lr_opacities", np.float32), ("lr_sh0", np.float32), ("lr_shN", np.float32),
     ("lr_decay", np.float32), ("lr_decay_start", np.int32),
     ("max_steps", np.int32), ("sh_degree", np.int32), ("sh_degree_interval", np.int32),
     ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("num_orders", np.int32),
 ])  # fmt: skip
 
+REFERENCE_SPLAT = 0.004  # size of a splat that lr_means is for, over the scene's
 REFERENCE_VIEWS = 100  # for which lr_shN is given
 DROPOUT_PER_VISIT, MAX_DROPOUT = 6e-5, 0.1  # visits: how often each photograph is seen in the run
 HARMLESS_VISITS = 150
@@ -59,9 +61,10 @@ def upload_schedule(backend: Backend, config: TrainConfig, num_views: int) -> An
 
 
 def set_position_rates(backend: Backend, schedule: Any, config: TrainConfig, size: float) -> None:
-    """Learning rates of positions for a scene of `size` world units, in a schedule on the device."""
-    rates = size * milestones(config).haste * np.array([config.lr_means, config.lr_means_final])
-    _part(schedule, "lr_means", 2)[...] = backend.upload(rates.astype(np.float32))
+    """Learning rates of positions, and for which splats, in a schedule on the device; `size` in world units."""
+    haste = milestones(config).haste
+    row = [haste * config.lr_means, haste * config.lr_means_final, REFERENCE_SPLAT if config.own_axes else 0.0]
+    _part(schedule, "lr_means", 3)[...] = backend.upload((size * np.array(row)).astype(np.float32))
 
 
 def background_of(schedule: Any) -> Any:

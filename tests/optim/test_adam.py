@@ -1,5 +1,7 @@
 """Adam, fused with project_backward, against its reference."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -16,12 +18,14 @@ from tests.render.on_device import OnDevice, on_device
 RATES = np.array([10.0, 20.0, 3.0, 50.0, 7.0, 1.0])
 RATE_OF_ROW = np.repeat(RATES, [3, 3, 4, 1, 3, 45])
 STEP = 7
+REFERENCE_SIZE = 0.05  # of a splat; those of the scene are smaller and larger
 
 
-def prepared(backend: Backend) -> tuple[OnDevice, Moments]:
+def prepared(backend: Backend, reference_size: float) -> tuple[OnDevice, Moments]:
     """A scene at step 7, with moments of gradients that have been."""
     device = on_device(backend, hard_scene(1), Options())
     device.state.write(step=STEP, inv_bias1=1 / (1 - 0.9**STEP), inv_root_bias2=(1 - 0.999**STEP) ** -0.5, lr=RATES)
+    device.state.write(reference_size=reference_size)
     rng, moments = np.random.default_rng(0), Moments(device.splats)
     shape = moments.first.shape
     moments.first[...] = backend.upload(rng.normal(0, 1e-2, shape).astype(np.float32))
@@ -36,9 +40,19 @@ def parameters(device: OnDevice, moments: Moments) -> list[np.ndarray]:
 
 
 def check(
-    agreement: Agreement, kernel: str, before: list[np.ndarray], after: list[np.ndarray], grads: np.ndarray
+    agreement: Agreement,
+    kernel: str,
+    before: list[np.ndarray],
+    after: list[np.ndarray],
+    grads: np.ndarray,
+    reference_size: float,
 ) -> None:
-    expected = reference.step(before[0], grads, before[1], before[2], RATE_OF_ROW, STEP)
+    step = (
+        functools.partial(reference.step_along_axes, reference_size=reference_size)
+        if reference_size
+        else reference.step
+    )
+    expected = step(before[0], grads, before[1], before[2], RATE_OF_ROW, STEP)
     names = ("update", "first moment", "second moment")
     moved = [(after[0] - before[0], expected[0] - before[0]), (after[1], expected[1]), (after[2], expected[2])]
     for name, (actual, value) in zip(names, moved, strict=True):
@@ -47,9 +61,10 @@ def check(
 
 @pytest.mark.parametrize("size", [1.0, 1e-8])
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
-def test_adam(backend: Backend, agreement: Agreement, dense: bool, size: float) -> None:
+@pytest.mark.parametrize("reference_size", [0.0, REFERENCE_SIZE], ids=["world", "own axes"])
+def test_adam(backend: Backend, agreement: Agreement, dense: bool, size: float, reference_size: float) -> None:
     """Unless dense, splats that the view does not see stay as they are, their moments too."""
-    device, moments = prepared(backend)
+    device, moments = prepared(backend, reference_size)
     before, num = parameters(device, moments), device.splats.num
     device.forward()
     d_image = np.random.default_rng(1).normal(0, size, device.image().shape)
@@ -65,4 +80,5 @@ def test_adam(backend: Backend, agreement: Agreement, dense: bool, size: float) 
     for planes_before, planes_after in zip(before, after, strict=True):
         np.testing.assert_array_equal(planes_after[:, ~touched], planes_before[:, ~touched])
     before, after = ([planes[:, touched] for planes in state] for state in (before, after))
-    check(agreement, "Adam, dense" if dense else "Adam, sparse", before, after, grads[:, touched])
+    kernel = f"Adam, {'dense' if dense else 'sparse'}{', own axes' if reference_size else ''}"
+    check(agreement, kernel, before, after, grads[:, touched], reference_size)

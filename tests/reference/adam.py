@@ -1,6 +1,8 @@
-"""Adam (Kingma and Ba 2015, algorithm 1) with one learning rate a row."""
+"""Adam (Kingma and Ba 2015, algorithm 1) with one learning rate a row, and along the axes of splats."""
 
 import numpy as np
+
+from tests.reference.project import rotation_matrices
 
 Array = np.ndarray
 
@@ -16,10 +18,34 @@ def step(
     beta2: float = 0.999,
     epsilon: float = 1e-15,
 ) -> tuple[Array, Array, Array]:
-    """New parameters and moments, all [rows, n], after step `step_number` (the first is 1); learning_rates [rows]."""
+    """New parameters and moments, all [rows, n], after step `step_number` (the first is 1).
+
+    learning_rates: [rows], or [rows, n].
+    """
+    rates = learning_rates if learning_rates.ndim == 2 else learning_rates[:, None]
     moments1 = beta1 * moments1 + (1 - beta1) * grads
     moments2 = beta2 * moments2 + (1 - beta2) * grads**2
     unbiased1 = moments1 / (1 - beta1**step_number)
     unbiased2 = moments2 / (1 - beta2**step_number)
-    params = params - learning_rates[:, None] * unbiased1 / (np.sqrt(unbiased2) + epsilon)
+    params = params - rates * unbiased1 / (np.sqrt(unbiased2) + epsilon)
     return params, moments1, moments2
+
+
+def step_along_axes(
+    params: Array, grads: Array, moments1: Array, moments2: Array, learning_rates: Array, step_number: int,
+    reference_size: float,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """As `step`, for the rows of splats (means, log scales, quaternions, ...), whose means move along their own axes.
+
+    A splat of the reference size moves at the rate of positions, others by the root of how much larger they are in the
+    mean of its axes, to five times more or less. The moments of means are along the axes, too.
+    """
+    lengths = np.maximum(np.linalg.norm(params[6:10], axis=0), 1e-12)
+    axes, scales = rotation_matrices((params[6:10] / lengths).T), np.exp(params[3:6])  # columns of [n, 3, 3] are axes
+    rates = np.repeat(learning_rates[:, None], params.shape[1], axis=1)
+    rates[:3] *= np.clip(np.sqrt(scales.mean(axis=0) / reference_size), 0.2, 5.0)
+    own = np.concatenate([np.einsum("nji,jn->in", axes, grads[:3]), grads[3:]])
+    start = np.concatenate([np.zeros_like(params[:3]), params[3:]])
+    stepped, moments1, moments2 = step(start, own, moments1, moments2, rates, step_number)
+    stepped[:3] = params[:3] + np.einsum("nij,jn->in", axes, stepped[:3])
+    return stepped, moments1, moments2

@@ -61,7 +61,7 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     splats = Splats.from_arrays(backend, read_splats(sample_run.ply_path(300)))
     view = with_size(opening.start, **SIZE)
     rendered = to_8bit(render_view(backend, splats, view, antialias=True))
-    assert psnr(shown, rendered) > 30
+    assert psnr(shown, rendered) > 29  # the viewer has another filter for pixels
     assert set(requests) == {"file", "blob"}
 
     page.mouse.move(200, 200)
