@@ -15,7 +15,7 @@ class Recording:
 
     def __init__(self, rasterizer: Rasterizer, launch: Callable[[], None]) -> None:
         self._rasterizer, self._launch = rasterizer, launch
-        self._replay: Callable[[], None] | None = None
+        self._replay = launch
         self._generation = -1
 
     @property
@@ -26,7 +26,6 @@ class Recording:
     def run(self, count: int) -> None:
         """Queue it `count` times."""
         if count > 0 and not self.current:
-            self._replay = None  # first: it may hold memory
             self._launch()  # loads kernels, which a recording may not
             self._replay = self._rasterizer.backend.capture(self._launch)
             self._generation = self._rasterizer.generation

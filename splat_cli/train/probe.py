@@ -36,6 +36,8 @@ class ViewProbe:
         self._show = show
         self._recording = Recording(rasterizer, self._launch)
         self._scores: Any = None
+        self._views: Any = None  # to look at, int32, and how many looks are done, int32 [1]
+        self._cursor: Any = None
 
     def release(self) -> None:
         """Give up the memory of the last scores, together with the rasterizer's."""
