@@ -43,12 +43,9 @@ def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
     some = points[:: -(-len(points) // SOME_POINTS)] if len(points) else points
     depths = []
     for view in evenly_spread(views, SOME_VIEWS):
-        seen = some @ view.w2c[:3, :3].T + view.w2c[:3, 3]
-        seen = seen[seen[:, 2] > 0]
-        x, y = seen[:, 0] / seen[:, 2] * view.fx + view.cx, seen[:, 1] / seen[:, 2] * view.fy + view.cy
-        seen = seen[(x > 0) & (x < view.width) & (y > 0) & (y < view.height)]
-        if len(seen):
-            depths.append(float(np.median(seen[:, 2])))
+        _, depth, inside = view.project(some)
+        if inside.any():
+            depths.append(float(np.median(depth[inside])))
     return float(np.median(depths)) if depths else scene_extent(views)
 
 

@@ -38,12 +38,9 @@ def observe(views: Sequence[View], points: np.ndarray) -> Observations:
 
 
 def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    positions = points @ view.w2c[:3, :3].T + view.w2c[:3, 3]
-    positions = positions[positions[:, 2] > _NEAR]
-    x, y, z = positions.T
-    column, row = np.floor(view.fx * x / z + view.cx), np.floor(view.fy * y / z + view.cy)
-    inside = (column >= 0) & (column < view.width) & (row >= 0) & (row < view.height)
-    column, row, z = column[inside].astype(np.int64), row[inside].astype(np.int64), z[inside]
+    places, z, inside = view.project(points)
+    inside &= z > _NEAR
+    (column, row), z = places[inside].astype(np.int64).T, z[inside]
     size = -(-max(view.width, view.height) // _CELLS)
     cells_down, cells_across = row // size + 1, column // size + 1  # with a border of empty cells
     nearest = np.full((view.height // size + 3, view.width // size + 3), np.inf)

@@ -41,6 +41,14 @@ class View:
         """The camera's place in the world, float64 [3]."""
         return -self.w2c[:3, :3].T @ self.w2c[:3, 3]
 
+    def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""
+        placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # beside the camera
+            pixels = placed[:, :2] / placed[:, 2:] * [self.fx, self.fy] + [self.cx, self.cy]
+        inside = ((pixels >= 0) & (pixels < [self.width, self.height])).all(axis=1)
+        return pixels, placed[:, 2], inside & (placed[:, 2] > 0)
+
     def resized(self, width: int, height: int) -> View:
         """The same camera with its image resampled to another size."""
         x, y = width / self.width, height / self.height

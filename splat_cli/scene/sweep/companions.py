@@ -71,13 +71,6 @@ def _centers(views: Sequence[View]) -> np.ndarray:
 
 def _seen(views: Sequence[View], points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Whether views see points, bool [V, P], and 1 / depth, float64 [V, P]."""
-    w2c = np.array([view.w2c[:3] for view in views])
-    placed = w2c[:, :, :3] @ points.T + w2c[:, :, 3:]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        inverse = 1 / placed[:, 2]
-        x, y = placed[:, 0] * inverse, placed[:, 1] * inverse
-    fx, fy, cx, cy, width, height = np.array(
-        [(view.fx, view.fy, view.cx, view.cy, view.width, view.height) for view in views]
-    ).T[:, :, None]
-    u, v = fx * x + cx, fy * y + cy
-    return (inverse > 0) & (u >= 0) & (v >= 0) & (u < width) & (v < height), inverse
+    _, depths, inside = zip(*(view.project(points) for view in views), strict=True)
+    with np.errstate(divide="ignore"):
+        return np.array(inside), 1 / np.array(depths)

@@ -1,6 +1,7 @@
 """Structure from motion on renders of the sample scene, whose cameras are known."""
 
 import gc
+import os
 import shutil
 import subprocess
 import warnings
@@ -21,11 +22,21 @@ from tests.cli.conftest import splat  # noqa: F401
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sfm") / "sample"
-    make_sample_scene(folder, num_views=48, width=240, height=180)
+    make_sample_scene(folder, num_views=48, width=320, height=240)
     return folder
 
 
+@pytest.fixture
+def one_core():
+    """COLMAP's threads make it vary from run to run, and now and then it takes a mirror image."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_core")
 def test_scene_from_photographs_trains(sample, splat, tmp_path):  # noqa: F811
     pytest.importorskip("pycolmap")
     scene = tmp_path / "scene"
@@ -39,8 +50,7 @@ def test_scene_from_photographs_trains(sample, splat, tmp_path):  # noqa: F811
     assert len(found.views) == 12
     assert len(found.points) > 300
     expected = np.array([truth[view.name].center for view in found.views])
-    # COLMAP's threads make it vary from run to run
-    assert distance_after_alignment(np.array([view.center for view in found.views]), expected) < 0.3
+    assert distance_after_alignment(np.array([view.center for view in found.views]), expected) < 0.02
     options = ("--device", "cpu", "--steps", "3")
     assert splat("train", scene, "-o", tmp_path / "run", *options).code == 0
 
