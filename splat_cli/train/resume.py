@@ -15,8 +15,8 @@ from splat_cli.train.run_folder import RunFolder
 
 _FIXED = ("seed", "eval", "test_every", "split", "sh_degree", "color", "field_table_size", "field_appearance",
           "field_direction_degree", "crop_start", "init", "init_points", "init_from", "init_opacity", "init_scale",
-          "background", "smooth_3d", "pose_opt", "exposure")  # fmt: skip
-"""Settings that were used up at the start, or that decide what is held out."""
+          "background", "smooth_3d", "pose_opt", "exposure", "own_axes")  # fmt: skip
+"""Settings that were used up at the start, or that decide what is held out or what the arrays of a checkpoint mean."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
 
+_UNSAID = {"own_axes": False}
+"""What a run did whose config.toml is older than the setting."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -73,7 +76,7 @@ class RunFolder:
 
     def config(self) -> TrainConfig:
         """The settings that the run was trained with."""
-        return TrainConfig(**read_settings(self.config_path))
+        return TrainConfig(**{**_UNSAID, **read_settings(self.config_path)})
 
     def about(self) -> dict[str, str]:
         """What config.toml says under [run]: scene, device and version."""

@@ -138,6 +138,15 @@ def test_settings_that_cannot_change_are_named(training, copy):
         training.resume(copy.path, seed=5, sh_degree=1)
 
 
+def test_a_run_of_before_goes_on_along_the_axes_of_the_world(training, copy):
+    text = copy.config_path.read_text()
+    assert copy.config().own_axes
+    copy.config_path.write_text(text.replace("own_axes = true\n", ""))
+    assert not copy.config().own_axes
+    with pytest.raises(UsageError, match="--own-axes cannot change"):
+        training.resume(copy.path, own_axes=True)
+
+
 def test_photograph_that_is_gone_is_named(training, copy, scene, tmp_path):
     moved = shutil.copytree(scene, tmp_path / "moved")
     (moved / "images" / "a_02.jpg").unlink()

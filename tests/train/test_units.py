@@ -49,8 +49,8 @@ def test_the_unit_of_the_world_changes_nothing(ball, scale):
 
 
 def test_what_is_compared_is_trained(ball):
-    """Without noise or regulariser the same comparison would see another result."""
-    for change in ({"noise_scale": 0.0}, {"scale_reg": 0.0}):
+    """Without noise, regulariser or paces of its own the same comparison would see another result."""
+    for change in ({"noise_scale": 0.0}, {"scale_reg": 0.0}, {"own_axes": False}):
         assert np.abs(trained(ball, 1.0) - trained(ball, 1.0, **change)).max() > 0.02, change
 
 
