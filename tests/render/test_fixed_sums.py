@@ -4,21 +4,13 @@ import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.presets import load_config
-from splat_cli.train.trainer import Trainer
-from tests.views import ring_of_views
+from tests.noise_trainer import noise_trainer
 
 SETTINGS = {"steps": 40, "densify_start": 5, "densify_interval": 10, "noise_scale": 1000.0, "absgrad": True}
 
 
 def _trainer(threads, deterministic=True, **changes):
-    views = ring_of_views(4)
-    rng = np.random.default_rng(0)
-    images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
-    points = rng.normal(0, 0.5, (3000, 3)).astype(np.float32)
-    colors = rng.integers(0, 255, (3000, 3), dtype=np.uint8)
-    backend = open_backend("cpu", threads=threads)
-    trainer = Trainer(backend, views, images, points, colors, load_config(None, {**SETTINGS, **changes}))
+    trainer = noise_trainer(open_backend("cpu", threads=threads), 3000, **{**SETTINGS, **changes})
     trainer.rasterizer.deterministic = deterministic
     trainer.rasterizer.resize_splats(trainer.splats.capacity)
     return trainer

@@ -6,23 +6,16 @@ import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.presets import load_config
 from splat_cli.train.trainer import Trainer
+from tests.noise_trainer import noise_trainer
 from tests.train.conftest import SETTINGS
-from tests.views import ring_of_views
 
 CALM = {"noise_scale": 0.0, "opacity_reg": 0.0, "scale_reg": 0.0, "densify_start": 50, "steps": 40}
 
 
 def _trainer(num_points=100, **changes):
     """One OS thread, so that results can be compared bit by bit."""
-    views = ring_of_views(4)
-    rng = np.random.default_rng(0)
-    images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
-    points = rng.normal(0, 0.5, (200, 3)).astype(np.float32)[:num_points]
-    colors = np.full((num_points, 3), 128, np.uint8)
-    config = load_config(None, {**SETTINGS, **CALM, **changes})
-    return Trainer(open_backend("cpu", threads=1), views, images, points, colors, config)
+    return noise_trainer(open_backend("cpu", threads=1), num_points, **{**SETTINGS, **CALM, **changes})
 
 
 def _poison(trainer, row, value):

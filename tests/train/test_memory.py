@@ -16,7 +16,7 @@ from splat_cli.scene.images import Photographs
 from splat_cli.train.measure import measure
 from splat_cli.train.memory import plan_memory
 from splat_cli.train.recovery import beside
-from splat_cli.train.trainer import Trainer
+from tests.noise_trainer import noise_trainer
 from tests.train.conftest import SETTINGS
 from tests.views import ring_of_views
 
@@ -64,12 +64,7 @@ def backend(budget):
 
 
 def _trainer(backend, num_points=2000, **changes):
-    views = ring_of_views(4)
-    rng = np.random.default_rng(0)
-    images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
-    points = rng.normal(0, 0.5, (num_points, 3)).astype(np.float32)
-    colors = rng.integers(0, 255, (num_points, 3), dtype=np.uint8)
-    return Trainer(backend, views, images, points, colors, load_config(None, {**SETTINGS, **changes}))
+    return noise_trainer(backend, num_points, **{**SETTINGS, **changes})
 
 
 def _plan(backend, views=(), **changes):

@@ -1,14 +1,11 @@
 """What is recorded and replayed: never anything with arrays that have moved."""
 
-import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.presets import load_config
 from splat_cli.train.recovery import beside
-from splat_cli.train.trainer import Trainer
+from tests.noise_trainer import noise_trainer
 from tests.train.conftest import SETTINGS
-from tests.views import ring_of_views
 
 
 class Watched:
@@ -18,12 +15,7 @@ class Watched:
         self.replays = 0
         backend = open_backend("cpu")
         monkeypatch.setattr(backend, "capture", self._capture)
-        views, random = ring_of_views(4), np.random.default_rng(0)
-        images = [random.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
-        points = random.normal(0, 0.5, (num_points, 3)).astype(np.float32)
-        colors = np.full((num_points, 3), 128, np.uint8)
-        config = load_config(None, {**SETTINGS, "max_splats": 10 * num_points})
-        self.trainer = Trainer(backend, views, images, points, colors, config)
+        self.trainer = noise_trainer(backend, num_points, **{**SETTINGS, "max_splats": 10 * num_points})
 
     def _arrays(self):
         raster = self.trainer.rasterizer

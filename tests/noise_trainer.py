@@ -1,0 +1,18 @@
+"""A trainer with little to learn: photographs and splats are noise."""
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.presets import load_config
+from splat_cli.train.trainer import Trainer
+from tests.views import ring_of_views
+
+
+def noise_trainer(backend: Backend, num_points: int, **settings: object) -> Trainer:
+    """On four photographs, the same in every call."""
+    views = ring_of_views(4)
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
+    points = rng.normal(0, 0.5, (num_points, 3)).astype(np.float32)
+    colors = rng.integers(0, 255, (num_points, 3), dtype=np.uint8)
+    return Trainer(backend, views, images, points, colors, load_config(None, settings))
