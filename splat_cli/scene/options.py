@@ -1,22 +1,28 @@
 """How a scene is to be read: what the settings say about photographs, masks and points."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from splat_cli.config import TrainConfig
 from splat_cli.scene.crop import Crop, parse_crop
 
 NO_MASKS = "none"
-PATHS = ("images", "masks", "split", "init_from")
-"""Settings that name files or folders."""
+_FOLDERS = ("images", "masks")
+"""Settings that name folders, also of the scene."""
 
 
-def placed(name: str, path: str, folder: Path, scene: Path) -> str:
-    """The path of setting `name`, absolute: given relative to `folder`, unless it is a folder that the scene has."""
-    if path == NO_MASKS or (name in ("images", "masks") and (scene / path).is_dir()):
-        return path
-    return str((folder / path).resolve())
+def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict[str, str]:
+    """Those of the settings that are paths, absolute: they are relative to `folder`, but for folders of the scene."""
+
+    def placed(name: str, path: str) -> str:
+        if path == NO_MASKS or (name in _FOLDERS and (scene / path).is_dir()):
+            return path
+        return str((folder / path).resolve())
+
+    given = {name: settings.get(name) for name in (*_FOLDERS, "split", "init_from")}
+    return {name: placed(name, path) for name, path in given.items() if isinstance(path, str)}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.presets import load_config, read_toml
-from splat_cli.scene.options import PATHS, placed
+from splat_cli.scene.options import placed_paths
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,5 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
         if not isinstance(path, str) or not isinstance(name, str | None):
             raise UsageError(f"{source}: [[scene]] number {number} needs a path, a text, and may have a name, a text")
         scene = source.parent / path
-        yield name or scene.resolve().name, scene, _with_paths_of_list({**common, **own}, source.parent, scene)
-
-
-def _with_paths_of_list(settings: dict[str, Any], folder: Path, scene: Path) -> dict[str, Any]:
-    """The settings with files and folders looked for beside the list, but for folders that the scene has."""
-    paths = {name: value for name, value in settings.items() if name in PATHS and isinstance(value, str)}
-    return settings | {name: placed(name, path, folder, scene) for name, path in paths.items()}
+        settings = {**common, **own}
+        yield name or scene.resolve().name, scene, settings | placed_paths(settings, source.parent, scene)

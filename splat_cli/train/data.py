@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.extent import lost_digits
 from splat_cli.scene.images import Photographs
-from splat_cli.scene.options import PATHS, SceneOptions, placed
+from splat_cli.scene.options import SceneOptions, placed_paths
 from splat_cli.scene.points import random_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.read import read_scene
@@ -83,10 +83,7 @@ def start_of(
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
     """Paths that were given relative to where the user is, made absolute for later commands."""
-    given = {name: getattr(config, name) for name in PATHS}
-    fixed: dict[str, Any] = {
-        name: placed(name, path, Path(), scene) for name, path in given.items() if path is not None
-    }
+    fixed: dict[str, Any] = placed_paths(vars(config), Path(), scene)
     return dataclasses.replace(config, **fixed)
 
 

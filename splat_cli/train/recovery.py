@@ -27,9 +27,7 @@ def make_do(trainer: Trainer) -> str:
     model, raster, before = trainer.model, trainer.rasterizer, trainer.model.num
     pairs = max(int(_PAIR_ROOM * trainer.state.read()["needed_pairs"]), _MIN_PAIRS)
     while True:
-        raster.release()
-        trainer.probe.release()
-        trainer.backend.release_cached()
+        _give_up_scratch(trainer)
         try:
             raster.resize_splats(model.splats.capacity)
             raster.resize_pairs(pairs)
@@ -56,9 +54,7 @@ def beside(trainer: Trainer, work: Callable[[], T]) -> T:
     except MemoryError:
         pass  # what it had taken is free again only after this block
     raster, pairs = trainer.rasterizer, trainer.rasterizer.tiles.pair_capacity
-    raster.release()
-    trainer.probe.release()
-    trainer.backend.release_cached()
+    _give_up_scratch(trainer)
     try:
         return work()
     finally:
@@ -77,6 +73,12 @@ def keep_most_opaque(model: Model, num: int) -> None:
     doomed[xp.argsort(-model.splats.params[OPACITY, : model.num])[:num]] = False
     model.remove(doomed)
     model.rebuild(model.num)
+
+
+def _give_up_scratch(trainer: Trainer) -> None:
+    trainer.rasterizer.release()
+    trainer.probe.release()
+    trainer.backend.release_cached()
 
 
 def _nothing_helps(trainer: Trainer, pairs: int) -> OutOfMemory:

@@ -18,13 +18,9 @@ class StepLoop:
     """
 
     def __init__(
-        self,
-        launch: Callable[[], None],
-        state: StepState,
-        rasterizer: Rasterizer,
-        stream: PhotoStream | None,
+        self, launch: Callable[[], None], state: StepState, rasterizer: Rasterizer, stream: PhotoStream | None,
         clock: Clock,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.state, self.step, self.last = state, 0, state.read()
         self._rasterizer, self._stream, self._clock = rasterizer, stream, clock
         self._recording = Recording(rasterizer, launch)
