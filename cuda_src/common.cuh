@@ -31,12 +31,12 @@ struct Camera {
 };
 
 // The state of an iteration, in device memory, so that a replayed launch needs nothing from the host.
-// render/step.py mirrors this layout.
-struct Step {
+// render/iter_state.py mirrors this layout.
+struct IterState {
     int step;                       // number of the current step, from 1
     int view;                       // index of the current camera
     int sh_degree;                  // of the colours now
-    int halted;                     // 1: a buffer was too small; steps do nothing until the host has made room
+    int overflowed;                     // 1: a buffer was too small; steps do nothing until the host has made room
     unsigned num_splats;
     unsigned num_visible;
     unsigned num_pairs;             // (tile, splat) pairs of this view; 0 where they did not fit
@@ -56,7 +56,7 @@ struct Step {
 __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; }     // and not about to overflow
 
 // Whether this step's loss is a number. Where it is not, nothing is updated.
-__device__ __forceinline__ bool loss_is_finite(const Step& state) { return is_finite(state.loss_l1 + state.loss_ssim); }
+__device__ __forceinline__ bool loss_is_finite(const IterState& state) { return is_finite(state.loss_l1 + state.loss_ssim); }
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 

@@ -20,7 +20,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import Parameters, adam_bias
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 SHAPE = GridShape(3, levels=16, table_size=2**19, features=2, base_resolution=16, growth=1.5)
 WIDTHS = (48, 64, 64, 6)
@@ -78,7 +78,7 @@ def bench_optimiser(backend: Backend) -> None:
     gradients = np.zeros((num // 2, 2), np.float32)
     gradients[random.choice(num // 2, num // 200, replace=False)] = 1e-3
     touched = backend.upload(gradients.ravel())
-    state = StepState(backend, lr=[1e-3] * 6, **adam_bias(10))
+    state = IterState(backend, lr=[1e-3] * 6, **adam_bias(10))
     refill = median_ms(backend, lambda: fill(parameters, touched), REPEATS)
     print(f"Adam on {num} values, 1 % touched (ms)")
     times = {}
@@ -86,7 +86,7 @@ def bench_optimiser(backend: Backend) -> None:
 
         def step(sparse: bool = sparse) -> None:
             fill(parameters, touched)
-            parameters.descend(state, 0, sparse=sparse)
+            parameters.adam_flat(state, 0, sparse=sparse)
 
         times[name] = median_ms(backend, step, REPEATS) - refill
         print(f"  {name:24} {times[name]:8.3f}")

@@ -25,9 +25,9 @@ from splat_cli.density.operations import split_long_axis
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
-from splat_cli.train.run_folder import find_splats
 
 
 def resampled(arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:

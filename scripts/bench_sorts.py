@@ -17,7 +17,7 @@ from timing import median_ms
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.render.camera import TILE, CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.tiles import SORT_THREADS, TileLists
 from splat_cli.scene.view import View
 
@@ -31,7 +31,7 @@ def tile_lengths(num_pairs: int, num_tiles: int, rng: np.random.Generator) -> np
 
 
 def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.ndarray) -> Callable[[], None]:
-    cameras, state = CameraTable(backend, [view]), StepState(backend, num_splats=len(depths))
+    cameras, state = CameraTable(backend, [view]), IterState(backend, num_splats=len(depths))
     lists = TileLists(backend, len(depths), len(lengths))
     lists.tile_begins[...] = backend.upload(np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32))
     lists.tile_order[...] = backend.upload(np.argsort(-lengths).astype(np.uint32))
@@ -40,7 +40,7 @@ def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.
 
     def sort() -> None:
         lists.keys[...] = unsorted
-        backend.kernel("tiles", "sort_tiles")(
+        backend.kernel("raster/tiles", "sort_tiles")(
             (len(lengths),), (SORT_THREADS[backend.name],),
             cameras.array, state.array, lists.tile_order, lists.tile_begins, lists.keys, lists.splat_from_pair,
         )  # fmt: skip

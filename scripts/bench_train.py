@@ -19,12 +19,12 @@ import numpy as np
 
 from splat_cli import __version__
 from splat_cli.config import TrainConfig
+from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import mean_score
 from splat_cli.presets import load_config
-from splat_cli.train.data import read_data
-from splat_cli.train.evaluation import mean_score
-from splat_cli.train.measure import measure
-from splat_cli.train.progress import Display
+from splat_cli.run.training_data import read_data
 from splat_cli.train.trainer import Trainer
 
 
@@ -45,7 +45,7 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
         trainer.run_until(stop)
         backend.synchronize()
         seconds += time.perf_counter() - begin
-        score = mean_score(measure(backend, trainer.splats, data.held_out, config).values())
+        score = mean_score(evaluate(backend, trainer.splats, data.held_out, config).values())
         row = {
             "step": stop, "seconds": round(seconds, 2), "psnr": round(score.psnr, 3), "ssim": round(score.ssim, 4),
             "splats": trainer.splats.num,

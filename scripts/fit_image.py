@@ -24,8 +24,8 @@ from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import adam_bias
 from splat_cli.field.regression import HUBER, regression_loss
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import to_8bit
-from splat_cli.render.step import StepState
 from splat_cli.scene.sample import make_sample_scene
 
 SIZE = 256
@@ -46,7 +46,7 @@ class ImageFit:
         self.colors = np.ascontiguousarray(picture.reshape(-1, 3).T, np.float32)
         self.grid = HashGrid(backend, SHAPE, self.random) if encoded else None
         self.network = Network(backend, [SHAPE.width if encoded else 2, *HIDDEN, 3], batch, self.random)
-        self.state = StepState(backend, lr=[RATES[optimiser]] * 6)
+        self.state = IterState(backend, lr=[RATES[optimiser]] * 6)
         self.loss = backend.upload(np.zeros(1, np.float32))
         self.count = backend.upload(np.array([batch], np.uint32))
 
@@ -66,8 +66,8 @@ class ImageFit:
         self.state.write(**adam_bias(number))
         if self.grid:
             self.grid.backward(points, self.count, self.network.d_inputs)
-            self.grid.parameters.descend(self.state, 0, sparse=True, adam=self.adam)
-        self.network.parameters.descend(self.state, 0, adam=self.adam)
+            self.grid.parameters.adam_flat(self.state, 0, sparse=True, adam=self.adam)
+        self.network.parameters.adam_flat(self.state, 0, adam=self.adam)
 
     def render(self) -> np.ndarray:
         """The picture, float32 [SIZE, SIZE, 3], in batches."""

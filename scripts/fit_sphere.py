@@ -22,7 +22,7 @@ from splat_cli.field.directions import encode_directions
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import adam_bias
 from splat_cli.field.regression import L2, regression_loss
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 DEGREE = 4
 HIDDEN = 64
@@ -57,7 +57,7 @@ class SphereFit:
     def __init__(self, backend: Backend, encoded: bool) -> None:
         self.backend, self.encoded, self.random = backend, encoded, np.random.default_rng(0)
         self.network = Network(backend, [DEGREE**2 if encoded else 3, HIDDEN, 1], BATCH, self.random)
-        self.state = StepState(backend, lr=[RATE] * 6)
+        self.state = IterState(backend, lr=[RATE] * 6)
         self.loss = backend.upload(np.zeros(1, np.float32))
         self.count = backend.upload(np.array([BATCH], np.uint32))
 
@@ -78,7 +78,7 @@ class SphereFit:
         regression_loss(self.network, targets, self.count, self.loss, L2)
         self.network.backward(self.count, to_inputs=False)
         self.state.write(**adam_bias(number))
-        self.network.parameters.descend(self.state, 0)
+        self.network.parameters.adam_flat(self.state, 0)
 
 
 def run(backend: Backend, encoded: bool, steps: int) -> dict[str, Any]:

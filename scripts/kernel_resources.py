@@ -18,13 +18,13 @@ from splat_cli.paths import resource_dir
 def main() -> None:
     """Compile every variant of the kernels and print a table; ends with status 1 if a kernel spills."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", help="kernel files without .cu; all by default")
+    parser.add_argument("files", nargs="*", help="kernel files without .cu, such as raster/blend; all by default")
     parser.add_argument("--arch", type=int, action="append", help="such as 90; all supported ones by default")
     options = parser.parse_args()
     if reason := why_no_nvrtc():
         sys.exit(reason)
     folder = resource_dir("cuda_src")
-    paths = [folder / f"{name}.cu" for name in options.files] or sorted(folder.glob("*.cu"))
+    paths = [folder / f"{name}.cu" for name in options.files] or sorted(folder.rglob("*.cu"))
     print(f"{'kernel':56} {'sm':>4} {'registers':>9} {'shared':>7} {'stack':>6} {'spills':>6}")
     spills = 0
     for path in paths:

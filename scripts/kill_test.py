@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from splat_cli.train.run_folder import RunFolder, is_run
+from splat_cli.run.storage.run_dir import RunDir, is_run
 
 _OPTIONS = [
     "--deterministic", "--save-at=", "--densify-start=20", "--densify-interval=20", "--checkpoint-every=10",
@@ -43,9 +43,9 @@ class Training:
 
     def finish(self, run: Path) -> bytes:
         """Starts or resumes the run, waits for its end, and returns the last PLY."""
-        if not RunFolder(run).result():
+        if not RunDir(run).result():
             subprocess.run(self._command(run), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return RunFolder(run).ply_path(self.steps).read_bytes()
+        return RunDir(run).ply_path(self.steps).read_bytes()
 
     def _command(self, run: Path) -> list[str]:
         command = [sys.executable, "-m", "splat_cli", "train", "--device", self.device]
@@ -86,7 +86,7 @@ def _test(folder: Path, training: Training, num_kills: int, dice: random.Random)
     different = int(not same)
     while kills < num_kills:
         trials += 1
-        run = RunFolder(folder / f"run-{trials}")
+        run = RunDir(folder / f"run-{trials}")
         for _ in range(dice.choice((1, 1, 2))):
             if not training.start_and_kill(run.path, dice.uniform(0, seconds)):
                 break

@@ -15,17 +15,17 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.choose import in_morton_order
 from splat_cli.gaussians.edit import opacities
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.images import Photographs, load_images
+from splat_cli.run.storage.run_dir import find_splats, open_run
+from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
-from splat_cli.train.run_folder import find_splats, open_run
 
 
 @click.command()
@@ -55,7 +55,7 @@ def main(run: Path, scene: Path, device: str) -> None:
             print(f"| {name} | {size:.1f} | {errors} | {to_ply:.1f} | {to_photographs:.2f} |")
 
 
-def render(backend: Backend, splats: SplatArrays, photographs: Photographs, config: TrainConfig) -> list[np.ndarray]:
+def render(backend: Backend, splats: SplatArrays, photographs: ImageSet, config: TrainConfig) -> list[np.ndarray]:
     """Pictures uint8 [H, W, 3] of all views, as in training."""
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), photographs.views, config.antialias)
     background = background_color(config.background)

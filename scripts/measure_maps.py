@@ -10,14 +10,14 @@ import numpy as np
 
 from splat_cli.device import open_backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import Frame, render_frame
+from splat_cli.render.frame import RenderOutput, render_frame
 from splat_cli.render.view import ViewRenderer
+from splat_cli.run.storage.load_splats import load_trained_splats
 from splat_cli.scene.sample import UPRIGHT
 from splat_cli.scene.sample.nearest import nearest
 from splat_cli.scene.sample.room import make_room
 from splat_cli.scene.sample.shapes import Shape
 from splat_cli.scene.view import View
-from splat_cli.train.source import trained_splats
 
 
 @click.command()
@@ -25,7 +25,7 @@ from splat_cli.train.source import trained_splats
 @click.option("--device", default="auto")
 def main(run: Path, device: str) -> None:
     """Print errors over the held-out views, where splats hide most of the background."""
-    backend, (splats, folder) = open_backend(device), trained_splats(run)
+    backend, (splats, folder) = open_backend(device), load_trained_splats(run)
     assert folder is not None
     views = folder.views("test")
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
@@ -39,7 +39,7 @@ def main(run: Path, device: str) -> None:
         print(f"{name:28} median {np.median(error):6.2f}, mean {error.mean():6.2f}")
 
 
-def _errors(frame: Frame, view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _errors(frame: RenderOutput, view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of depth, in percent, of normals and of differences of the depths, in degrees, at the pixels that count."""
     assert frame.alpha is not None
     assert frame.depth is not None

@@ -29,31 +29,31 @@ import click
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.console import Display
+from splat_cli.data.image_streamer import make_camera_table
 from splat_cli.device import Backend, open_backend
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import mean_score
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.poses import PoseRefinement, pose_decay
 from splat_cli.presets import load_config
 from splat_cli.render.blend import blend_backward
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.render.step import StepState
+from splat_cli.run.training_data import TrainingData, read_data, start_of
 from splat_cli.scene.extent import scene_extent
-from splat_cli.scene.images import Photographs
+from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import View
-from splat_cli.train.data import TrainingData, read_data, start_of
-from splat_cli.train.evaluation import mean_score
-from splat_cli.train.measure import measure
-from splat_cli.train.photo_stream import put_photographs
-from splat_cli.train.progress import Display
 from splat_cli.train.trainer import Trainer
 
 DEGREES, SHARE = 0.5, 0.01
 VISITS, TRAVEL = 60, 0.5  # of each held-out camera, and by how many degrees it may turn in them
 
 
-def wrong_poses(photographs: Photographs, random: np.random.Generator) -> Photographs:
+def wrong_poses(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
     """Each camera turned by DEGREES and shifted by SHARE of the scene's extent, each in a direction of its own."""
 
     def vector(length: float) -> np.ndarray:
@@ -65,7 +65,7 @@ def wrong_poses(photographs: Photographs, random: np.random.Generator) -> Photog
     return photographs._replace(views=moved_views(photographs.views, np.array(offsets)))
 
 
-def wrong_exposures(photographs: Photographs, random: np.random.Generator) -> Photographs:
+def wrong_exposures(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
     """Each photograph with other factors and another offset."""
 
     def exposed(image: np.ndarray) -> np.ndarray:
@@ -75,13 +75,13 @@ def wrong_exposures(photographs: Photographs, random: np.random.Generator) -> Ph
     return photographs._replace(images=[exposed(image) for image in photographs.images])
 
 
-DISTURB: dict[str, Callable[[Photographs, np.random.Generator], Photographs]] = {
+DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
     "poses": wrong_poses,
     "exposure": wrong_exposures,
 }
 
 
-def train(what: str, data: TrainingData, photographs: Photographs, config: TrainConfig, backend: Backend) -> list[str]:
+def train(what: str, data: TrainingData, photographs: ImageSet, config: TrainConfig, backend: Backend) -> list[str]:
     """PSNR and SSIM on the held-out photographs, both fitted as well, and how far off the poses are, as text."""
     assert data.held_out is not None
     points, offsets = start_of(data.scene, photographs, config, backend, Display(io.StringIO()))
@@ -89,7 +89,7 @@ def train(what: str, data: TrainingData, photographs: Photographs, config: Train
         backend, photographs.views, photographs.images, *points, config, masks=photographs.masks, pose_offsets=offsets
     )
     trainer.run_until(config.steps)
-    poses = trainer.besides.poses
+    poses = trainer.auxiliary.poses
     final = poses.refined() if poses else photographs.views
     moved = similarity_between(data.training.views, final)
     held_out = data.held_out._replace(views=[moved.apply(view) for view in data.held_out.views])
@@ -101,31 +101,31 @@ def train(what: str, data: TrainingData, photographs: Photographs, config: Train
 
 
 def scores(
-    what: str, backend: Backend, splats: Splats, held_out: Photographs, config: TrainConfig, extent: float
+    what: str, backend: Backend, splats: Splats, held_out: ImageSet, config: TrainConfig, extent: float
 ) -> list[str]:
     """PSNR and SSIM on the photographs, and both fitted."""
     config = dataclasses.replace(config, exposure=what == "exposure")
-    score = mean_score(measure(backend, splats, held_out, config).values())
+    score = mean_score(evaluate(backend, splats, held_out, config).values())
     fitted = score.fitted_psnr, score.fitted_ssim
     if what == "poses":
         refined = held_out._replace(views=refined_views(backend, splats, held_out, config, extent))
-        best = mean_score(measure(backend, splats, refined, config).values())
+        best = mean_score(evaluate(backend, splats, refined, config).values())
         fitted = best.psnr, best.ssim
     return [f"{score.psnr:.2f}", f"{score.ssim:.4f}", f"{fitted[0]:.2f}", f"{fitted[1]:.4f}"]
 
 
 def refined_views(
-    backend: Backend, splats: Splats, photographs: Photographs, config: TrainConfig, extent: float
+    backend: Backend, splats: Splats, photographs: ImageSet, config: TrainConfig, extent: float
 ) -> list[View]:
     """The views from where the splats look most like the photographs: Adam on one after the other, round by round."""
-    cameras, _ = put_photographs(backend, *photographs[:3], order=np.zeros(0, np.int32), room=None)
+    cameras, _ = make_camera_table(backend, *photographs[:3], order=np.zeros(0, np.int32), budget=None)
     num_views = len(cameras.views)
     steps = VISITS * num_views
     raster = Rasterizer(backend, cameras, splats.capacity, training=True, antialias=config.antialias)
     loss = PhotometricLoss(backend, cameras, config.ssim_weight)
     poses = PoseRefinement(backend, cameras, pose_decay(TRAVEL, num_views, steps), extent)
     background = background_color(config.background)
-    state = StepState(backend, num_splats=splats.num, sh_degree=splats.sh_degree, background=background)
+    state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree, background=background)
     step = 0
     while step < steps:
         state.write(step=step + 1, view=step % num_views, num_visible=0, num_segments=0)
@@ -136,7 +136,7 @@ def refined_views(
         blend_backward(cameras, state, raster.projection, raster.tiles, raster.picture, absgrad=False)
         poses.backward(splats, state, config.antialias, raster.projection)
         poses.step(state)
-        step += not raster.made_room(state)  # where it did, nothing was done
+        step += not raster.grow_if_overflowed(state)  # where it did, nothing was done
     return poses.refined()
 
 

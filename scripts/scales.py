@@ -23,17 +23,17 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.config import TrainConfig
+from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
+from splat_cli.eval.metrics import mean_score, score
 from splat_cli.presets import load_config
 from splat_cli.render.frame import render_frame
+from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
 from splat_cli.render.pictures import background_color, to_8bit
-from splat_cli.render.supersampling import coarser, finer, samples_as_fine
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.images import Photographs
+from splat_cli.run.training_data import TrainingData, read_data
+from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.sample import make_sample_scene
-from splat_cli.train.data import TrainingData, read_data
-from splat_cli.train.evaluation import mean_score, score
-from splat_cli.train.progress import Display
 from splat_cli.train.trainer import Trainer
 
 TRAINED_AT = "same"
@@ -47,7 +47,7 @@ def train(data: TrainingData, config: TrainConfig, backend: Backend) -> Trainer:
     return trainer
 
 
-def renders(trainer: Trainer, photographs: Photographs, samples: int) -> list[np.ndarray]:
+def renders(trainer: Trainer, photographs: ImageSet, samples: int) -> list[np.ndarray]:
     """Of each photograph's view, uint8 [H, W, 3], with so many samples across a pixel."""
     views = [finer(view, samples) for view in photographs.views]
     renderer = ViewRenderer(trainer.backend, trainer.splats, views, trainer.config.antialias)
@@ -56,13 +56,13 @@ def renders(trainer: Trainer, photographs: Photographs, samples: int) -> list[np
     return [to_8bit(coarser(frame, samples).color) for frame in frames]
 
 
-def enlarged(pictures: Sequence[np.ndarray], like: Photographs) -> list[np.ndarray]:
+def enlarged(pictures: Sequence[np.ndarray], like: ImageSet) -> list[np.ndarray]:
     sizes = [photograph.shape[1::-1] for photograph in like.images]
     pairs = zip(map(Image.fromarray, pictures), sizes, strict=True)
     return [np.asarray(picture.resize(size, Image.Resampling.LANCZOS)) for picture, size in pairs]
 
 
-def psnr(pictures: list[np.ndarray], photographs: Photographs) -> str:
+def psnr(pictures: list[np.ndarray], photographs: ImageSet) -> str:
     """Of the held-out photographs, dB."""
     pairs = zip(pictures, photographs.images, photographs.masks, strict=True)
     return f"{mean_score([score(picture, image, mask) for picture, image, mask in pairs]).psnr:.2f}"

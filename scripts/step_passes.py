@@ -17,9 +17,9 @@ from splat_cli.optim.adam import Moments
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.blend import blend, blend_backward, blend_backward_plain
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Update, project, project_backward
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.render.step import StepState
 from splat_cli.scene.extent import scene_size
 from splat_cli.scene.view import View
 from splat_cli.train.schedule import set_position_rates, upload_schedule
@@ -35,7 +35,7 @@ class Bench:
     backend: Backend
     splats: Splats
     raster: Rasterizer
-    state: StepState
+    state: IterState
     passes: list[tuple[str, Callable[[], None]]]
 
 
@@ -49,7 +49,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)
     raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True)
-    state = StepState(backend, num_splats=splats.num)
+    state = IterState(backend, num_splats=splats.num)
     schedule = upload_schedule(backend, frozen, len(views))
     set_position_rates(backend, schedule, frozen, scene_size(views, arrays.means))
     order = backend.upload(np.arange(len(views), dtype=np.int32))
@@ -60,7 +60,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
     while True:  # size the buffers by the view with most pairs
         worst = 0
         for index in range(len(views)):
-            state.write(view=index, halted=0, num_visible=0, num_segments=0, sh_degree=3)
+            state.write(view=index, overflowed=0, num_visible=0, num_segments=0, sh_degree=3)
             raster.forward(splats, state)
             worst = max(worst, int(state.read()["needed_pairs"]))
         if worst <= raster.tiles.pair_capacity:
@@ -72,7 +72,10 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
     if plain:
         backward = partial(blend_backward_plain, *inputs)
     passes: list[tuple[str, Callable[[], None]]] = [
-        ("begin_step", lambda: backend.kernel("begin_step", "begin_step")((1,), (1,), state.array, schedule, order)),
+        (
+            "begin_step",
+            lambda: backend.kernel("optim/begin_step", "begin_step")((1,), (1,), state.array, schedule, order),
+        ),
         ("project", lambda: project(splats, cameras, state, False, p)),
         ("tiles", lambda: raster.tiles.build(cameras, state, p)),
         ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
@@ -92,7 +95,7 @@ def run_all(functions: list[Callable[[], None]]) -> None:
 def time_replay(backend: Backend, function: Callable[[], None], group: int) -> list[float]:
     """Milliseconds of one call, measured over groups of `group` replays (one for each view)."""
     function()
-    replay = backend.capture(function)
+    replay = backend.capture_graph(function)
     times: list[float] = []
     begin = time.perf_counter()
     while len(times) < MAX_REPEATS and (time.perf_counter() - begin < MAX_SECONDS or len(times) < 3):

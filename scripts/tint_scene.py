@@ -17,16 +17,16 @@ import click
 import numpy as np
 from PIL import Image
 
+from splat_cli.console import Display
 from splat_cli.device import open_backend
+from splat_cli.eval.embedding_fit import half
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import mean_score
 from splat_cli.render.pictures import to_8bit
+from splat_cli.run.load_images import load_run_images
+from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.scene.read import read_scene
-from splat_cli.train.evaluation import mean_score
-from splat_cli.train.held_out import half
-from splat_cli.train.measure import measure as measured
-from splat_cli.train.measure import photographs_of
-from splat_cli.train.progress import Display
-from splat_cli.train.run_folder import find_splats
-from splat_cli.train.trained import open_trained
 
 EXPOSURE, TINT, GAMMA = 0.7, 0.2, 2.2
 
@@ -62,11 +62,11 @@ def measure(runs: tuple[Path, ...], device: str) -> None:
     for path in runs:
         ply, run = find_splats(path)
         assert run is not None
-        splats, field = open_trained(ply, backend)
-        photographs = half(photographs_of(run, run.views("test"), None, backend, display), right=True)
+        splats, field = load_model(ply, backend)
+        photographs = half(load_run_images(run, run.views("test"), None, backend, display), right=True)
         if field and field.shape.appearance:  # measured on right halves in any case, and fitted on left ones
-            photographs = photographs_of(run, run.views("test"), None, backend, display)
-        mean = mean_score(measured(backend, splats, photographs, run.config(), field=field).values())
+            photographs = load_run_images(run, run.views("test"), None, backend, display)
+        mean = mean_score(evaluate(backend, splats, photographs, run.config(), field=field).values())
         print(f"{path}: PSNR {mean.psnr:.2f}, SSIM {mean.ssim:.4f} on right halves")
 
 

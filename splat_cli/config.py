@@ -182,14 +182,14 @@ class TrainConfig:
     lr_means: float = setting(
         1.6e-4,
         "Learning rate of positions, times the scene's size (geometric mean of its extent and how far cameras look); "
-        "in runs under 30,000 steps times the root of 30,000 / steps; with --own-axes, of a splat 0.004 as large.",
+        "times sqrt(30,000 / steps) in runs under 30,000 steps; with --local-frame-adam, for a splat 0.004 as large.",
         group=_OPTIMIZER,
         low=0,
     )
     lr_means_final: float = setting(
         1.6e-6, "The same at the last step; between them it decays exponentially.", group=_OPTIMIZER, low=0
     )
-    own_axes: bool = setting(
+    local_frame_adam: bool = setting(
         True,
         "Move splats along their own axes, the further the larger they are; off: the world's, all alike, as in 3DGS.",
         group=_OPTIMIZER,
@@ -304,7 +304,7 @@ class TrainConfig:
         3000, "Steps between two resets of all opacities to nearly nothing.", group=_DENSITY, low=1
     )
 
-    probe_views: int = setting(
+    score_views: int = setting(
         10, "Training views that error-guided strategies look at before each round.", group=_DENSITY, low=1
     )
     growth_rate: float = setting(
@@ -326,3 +326,6 @@ class TrainConfig:
 
 
 SETTINGS: dict[str, Setting] = settings_of(TrainConfig)
+
+ALIASES = {"own_axes": "local_frame_adam", "probe_views": "score_views"}
+"""Former names of settings, which TOML files and the config.toml of earlier runs may still have."""

@@ -1,5 +1,11 @@
 """The exceptions a user sees: one line that says what happened, what was expected and what to do."""
 
+import zipfile
+import zlib
+
+ZIP_ERRORS = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What Python's readers raise on a damaged archive or member; RuntimeError: encrypted, or of a newer version."""
+
 
 class SplatError(Exception):
     """Something the program could not do; the command ends with `exit_code`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from splat_cli.config import TrainConfig
 
 REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
-MAX_HASTE = 5.0  # however short the run
+MAX_LR_FACTOR = 5.0  # however short the run
 MAX_GROWTH = 0.2  # a round, however short the run
 SHORT_RUN = 15_000  # steps; below, splats start large and are split, which soon looks right; above, small
 
@@ -15,7 +15,7 @@ class Milestones:
     """Steps, counted from 1. growth_rate: share of all splats that may be added in one round.
 
     init_opacity, init_scale: of splats made from points. splits: whether error-guided density control splits splats;
-    else it copies them. haste: what the learning rates of positions, sizes and rotations are multiplied by.
+    else it copies them. lr_scale: what the learning rates of positions, sizes and rotations are multiplied by.
     noise_scale: what they are multiplied by for noise, which is as strong however long the run.
     """
 
@@ -27,7 +27,7 @@ class Milestones:
     init_opacity: float
     init_scale: float
     splits: bool
-    haste: float
+    lr_scale: float
     noise_scale: float
 
 
@@ -40,7 +40,7 @@ def milestones(config: TrainConfig) -> Milestones:
     short = config.steps < SHORT_RUN
     splits = config.strategy == "splits" or (config.strategy == "default" and short)
     opacity, scale, noise_scale = (0.1, 1.0, 0.0) if short else (0.5, 0.1, 30_000.0)
-    haste = _haste(config)
+    lr_scale = _lr_scale(config)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
     return Milestones(
         sh_degree_interval=or_share(config.sh_degree_interval, 1 / 30),
@@ -51,13 +51,13 @@ def milestones(config: TrainConfig) -> Milestones:
         init_opacity=opacity if config.init_opacity is None else config.init_opacity,
         init_scale=scale if config.init_scale is None else config.init_scale,
         splits=splits,
-        haste=haste,
-        noise_scale=(noise_scale if config.noise_scale is None else config.noise_scale) / haste,
+        lr_scale=lr_scale,
+        noise_scale=(noise_scale if config.noise_scale is None else config.noise_scale) / lr_scale,
     )
 
 
-def _haste(config: TrainConfig) -> float:
+def _lr_scale(config: TrainConfig) -> float:
     """Splats have as far to go in fewer steps; those that were trained before are where they should be."""
     if config.init_from is not None:
         return 1.0
-    return min(max((REFERENCE_STEPS / config.steps) ** 0.5, 1.0), MAX_HASTE)
+    return min(max((REFERENCE_STEPS / config.steps) ** 0.5, 1.0), MAX_LR_FACTOR)

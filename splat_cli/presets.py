@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config import ALIASES, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.paths import resource_dir
 
@@ -21,14 +21,14 @@ def preset_names() -> list[str]:
 def load_config(preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
     """Defaults, then `preset` (a name, or the path of a TOML file), then `overrides`. Raises UsageError."""
     values = read_settings(_preset_path(preset)) if preset is not None else {}
-    overrides = overrides or {}
+    overrides = _renamed(overrides or {})
     _reject_unknown(overrides)
     return TrainConfig(**{**values, **overrides})
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a TOML file: a preset, or the config.toml of a run, whose table [run] is left out."""
-    table = read_toml(path)
+    table = _renamed(read_toml(path))
     run = table.pop("run", None)
     if isinstance(run, dict) and (misplaced := SETTINGS.keys() & run.keys()):
         raise UsageError(f"{path}: {min(misplaced)} stands under [run], where nobody reads it: put settings above it")
@@ -80,6 +80,14 @@ def _preset_path(preset: str) -> Path:
     if preset not in preset_names():
         raise UsageError(f"no preset {preset!r}: there are {', '.join(preset_names())}, or name a .toml file")
     return resource_dir("configs") / f"{preset}.toml"
+
+
+def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """`table` with settings of earlier versions under their names of today; UsageError where both are given."""
+    for old, name in ALIASES.items():
+        if old in table and name in table:
+            raise UsageError(f"{old!r} is the former name of {name!r}: give only one of them")
+    return {ALIASES.get(name, name): value for name, value in table.items()}
 
 
 def _reject_unknown(names: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ _PARAMETERS = {
 
 
 def write_small_scene(folder, num_views=9, num_points=300, camera_model="PINHOLE"):
-    """Photographs a_00.jpg, ... (a colour gradient, 40x30) and points in a ball of radius 1. Returns `folder`."""
+    """ImageSet a_00.jpg, ... (a colour gradient, 40x30) and points in a ball of radius 1. Returns `folder`."""
     views = ring_of_views(num_views)
     (folder / "images").mkdir(parents=True)
     for number, view in enumerate(views):

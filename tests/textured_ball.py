@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from splat_cli.scene.images import Photographs
+from splat_cli.scene.images.image_set import ImageSet
 from tests.views import ring_of_views
 
 SIZE, RADIUS = (160, 120), 1.0
@@ -39,4 +39,4 @@ def colors_at(points, texture=1.0):
 
 
 def photographs_of_ball(views, masks=None, **look):
-    return Photographs(views, [photograph(view, **look) for view in views], masks or [None] * len(views), [])
+    return ImageSet(views, [photograph(view, **look) for view in views], masks or [None] * len(views), [])

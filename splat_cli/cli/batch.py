@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, s
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.train.progress import Display
+    from splat_cli.console import Display
 
 
 @click.command(
@@ -34,8 +34,8 @@ def command(
     its path and settings of its own; settings above the tables are for all of the file; paths are beside it. A scene's
     run lies in OUT under the scene's name. Called again, the command skips what is finished and resumes the rest.
     """
-    from splat_cli.train.batch import run_batch, summary
-    from splat_cli.train.batch_list import plan_batch
+    from splat_cli.tools.batch import run_batch, summary
+    from splat_cli.tools.batch_list import plan_batch
 
     jobs = plan_batch(scenes, out, preset, given(options))
     outcomes = run_batch(jobs, out, device, display)

@@ -12,10 +12,10 @@ def command() -> Output:
     Looks at Python, CuPy, the GPU and its driver, the C++ compiler and the extras, and runs a kernel on every device
     that is there. The exit code is 1 where nothing here can train.
     """
-    from splat_cli.train.checkup import check_up
+    from splat_cli.tools.doctor import run_checks
 
-    findings = check_up()
-    width = max(len(finding.part) for finding in findings)
-    lines = [f"{'ok' if found.ok else '--'}  {found.part:<{width}}  {found.text}" for found in findings]
-    facts = {found.part: {"ok": found.ok, "text": found.text} for found in findings}
-    return Output(lines, facts, exit_code=int(any(found.needed and not found.ok for found in findings)))
+    checks = run_checks()
+    width = max(len(check.part) for check in checks)
+    lines = [f"{'ok' if found.ok else '--'}  {found.part:<{width}}  {found.text}" for found in checks]
+    facts = {found.part: {"ok": found.ok, "text": found.text} for found in checks}
+    return Output(lines, facts, exit_code=int(any(found.needed and not found.ok for found in checks)))

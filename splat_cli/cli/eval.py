@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.train.progress import Display
+    from splat_cli.console import Display
 
 
 @click.command(
@@ -34,7 +34,7 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
     that they were measured by.
     """
     from splat_cli.device import open_backend
-    from splat_cli.train.measure import evaluate_run
+    from splat_cli.tools.evaluate import evaluate_run
 
     metrics = evaluate_run(source, scene, open_backend(device), display, save_pictures)
     width = max(len(name) for name in metrics.scores)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.numbers import FiniteRange, Numbers
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
+from splat_cli.cli.param_types import FiniteRange, Numbers
 
 if TYPE_CHECKING:
+    from splat_cli.console import Display
     from splat_cli.gaussians.arrays import SplatArrays
-    from splat_cli.train.export_job import ExportJob
-    from splat_cli.train.progress import Display
+    from splat_cli.tools.export import ExportJob
 
 _FORMATS = ("ply", "compressed-ply", "splat", "spz", "sog", "glb", "html")
 
@@ -119,9 +119,9 @@ def command(
     """
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.edits import Edits
+    from splat_cli.run.storage.load_splats import save_cameras
     from splat_cli.scene.crop import parse_crop
-    from splat_cli.train.export_job import ExportJob, level_path
-    from splat_cli.train.source import save_cameras
+    from splat_cli.tools.export import ExportJob, level_path
 
     if not sources:
         raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
@@ -154,9 +154,9 @@ def _file_writer(out: Path, format_name: str | None, start_view: str | None) -> 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
     """A page's viewer has antialiasing: splats are not baked for it."""
-    from splat_cli.viewer.opening import find_opening
+    from splat_cli.viewer.initial_camera import find_initial_camera
 
-    opening = find_opening(job.sources, start_view)
+    opening = find_initial_camera(job.sources, start_view)
     return opening.moved(job.edits.similarity()).write
 
 

@@ -12,8 +12,8 @@ from splat_cli.cli.output import Output
 @click.argument("path", type=PATH)
 def command(path: Path) -> Output:
     """Tell what a scene, a run or a file of splats holds."""
-    from splat_cli.train.describe import describe
+    from splat_cli.tools.info import describe_path
 
-    facts = describe(path)
+    facts = describe_path(path)
     width = max(map(len, facts))
     return Output([f"{label:<{width}}  {text}" for label, text in facts.items()], facts)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.numbers import Color, FiniteRange, Numbers, Size
 from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
+from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size
 
 if TYPE_CHECKING:
-    from splat_cli.render.frame_files import FrameFiles
-    from splat_cli.scene.paths import CameraPath
-    from splat_cli.train.progress import Display
-    from splat_cli.train.render_job import RenderJob
+    from splat_cli.console import Display
+    from splat_cli.render.output.frame_files import FrameFiles
+    from splat_cli.scene.trajectories.camera_path import CameraPath
+    from splat_cli.tools.render import RenderJob
 
 _PANORAMA = (2048, 1024)
 
@@ -98,7 +98,7 @@ def command(
     Called again, it keeps the frames that are there and show the same; a path removes those of a longer one.
     """
     from splat_cli.device import open_backend
-    from splat_cli.render.video import require_video
+    from splat_cli.render.output.video import require_video
 
     if video:
         require_video(video)
@@ -125,7 +125,7 @@ def _job(source: Path, views: str | None, cameras: Path | None, **options: Any) 
     import dataclasses
 
     from splat_cli.errors import UsageError
-    from splat_cli.train.render_job import plan_job
+    from splat_cli.tools.render import plan_job
 
     if views and cameras:
         raise UsageError("--views and --cameras exclude each other")
@@ -144,7 +144,7 @@ def _job(source: Path, views: str | None, cameras: Path | None, **options: Any) 
 
 def _path(options: dict[str, Any]) -> CameraPath | None:
     from splat_cli.errors import UsageError
-    from splat_cli.scene.paths import CameraPath
+    from splat_cli.scene.trajectories.camera_path import CameraPath
 
     if options["kind"]:
         names = ("kind", "frames", "seconds", "fps", "focus", "up")
@@ -158,7 +158,7 @@ def _path(options: dict[str, Any]) -> CameraPath | None:
 
 def _files(options: dict[str, Any]) -> FrameFiles:
     from splat_cli.errors import UsageError
-    from splat_cli.render.frame_files import MAPS, FrameFiles
+    from splat_cli.render.output.frame_files import MAPS, FrameFiles
 
     levels, file_format = options["depth_levels"], options["depth_format"]
     if not options["depth"] and (levels or file_format):

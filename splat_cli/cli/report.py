@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.train.progress import Display
+    from splat_cli.console import Display
 
 
 @click.command(epilog="\b\nExample:\n  splat report runs/garden\n  splat report runs/garden -o garden.html")
@@ -27,7 +27,7 @@ def command(path: Path, out: Path | None, scene: Path | None, device: str, displ
     """
     from splat_cli.device import open_backend
     from splat_cli.report import write_report
-    from splat_cli.train.run_folder import open_run
+    from splat_cli.run.storage.run_dir import open_run
 
     written = write_report(open_run(path), open_backend(device), display, scene, out)
     return Output([f"Report: {written}"], {"report": written})

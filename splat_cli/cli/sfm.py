@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.train.progress import Display
+    from splat_cli.console import Display
 
 
 @click.command(

@@ -12,11 +12,11 @@ from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from splat_cli.config import TrainConfig
-    from splat_cli.train.checkpoint_file import Checkpoint
-    from splat_cli.train.observer import Observer
-    from splat_cli.train.progress import Display
-    from splat_cli.train.result import RunResult
-    from splat_cli.train.run_folder import RunFolder
+    from splat_cli.console import Display
+    from splat_cli.run.callback import TrainingCallback
+    from splat_cli.run.checkpoints.file import Checkpoint
+    from splat_cli.run.storage.result import RunResult
+    from splat_cli.run.storage.run_dir import RunDir
 
 
 @click.command(
@@ -60,18 +60,18 @@ def command(
     With --resume, SCENE is only needed where the run's scene has moved, and options change the run's settings.
     """
     from splat_cli.errors import UsageError
-    from splat_cli.viewer.training import attended
+    from splat_cli.viewer.live import attended
 
     if resume and (out or preset):
         raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
     for name in () if viewer else ("host", "port"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             display.warn(f"--{name} does nothing without --viewer")
-    with attended(viewer, host, port, display) as observer:
+    with attended(viewer, host, port, display) as callback:
         if resume:
-            result = _resumed(resume, scene, device, given(options), display, observer)
+            result = _resumed(resume, scene, device, given(options), display, callback)
         elif scene:
-            result = _new(scene, out, preset, device, given(options), display, observer)
+            result = _new(scene, out, preset, device, given(options), display, callback)
         else:
             raise UsageError("name a SCENE to train on, or a run with --resume")
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s"]
@@ -89,17 +89,17 @@ def _new(
     device: str,
     changes: dict[str, Any],
     display: "Display",
-    observer: "Observer | None",
+    callback: "TrainingCallback | None",
 ) -> "RunResult":
-    from splat_cli.cli.idle import idle_options
+    from splat_cli.cli.unused_options import unused_options
     from splat_cli.presets import load_config
-    from splat_cli.train.claim import new_run_folder, unused_folder
+    from splat_cli.run.storage.run_lock import new_run_folder, unused_folder
 
     config = load_config(preset, changes)
-    for line in idle_options(config, changes):
+    for line in unused_options(config, changes):
         display.warn(line)
     with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
-        return _train(scene, run, config, device, display, observer)
+        return _train(scene, run, config, device, display, callback)
 
 
 def _resumed(
@@ -108,29 +108,29 @@ def _resumed(
     device: str,
     changes: dict[str, Any],
     display: "Display",
-    observer: "Observer | None",
+    callback: "TrainingCallback | None",
 ) -> "RunResult":
-    from splat_cli.train.claim import existing_run
-    from splat_cli.train.resume import plan_resumption
+    from splat_cli.run.resume import plan_resumption
+    from splat_cli.run.storage.run_lock import existing_run
 
     with existing_run(path) as run:
         plan = plan_resumption(run, scene, changes, display)
-        return _train(plan.scene, run, plan.config, device, display, observer, plan.checkpoint)
+        return _train(plan.scene, run, plan.config, device, display, callback, plan.checkpoint)
 
 
 def _train(
     scene: Path,
-    run: "RunFolder",
+    run: "RunDir",
     config: "TrainConfig",
     device: str,
     display: "Display",
-    observer: "Observer | None",
+    callback: "TrainingCallback | None",
     checkpoint: "Checkpoint | None" = None,
 ) -> "RunResult":
     from splat_cli.report import try_report
-    from splat_cli.train.session import open_device, train_scene
+    from splat_cli.run.session import open_device, train_scene
 
     backend = open_device(device, config, display)
-    result = train_scene(scene, run, config, backend, display, checkpoint, observer)
+    result = train_scene(scene, run, config, backend, display, checkpoint, callback)
     try_report(run, backend, display)
     return result

@@ -13,13 +13,13 @@ from splat_cli.cli.output import Output
 @server_options
 @device_option
 def command(source: Path, host: str, port: int, device: str) -> Output:
-    """Look at the splats of a run or a file in a browser.
+    """RenderSettings at the splats of a run or a file in a browser.
 
     Fly around, go to the cameras and compare with their photographs, crop, and keep views for `splat render --cameras`.
     Needs the extra `viewer` (pip install 'splat-cli[viewer]'). Only this computer can connect, unless --host says more.
     """
+    from splat_cli.console import Display
     from splat_cli.device import open_backend
-    from splat_cli.train.progress import Display
     from splat_cli.viewer.browse import browse
 
     kept = browse(source, open_backend(device), host, port, Display())

@@ -8,7 +8,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.density.operations import logit, sigmoid, split_random
-from splat_cli.density.strategy import Probe
+from splat_cli.density.strategy import ErrorScorer
 from splat_cli.gaussians.splats import LOG_SCALES, OPACITY
 from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
@@ -18,7 +18,7 @@ HUGE_SCALE = 0.1  # of the scene's extent: removed, once opacities have been res
 RESET_OPACITY = 0.01
 
 
-class AdaptiveDensityControl:
+class ADCStrategy:
     """Clone or split where screen-space gradients are high, remove the transparent, reset opacities now and then."""
 
     collects_stats = True
@@ -32,7 +32,7 @@ class AdaptiveDensityControl:
         inside = self.milestones.densify_start < step < self.milestones.densify_stop
         return inside and (step % c.densify_interval == 0 or step % c.opacity_reset_interval == 0)
 
-    def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
         if step % self.config.densify_interval == 0:
             self._grow(model, random)
             self._prune(model, after_reset=step > self.config.opacity_reset_interval)
@@ -62,10 +62,10 @@ class AdaptiveDensityControl:
     def _prune(self, model: Model, after_reset: bool) -> None:
         xp = model.backend.xp
         params: Any = model.splats.params[:, : model.num]
-        doomed = sigmoid(xp, params[OPACITY]) < self.config.prune_opacity
+        prune_mask = sigmoid(xp, params[OPACITY]) < self.config.prune_opacity
         if after_reset:
-            doomed |= xp.exp(params[LOG_SCALES].max(axis=0)) > HUGE_SCALE * self.extent
-        model.remove(doomed)
+            prune_mask |= xp.exp(params[LOG_SCALES].max(axis=0)) > HUGE_SCALE * self.extent
+        model.remove(prune_mask)
 
     def _reset_opacities(self, model: Model) -> None:
         xp = model.backend.xp

@@ -6,34 +6,34 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.density.operations import draw, logit, share_out, sigmoid
-from splat_cli.density.rounds import Rounds
-from splat_cli.density.strategy import Probe
+from splat_cli.density.operations import logit, relocation_params, sample_weighted, sigmoid
+from splat_cli.density.periodic import PeriodicStrategy
+from splat_cli.density.strategy import ErrorScorer
 from splat_cli.gaussians.splats import LOG_SCALES, OPACITY
 from splat_cli.optim.model import Model
 
 
-class MarkovChain(Rounds):
+class MCMCStrategy(PeriodicStrategy):
     """Dead splats move to live ones, drawn by opacity; growth adds copies in the same way."""
 
-    def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
-        weights, dead, num_new = self._demand(model, probe)
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
+        weights, dead, num_new = self._demand(model, scorer)
         xp = model.backend.xp
         if 0 < len(dead) < model.num:
-            model.replace(dead, self._shared(model, draw(xp, weights, len(dead), random)))
+            model.replace(dead, self._shared(model, sample_weighted(xp, weights, len(dead), random)))
         if num_new > 0:
-            self._add(model, draw(xp, weights, num_new, random))
+            self._add(model, sample_weighted(xp, weights, num_new, random))
 
-    def _demand(self, model: Model, probe: Probe) -> tuple[Any, Any, int]:
+    def _demand(self, model: Model, scorer: ErrorScorer) -> tuple[Any, Any, int]:
         """How likely each splat is to get a copy, up to a factor [num]; indices of dead splats; splats to be added."""
         xp = model.backend.xp
         opacities = sigmoid(xp, model.splats.params[OPACITY, : model.num])
         alive = opacities > self.config.prune_opacity
         target = min(self.config.max_splats, int((1 + self.milestones.growth_rate) * model.num))
-        weights = xp.where(alive, self._need(opacities, probe), 0)
+        weights = xp.where(alive, self._need(opacities, scorer), 0)
         return weights, xp.nonzero(~alive)[0], max(target - model.num, 0)
 
-    def _need(self, opacities: Any, probe: Probe) -> Any:
+    def _need(self, opacities: Any, scorer: ErrorScorer) -> Any:
         """The weight of a live splat in the draw: here its opacity [num]."""
         return opacities
 
@@ -48,7 +48,9 @@ class MarkovChain(Rounds):
         copies = xp.bincount(parents, minlength=model.num) + 1
         unique = xp.nonzero(copies > 1)[0]
         opacities = sigmoid(xp, params[OPACITY, unique])
-        opacity, log_scales = share_out(xp, opacities, params[LOG_SCALES, unique], copies[unique].astype("float32"))
+        opacity, log_scales = relocation_params(
+            xp, opacities, params[LOG_SCALES, unique], copies[unique].astype("float32")
+        )
         params[OPACITY, unique] = logit(xp, xp.clip(opacity, self.config.prune_opacity, 1 - 1e-6))
         params[LOG_SCALES, unique] = log_scales
         model.moments.first[:, unique] = 0
@@ -56,8 +58,8 @@ class MarkovChain(Rounds):
         return params[:, parents]
 
 
-class ErrorGuidedChain(MarkovChain):
+class ErrorCopyStrategy(MCMCStrategy):
     """The default in long runs: the same, with copies where several views agree that the picture is wrong."""
 
-    def _need(self, opacities: Any, probe: Probe) -> Any:
-        return probe.scores(self.config.probe_views)[1]
+    def _need(self, opacities: Any, scorer: ErrorScorer) -> Any:
+        return scorer.scores(self.config.score_views)[1]

@@ -53,7 +53,7 @@ def split_long_axis(xp: Any, columns: Any) -> tuple[Any, Any]:
     return one, other
 
 
-def share_out(xp: Any, opacities: Any, log_scales: Any, copies: Any) -> tuple[Any, Any]:
+def relocation_params(xp: Any, opacities: Any, log_scales: Any, copies: Any) -> tuple[Any, Any]:
     """Opacity [K] and log_scales [3, K] of each of `copies` [K] splats that together look like the one they replace.
 
     3DGS-MCMC (Kheradmand et al. 2024), eq. 9 of the supplement.
@@ -68,7 +68,7 @@ def share_out(xp: Any, opacities: Any, log_scales: Any, copies: Any) -> tuple[An
     return new, log_scales + xp.log(xp.maximum(factor, 1e-8))
 
 
-def draw(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
+def sample_weighted(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
     """`count` indices with replacement, with probability proportional to `weights` [K]."""
     shares = weights.astype("float64") / xp.maximum(weights.max(), 1e-30)
     cumulative = xp.cumsum((shares * 2.0**36).astype("int64"))  # integers: a parallel sum of floats rounds as it likes
@@ -76,7 +76,7 @@ def draw(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
     return xp.minimum(xp.searchsorted(cumulative, at, side="right"), len(weights) - 1)
 
 
-def draw_distinct(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
+def sample_distinct(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
     """Up to `count` different indices, likelier with larger `weights` [K], those of weight 0 never.
 
     Efraimidis and Spirakis 2006: the largest of u^(1 / weight), here by their logarithms.

@@ -9,7 +9,7 @@ import numpy as np
 from splat_cli.optim.model import Model
 
 
-class Probe(Protocol):
+class ErrorScorer(Protocol):
     """Looks at training views for a strategy."""
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
@@ -25,5 +25,5 @@ class Strategy(Protocol):
     def due(self, step: int) -> bool:
         """Whether `refine` is to run after this step."""
 
-    def refine(self, step: int, model: Model, probe: Probe, random: np.random.Generator) -> None:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
         """Add, move and remove splats; never more than the hard cap."""

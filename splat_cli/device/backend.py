@@ -64,7 +64,7 @@ class Backend(Protocol):
     def timer(self) -> Timer:
         """A timer: `with backend.timer() as t: ...` and then `t.ms`."""
 
-    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+    def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
         """What `function` launches, as one call that runs it again.
 
         Call `function` once yourself before: kernels are compiled and loaded on first use, which cannot be captured.

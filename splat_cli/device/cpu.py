@@ -94,7 +94,7 @@ class CpuBackend:
         """See Backend.timer."""
         return CpuTimer()
 
-    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+    def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
         """See Backend.capture: here the function itself."""
         return function
 

@@ -96,7 +96,7 @@ class CudaBackend:
         """See Backend.timer."""
         return CudaTimer(self.xp, self.stream)
 
-    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+    def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
         """See Backend.capture: a CUDA graph."""
         self.stream.begin_capture()
         try:

@@ -67,6 +67,7 @@ class HostCompiler:
         key = hashlib.sha256()
         for text in (unit, headers_digest(unit, include), self.version, *self.command, *flags, _processor()):
             key.update(text.encode() + b"\0")
+        name = name.replace("/", "-")  # "raster/blend"
         path = cache_dir() / f"{name}-{key.hexdigest()[:32]}.so"
         if not path.exists():
             try:

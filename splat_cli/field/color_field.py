@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network, num_weights, padded
 from splat_cli.field.parameters import Parameters
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 OUTPUTS = 6  # gains less 1 and offsets of three channels
 RATE = 5  # of the state's learning rates: that of the tables
@@ -100,12 +100,12 @@ class ColorField:
         """After somebody wrote to the arrays."""
         self.grid.parameters.refresh()
 
-    def step(self, state: StepState) -> None:
+    def step(self, state: IterState) -> None:
         """A step of Adam: of the table entries and photographs that were seen, and of the whole network."""
-        self.grid.parameters.descend(state, RATE, sparse=True)
-        self.network.parameters.descend(state, RATE, factor=NETWORK_RATE)
+        self.grid.parameters.adam_flat(state, RATE, sparse=True)
+        self.network.parameters.adam_flat(state, RATE, factor=NETWORK_RATE)
         if self.shape.appearance:
-            self.embeddings.descend(state, RATE, sparse=True, factor=EMBEDDING_RATE)
+            self.embeddings.adam_flat(state, RATE, sparse=True, factor=EMBEDDING_RATE)
 
     def forget_gradients(self) -> None:
         """Drop what backward passes have added up."""

@@ -1,4 +1,4 @@
-"""A colour field at work in the rasterizer: the host side of cuda_src/color_field.cu and embedding.cu."""
+"""A colour field at work in the rasterizer: the host side of cuda_src/field/color_field.cu and embedding.cu."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from splat_cli.field.directions import backward_directions, encode_directions
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection
-from splat_cli.render.step import StepState
 
 THREADS = 256
-WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/embedding.cu
+WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.cu
 
 
 class FieldColoring:
@@ -52,19 +52,19 @@ class FieldColoring:
         if self.moves:
             self.d_positions, self.d_directions, self.d_means = (empty((3, capacity), "float32") for _ in range(3))
 
-    def forward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+    def forward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """See Coloring.forward."""
         self.num_rows.fill(0)
         self._launch("list_visible", state.array, projection.depths, self.splat_from_row, self.num_rows)
         self._evaluate(splats, cameras, state, projection.colors)
 
-    def color_all(self, splats: Splats, cameras: CameraTable, state: StepState, colors: Any) -> None:
+    def color_all(self, splats: Splats, cameras: CameraTable, state: IterState, colors: Any) -> None:
         """Write the colours, float32 [capacity, 4], that all splats show to the state's view, seen or not."""
         self.num_rows.fill(splats.num)
         self.splat_from_row[...] = self.backend.xp.arange(self._capacity, dtype="int32")
         self._evaluate(splats, cameras, state, colors)
 
-    def _evaluate(self, splats: Splats, cameras: CameraTable, state: StepState, colors: Any) -> None:
+    def _evaluate(self, splats: Splats, cameras: CameraTable, state: IterState, colors: Any) -> None:
         check_arrays("field_inputs", params=(splats.params, "float32", f"R {self._capacity}"))
         rows, network = (self.splat_from_row, self.num_rows), self.field.network
         self._launch(
@@ -78,7 +78,7 @@ class FieldColoring:
         network.forward(self.num_rows)
         self._launch("field_colors", splats.params, self._capacity, *rows, network.outputs, colors)
 
-    def backward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+    def backward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """See Coloring.backward. Adds to the gradients of the field's parameters."""
         rows, network = (self.splat_from_row, self.num_rows), self.field.network
         self._launch(
@@ -106,12 +106,12 @@ class FieldColoring:
         return planes[:begin], planes[begin:end], planes[end : end + shape.appearance]
 
     def _launch(self, kernel: str, *args: Any) -> None:
-        self.backend.kernel("color_field", kernel)((-(-self._capacity // THREADS),), (THREADS,), *args)
+        self.backend.kernel("field/color_field", kernel)((-(-self._capacity // THREADS),), (THREADS,), *args)
 
     def _launch_embedding(self, kernel: str, rows: int, state: Any, source: Any, target: Any) -> None:
         size = self.field.shape.appearance
         if size:
-            self.backend.kernel("embedding", kernel)(
+            self.backend.kernel("field/embedding", kernel)(
                 (-(-self._capacity // (rows * WARPS)), size), (LANES, WARPS),
                 state, source, size, self._capacity, self.num_rows, target,
             )  # fmt: skip

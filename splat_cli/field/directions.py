@@ -1,4 +1,4 @@
-"""Directions as values of spherical harmonics: the host side of cuda_src/sh_encode.cu."""
+"""Directions as values of spherical harmonics: the host side of cuda_src/field/sh_encode.cu."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THREADS = 256
 def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: int, features: Any) -> None:
     """Write degree^2 values (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
     rows = _check("sh_encode", directions, degree, features)
-    backend.kernel("sh_encode", "sh_encode")(
+    backend.kernel("field/sh_encode", "sh_encode")(
         (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, features
     )
 
@@ -22,7 +22,7 @@ def backward_directions(
 ) -> None:
     """Write the gradients of the directions' coordinates as free variables, planes [3, rows]."""
     rows = _check("sh_encode_backward", directions, degree, d_features)
-    backend.kernel("sh_encode", "sh_encode_backward")(
+    backend.kernel("field/sh_encode", "sh_encode_backward")(
         (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, d_features, d_directions
     )
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.damage import ZIP_DAMAGE
 from splat_cli.device import Backend
-from splat_cli.errors import FormatError, ShapeError, UsageError
+from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, UsageError
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.frame import FRAME_DTYPE
 from splat_cli.files import replacing
@@ -98,5 +97,5 @@ def read_field(path: Path) -> FieldFile:
         if {name: array.size for name, array in arrays.items()} != expected:
             raise ValueError("its arrays do not fit its shape")
         return FieldFile(splats, shape, frame, header["names"], arrays)
-    except (*ZIP_DAMAGE, KeyError, TypeError, ShapeError) as error:
+    except (*ZIP_ERRORS, KeyError, TypeError, ShapeError) as error:
         raise FormatError(f"{path} is not the file of a colour field ({error}); export or train again") from error

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-# Mirrors `struct Frame` in cuda_src/color_field.cu.
+# Mirrors `struct FieldBounds` in cuda_src/field/color_field.cu.
 FRAME_DTYPE = np.dtype([("center", np.float32, 3), ("inv_radius", np.float32)])
 
 INSIDE = 0.8  # share of the points that lie within the radius
 
 
-def frame_of(points: np.ndarray) -> np.ndarray:
+def field_bounds(points: np.ndarray) -> np.ndarray:
     """FRAME_DTYPE scalar: the median of points [N, 3], and the distance within which most of them lie."""
     finite = points[np.isfinite(points).all(axis=1)]
     center = np.median(finite, axis=0)

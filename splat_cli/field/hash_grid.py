@@ -1,4 +1,4 @@
-"""Multiresolution hash encoding (Mueller et al. 2022, Instant-NGP, sec. 3): the host side of cuda_src/hash_grid.cu."""
+"""Multiresolution hash encoding (Instant-NGP, Mueller et al. 2022, sec. 3); host of cuda_src/field/hash_grid.cu."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THREADS = 256
 MAX_LEVELS, MAX_ENTRIES, MAX_RESOLUTION = 32, 2**28, 2**24
 INITIAL = 1e-4  # entries begin uniformly within plus and minus this
 
-# Mirrors `struct Level` in cuda_src/hash_grid.cu.
+# Mirrors `struct Level` in cuda_src/field/hash_grid.cu.
 LEVEL_DTYPE = np.dtype([("resolution", np.int32), ("size", np.uint32), ("offset", np.uint32), ("hashed", np.int32)])
 
 
@@ -83,7 +83,7 @@ class HashGrid:
     def encode(self, positions: Any, num_rows: Any, features: Any) -> None:
         """Write the features of the points."""
         rows = self._check("hash_encode", positions, features)
-        self.backend.kernel("hash_grid", "hash_encode", **self.table_defines)(
+        self.backend.kernel("field/hash_grid", "hash_encode", **self.table_defines)(
             (-(-rows // THREADS), self.shape.levels), (THREADS,),
             positions, rows, num_rows, self.levels, self.tables, features,
         )  # fmt: skip
@@ -91,7 +91,7 @@ class HashGrid:
     def backward(self, positions: Any, num_rows: Any, d_features: Any) -> None:
         """Add to the gradients of the tables."""
         rows = self._check("hash_encode_backward", positions, d_features)
-        self.backend.kernel("hash_grid", "hash_encode_backward", **self.defines)(
+        self.backend.kernel("field/hash_grid", "hash_encode_backward", **self.defines)(
             (-(-rows // THREADS), self.shape.levels), (THREADS,),
             positions, rows, num_rows, self.levels, d_features, self.parameters.gradients,
         )  # fmt: skip
@@ -99,7 +99,7 @@ class HashGrid:
     def backward_positions(self, positions: Any, num_rows: Any, d_features: Any, d_positions: Any) -> None:
         """Write the gradients of the points, planes like them; zero along an axis that a point lies outside of."""
         rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
-        self.backend.kernel("hash_grid", "hash_encode_d_positions", **self.table_defines)(
+        self.backend.kernel("field/hash_grid", "hash_encode_d_positions", **self.table_defines)(
             (-(-rows // THREADS),), (THREADS,),
             positions, rows, num_rows, self.levels, self.shape.levels, self.tables, d_features, d_positions,
         )  # fmt: skip

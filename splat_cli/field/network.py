@@ -1,4 +1,4 @@
-"""A small fully connected network over planes: the host side of cuda_src/dense.cu and dense_weights.cu."""
+"""A small fully connected network over planes: the host side of cuda_src/field/dense.cu and dense_weights.cu."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Network:
         """From `inputs` to `outputs`. num_rows: uint32 [1], the samples in use."""
         for layer in self.layers:
             slices = -(-layer.num_outputs // BLOCK_VALUES)
-            self.backend.kernel("dense", "dense_forward", ACTIVATION=layer.activation)(
+            self.backend.kernel("field/dense", "dense_forward", ACTIVATION=layer.activation)(
                 (-(-self.rows // BLOCK_ROWS), slices), (32, WARPS),
                 layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.y,
             )  # fmt: skip
@@ -91,19 +91,19 @@ class Network:
             self._through_sigmoid(num_rows)
         for k, layer in reversed(list(enumerate(self.layers))):
             slices = -(-layer.num_inputs // BLOCK_VALUES) * -(-layer.num_outputs // BLOCK_VALUES)
-            self.backend.kernel("dense_weights", "dense_backward_weights")(
+            self.backend.kernel("field/dense_weights", "dense_backward_weights")(
                 (-(-self.rows // SUM_ROWS), slices), (32, WARPS),
                 layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
             )  # fmt: skip
             if k or to_inputs:
-                self.backend.kernel("dense", "dense_backward_inputs")(
+                self.backend.kernel("field/dense", "dense_backward_inputs")(
                     (-(-self.rows // BLOCK_ROWS), -(-layer.num_inputs // BLOCK_VALUES)), (32, WARPS),
                     layer.d_y, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs,
                     layer.x if k else None, layer.d_x,
                 )  # fmt: skip
 
     def _through_sigmoid(self, num_rows: Any) -> None:
-        self.backend.kernel("regression", "sigmoid_backward")(
+        self.backend.kernel("field/regression", "sigmoid_backward")(
             (-(-self.rows // (32 * WARPS)), self.widths[-1]), (32, WARPS),
             self.outputs, self.rows, num_rows, self.d_outputs,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Trained values with their gradients and moments, and one step of the optimiser on them: cuda_src/descend.cu."""
+"""Parameter arrays with gradients and Adam moments: the host side of cuda_src/field/adam_flat.cu."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 GRAIN = 4  # values a thread owns
@@ -17,7 +17,7 @@ class Parameters:
     """Flat float32 arrays of one length, a multiple of 4: values, gradients, moments1 and moments2.
 
     halves: float16, a copy of the values that follows them, or None. What is added to `gradients` stays there until
-    `descend` takes it.
+    `adam_flat` takes it.
     """
 
     def __init__(self, backend: Backend, values: np.ndarray, half: bool = False) -> None:
@@ -46,8 +46,8 @@ class Parameters:
         if self.halves is not None:
             self.halves[...] = self.values.astype("float16")
 
-    def descend(
-        self, state: StepState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0
+    def adam_flat(
+        self, state: IterState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0
     ) -> None:
         """One step of Adam, or of plain gradient descent, at `factor` times learning rate number `rate` of the state.
 
@@ -56,7 +56,7 @@ class Parameters:
         """
         halves = None if self.halves is None else self.halves.view("uint16")
         moments = (self.moments1, self.moments2) if adam else (None, None)
-        self.backend.kernel("descend", "descend")(
+        self.backend.kernel("field/adam_flat", "adam_flat")(
             (-(-len(self) // (GRAIN * THREADS)),), (THREADS,),
             state.array, rate, float(factor), len(self), int(sparse), self.values, self.gradients, *moments, halves,
         )  # fmt: skip

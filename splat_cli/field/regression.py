@@ -1,4 +1,4 @@
-"""Losses of a network against targets: the host side of cuda_src/regression.cu."""
+"""Losses of a network against targets: the host side of cuda_src/field/regression.cu."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def regression_loss(
     """
     channels = network.widths[-1]
     check_arrays("regression_loss", targets=(targets, "float32", f"{channels} {network.rows}"))
-    network.backend.kernel("regression", "regression_loss")(
+    network.backend.kernel("field/regression", "regression_loss")(
         (-(-network.rows // (32 * WARPS)), channels), (32, WARPS),
         network.outputs, targets, network.rows, num_rows, kind, float(delta), loss, network.d_outputs,
     )  # fmt: skip

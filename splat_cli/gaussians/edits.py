@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.choose import coverage, in_morton_order, keep_largest
 from splat_cli.gaussians.edit import limit_sh_degree, opacities
 from splat_cli.gaussians.move import rotated, rotation_about_axes, scaled, translated
+from splat_cli.gaussians.selection import coverage, in_morton_order, keep_largest
 from splat_cli.scene.crop import Crop
 from splat_cli.scene.poses import Similarity
 
 
 @dataclass(frozen=True)
-class Findings:
+class SplatStats:
     """What is known of N splats beyond what they say themselves; None for what nobody looked for."""
 
     contributions: np.ndarray | None = None
@@ -52,13 +52,13 @@ class Edits:
         rotation = np.eye(3) if self.rotate is None else rotation_about_axes(self.rotate)
         return Similarity(self.scale or 1.0, rotation, np.array(self.translate or (0.0, 0.0, 0.0)))
 
-    def apply(self, splats: SplatArrays, found: Findings | None = None) -> SplatArrays:
+    def apply(self, splats: SplatArrays, found: SplatStats | None = None) -> SplatArrays:
         """The splats after all changes.
 
         found: contributions where min_contribution asks for them, or for max_splats to go by, and distances where
         max_isolation asks for them.
         """
-        found = found or Findings()
+        found = found or SplatStats()
         strengths = coverage(splats) if found.contributions is None else found.contributions
         kept = self._kept(splats, found)
         if not kept.all():
@@ -75,7 +75,7 @@ class Edits:
             splats = limit_sh_degree(splats, self.sh_degree)
         return in_morton_order(splats) if self.morton else splats
 
-    def _kept(self, splats: SplatArrays, found: Findings) -> np.ndarray:
+    def _kept(self, splats: SplatArrays, found: SplatStats) -> np.ndarray:
         """bool [N]: those that no rule leaves out."""
         kept = np.ones(len(splats), bool)
         sizes = np.exp(splats.log_scales.astype(np.float64)).max(axis=1)

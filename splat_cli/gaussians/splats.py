@@ -8,7 +8,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.smooth import smoothed
+from splat_cli.gaussians.smoothing_3d import smoothed
 
 MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
     slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)

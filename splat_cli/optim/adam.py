@@ -1,4 +1,4 @@
-"""What Adam keeps from step to step; cuda_src/adam.cuh applies it where the gradients arise."""
+"""What Adam keeps from step to step; cuda_src/optim/adam.cuh applies it where the gradients arise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A learned colour behind the splats: the host side of cuda_src/background.cu and step_background.cu."""
+"""A learned colour behind the splats: the host side of cuda_src/optim/background.cu and step_background.cu."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from splat_cli.device import Backend
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 START = 0.5  # grey
 
@@ -33,17 +33,17 @@ class LearnedBackground:
         """Make the colour that of the next step."""
         self.shown[...] = self.trained[0, 0]
 
-    def backward(self, state: StepState, picture: Picture) -> None:
+    def backward(self, state: IterState, picture: Picture) -> None:
         """Sum up the gradient from picture.d_image, into rows of d_background [.., 3]."""
-        self.backend.kernel("background", "background_backward")(
+        self.backend.kernel("optim/background", "background_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background,
         )  # fmt: skip
 
-    def step(self, state: StepState) -> None:
+    def step(self, state: IterState) -> None:
         """One step of Adam, shown from the next step on."""
         decay = self.decay
-        self.backend.kernel("step_background", "step_background")(
+        self.backend.kernel("optim/step_background", "step_background")(
             (1,), (SUM_THREADS[self.backend.name],),
             state.array, self.d_background, len(self.d_background), decay.first, decay.last, decay.steps,
             self.trained, self.shown,

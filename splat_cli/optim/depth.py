@@ -1,4 +1,4 @@
-"""Supervision of depth by the scene's points: the host side of cuda_src/depth.cu."""
+"""Supervision of depth by the scene's points: the host side of cuda_src/optim/depth.cu."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import blend, blend_backward
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.render.step import StepState
 from splat_cli.scene.observations import Observations
 
 THREADS = 256
@@ -41,7 +41,7 @@ class DepthSupervision:
         self.values, self.d_values = empty((capacity, 4), "float32"), empty((capacity, 12), "float32")
         self.d_means = empty((3, capacity), "float32")
 
-    def backward(self, state: StepState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+    def backward(self, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
         """Add the gradients to projection.d_splats and to d_means, or write the latter to self.d_means.
 
         The rasterizer must have gone back from colours to projected splats; its picture is overwritten.
@@ -68,4 +68,4 @@ class DepthSupervision:
         )  # fmt: skip
 
     def _launch(self, name: str, blocks: tuple[int], *arguments: Any) -> None:
-        self.backend.kernel("depth", name)(blocks, (THREADS,), *arguments)
+        self.backend.kernel("optim/depth", name)(blocks, (THREADS,), *arguments)

@@ -1,4 +1,4 @@
-"""Exposure of the training photographs: the host side of cuda_src/exposure.cu and step_exposure.cu."""
+"""Exposure of the training photographs: the host side of cuda_src/optim/exposure.cu and step_exposure.cu."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 
-class ExposedLoss(PhotometricLoss):
+class ExposureLoss(PhotometricLoss):
     """The loss of a picture after the view's own affine change of colour, y = x + D (x, 1), which is trained.
 
     exposures: float32 [num_views, 3, 12]: D as three rows of three factors and an offset, then Adam's first and second
@@ -27,28 +27,28 @@ class ExposedLoss(PhotometricLoss):
         self.exposed = backend.xp.empty(3 * cameras.max_pixels, "float32")
         self.d_exposure = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 12), "float32")
 
-    def forward(self, state: StepState, image: Any, errors: Any | None = None) -> None:
+    def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
         """As PhotometricLoss.forward, of the picture as the view exposes it."""
-        self.backend.kernel("exposure", "expose")(
+        self.backend.kernel("optim/exposure", "apply_exposure")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS), self.cameras.array, state.array, self.exposures, image, self.exposed
         )
         super().forward(state, self.exposed, errors)
 
-    def backward(self, state: StepState, image: Any, d_image: Any) -> None:
+    def backward(self, state: IterState, image: Any, d_image: Any) -> None:
         """As PhotometricLoss.backward; d_image is by the picture before the exposure. Sums up the exposure's gradient.
 
         Leaves rows of sums in d_exposure [.., 12].
         """
         super().backward(state, self.exposed, d_image)
-        self.backend.kernel("exposure", "expose_backward")(
+        self.backend.kernel("optim/exposure", "apply_exposure_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, self.exposures, image, d_image, self.d_exposure,
         )  # fmt: skip
 
-    def step(self, state: StepState) -> None:
+    def step(self, state: IterState) -> None:
         """One step of Adam on the exposure of the state's view."""
         decay = self.decay
-        self.backend.kernel("step_exposure", "step_exposure")(
+        self.backend.kernel("optim/step_exposure", "step_exposure")(
             (1,), (SUM_THREADS[self.backend.name],),
             state.array, self.d_exposure, len(self.d_exposure), len(self.exposures),
             float(self.weight), decay.first, decay.last, decay.steps, self.exposures,

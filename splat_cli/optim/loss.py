@@ -1,4 +1,4 @@
-"""The training loss and its gradient: the host side of cuda_src/l1_ssim.cu."""
+"""The training loss and its gradient: the host side of cuda_src/optim/l1_ssim.cu."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 WIDTH, HEIGHT = 32, 16  # px a block owns, as in the kernel
 WARPS = 8
@@ -20,19 +20,19 @@ class PhotometricLoss:
         self.d_maps = backend.xp.empty(9 * cameras.max_pixels, "float32")
         self.grid = (-(-cameras.max_width // WIDTH), -(-cameras.max_height // HEIGHT), 3)
 
-    def forward(self, state: StepState, image: Any, errors: Any | None = None) -> None:
+    def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
         """Add the picture's L1, L2 and SSIM to the state's sums. image: float32 planes [3, H, W].
 
         errors: float32 [3 * max_pixels] for each value's part of the loss, or None.
         """
-        self.backend.kernel("l1_ssim", "l1_ssim")(
+        self.backend.kernel("optim/l1_ssim", "l1_ssim")(
             self.grid, (32, WARPS),
             self.cameras.array, state.array, float(self.ssim_weight), image, self.d_maps, errors,
         )  # fmt: skip
 
-    def backward(self, state: StepState, image: Any, d_image: Any) -> None:
+    def backward(self, state: IterState, image: Any, d_image: Any) -> None:
         """Write the loss's gradient d_image [3, H, W] and the running mean of the loss. Needs `forward` before."""
-        self.backend.kernel("l1_ssim", "l1_ssim_backward")(
+        self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")(
             self.grid, (32, WARPS),
             self.cameras.array, state.array, float(self.ssim_weight), image, self.d_maps, d_image,
         )  # fmt: skip

@@ -1,16 +1,16 @@
-"""Exploration noise on positions: the host side of cuda_src/langevin_noise.cu."""
+"""Exploration noise on positions: the host side of cuda_src/optim/langevin_noise.cu."""
 
 from __future__ import annotations
 
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 
 
-def langevin_noise(splats: Splats, state: StepState, seed: int, noise_scale: float) -> None:
+def langevin_noise(splats: Splats, state: IterState, seed: int, noise_scale: float) -> None:
     """Move the means by noise of the splats' own shape, strong where they are transparent (3DGS-MCMC, eq. 9)."""
-    splats.backend.kernel("langevin_noise", "langevin_noise")(
+    splats.backend.kernel("optim/langevin_noise", "langevin_noise")(
         (-(-splats.capacity // THREADS),), (THREADS,),
         state.array, splats.capacity, seed, float(noise_scale), splats.params,
     )  # fmt: skip

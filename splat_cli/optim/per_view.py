@@ -1,4 +1,4 @@
-"""What parameters of single photographs share: the host side of cuda_src/per_view.cuh."""
+"""What parameters of single photographs share: the host side of cuda_src/optim/per_view.cuh."""
 
 from __future__ import annotations
 

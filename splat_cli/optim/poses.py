@@ -1,4 +1,4 @@
-"""Refinement of the training cameras' poses: the host side of cuda_src/pose.cu."""
+"""Refinement of the training cameras' poses: the host side of cuda_src/optim/pose.cu."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection
-from splat_cli.render.step import StepState
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
 
@@ -20,7 +20,7 @@ _MIN_VISITS = 10  # fewer do not make up for it by larger steps
 
 
 def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
-    """The rates with which a camera may turn by `travel` degrees in all of a run's visits of it.
+    """The rates with which a camera may rotation by `travel` degrees in all of a run's visits of it.
 
     Adam moves by about the rate each time, so that without this it would be the number of visits which decides.
     """
@@ -33,9 +33,9 @@ def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
 class PoseRefinement:
     """Offsets of all cameras of a table, which move by gradients and move the cameras with them.
 
-    offsets: float32 [num_views, 3, 6]: turn (radians) and shift (world units) as `scene.poses.moved_pose` takes them,
-    then Adam's first and second moments. All zero at the start. decay: radians a visit, the
-    first half of the steps at its first rate; with a radian of turn goes `extent` of shift.
+    offsets: float32 [num_views, 3, 6]: rotation (radians) and translation (world units) as `scene.poses.moved_pose`
+    takes them, then Adam's first and second moments. All zero at the start. decay: radians a visit, the
+    first half of the steps at its first rate; with a radian of rotation goes `extent` of translation.
     """
 
     def __init__(self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float) -> None:
@@ -44,21 +44,21 @@ class PoseRefinement:
         self.offsets = backend.xp.zeros((len(cameras.views), 3, 6), "float32")
         self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6), "float32")
 
-    def backward(self, splats: Splats, state: StepState, antialias: bool, projection: Projection) -> None:
+    def backward(self, splats: Splats, state: IterState, antialias: bool, projection: Projection) -> None:
         """Sum up the gradient of the state's view. Reads projection.d_splats; the splats must be as rendered.
 
-        Leaves rows of sums in d_pose [.., 6]: by a turn about the camera's centre and by a shift, in its axes.
+        Leaves rows of sums in d_pose [.., 6]: by rotation about the camera's centre and by translation, in its axes.
         """
-        self.backend.kernel("pose", "pose_backward")(
+        self.backend.kernel("optim/pose", "pose_backward")(
             (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
             self.cameras.array, state.array, splats.capacity, int(antialias), projection.depths, projection.colors,
             projection.d_splats, splats.params, splats.filters, self.d_pose,
         )  # fmt: skip
 
-    def step(self, state: StepState) -> None:
+    def step(self, state: IterState) -> None:
         """One step of Adam on the state's view, whose camera moves."""
         decay = self.decay
-        self.backend.kernel("pose", "step_pose")(
+        self.backend.kernel("optim/pose", "step_pose")(
             (1,), (SUM_THREADS[self.backend.name],),
             state.array, self.originals, self.cameras.array, self.d_pose, len(self.d_pose), len(self.offsets),
             decay.first, decay.last, float(self.extent), decay.steps, self.offsets,
@@ -66,7 +66,7 @@ class PoseRefinement:
 
     def place(self) -> None:
         """Move all cameras to where the offsets say."""
-        self.backend.kernel("pose", "place_cameras")(
+        self.backend.kernel("optim/pose", "place_cameras")(
             (-(-len(self.offsets) // 32),), (32,), self.originals, self.cameras.array, len(self.offsets), self.offsets,
         )  # fmt: skip
 

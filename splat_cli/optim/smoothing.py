@@ -1,4 +1,4 @@
-"""The 3D smoothing filter of each splat: the host side of cuda_src/filter_3d.cu."""
+"""The 3D smoothing filter of each splat: the host side of cuda_src/optim/filter_3d.cu."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def update_filters(splats: Splats, cameras: CameraTable, variance: float) -> Non
 
     variance: of the filter, in squares of a pixel's width at the splat in the view that sees it finest.
     """
-    splats.backend.kernel("filter_3d", "filter_3d")(
+    splats.backend.kernel("optim/filter_3d", "filter_3d")(
         (-(-splats.capacity // THREADS),), (THREADS,),
         cameras.array, len(cameras.views), splats.params, splats.capacity, splats.num,
         variance**0.5, splats.filters,

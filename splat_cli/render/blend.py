@@ -1,4 +1,4 @@
-"""From tile lists to a picture and back: the host side of cuda_src/blend.cu and blend_backward.cu."""
+"""From tile lists to a picture and back: the host side of cuda_src/raster/blend.cu and blend_backward.cu."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, Projection
-from splat_cli.render.step import StepState
 from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
@@ -45,9 +45,9 @@ class Picture:
         return picture
 
 
-def blend(cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, out: Picture) -> None:
+def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, out: Picture) -> None:
     """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6)."""
-    tiles.backend.kernel("blend", "blend")(
+    tiles.backend.kernel("raster/blend", "blend")(
         (tiles.max_tiles,), (32, FORWARD_WARPS),
         cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, out.image, out.final_T, out.last_pair, out.states, out.segments,
@@ -55,15 +55,15 @@ def blend(cameras: CameraTable, state: StepState, projection: Projection, tiles:
 
 
 def blend_scores(
-    cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture,
+    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture,
     errors: Any, scores: Any, fixed_sums: bool = False,
 ) -> None:  # fmt: skip
     """Add each splat's blending weight (px), and its share of the errors, to scores float32 [capacity, 2].
 
     errors: float32 [3 * max_pixels], of each pixel and channel. fixed_sums: into scores [capacity, 4] instead, the bits
-    of 64-bit integers (see cuda_src/blend_scores.cu).
+    of 64-bit integers (see cuda_src/raster/blend_scores.cu).
     """
-    tiles.backend.kernel("blend_scores", "blend_scores", **({"FIXED_SUMS": 1} if fixed_sums else {}))(
+    tiles.backend.kernel("raster/blend_scores", "blend_scores", **({"FIXED_SUMS": 1} if fixed_sums else {}))(
         (tiles.max_tiles,), (32, BACKWARD_WARPS),
         cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, errors, picture.last_pair, scores,
@@ -71,7 +71,7 @@ def blend_scores(
 
 
 def blend_backward(
-    cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool
+    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool
 ) -> None:
     """Add the gradients of the blend to projection.d_splats, given picture.d_image.
 
@@ -80,24 +80,24 @@ def blend_backward(
     assert picture.segments is not None
     fixed = projection.fixed_sums
     defines = ({"ABSGRAD": 1} if absgrad else {}) | ({} if fixed is None else {"FIXED_SUMS": 1})
-    tiles.backend.kernel("blend_backward", "blend_backward", **defines)(
+    tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)(
         (len(picture.segments),), (32, BACKWARD_WARPS),
         cameras.array, state.array, picture.segments, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, picture.image, picture.last_pair, picture.states, picture.d_image,
         projection.d_splats if fixed is None else fixed,
     )  # fmt: skip
     if fixed is not None:
-        tiles.backend.kernel("settle_sums", "settle_sums")(
+        tiles.backend.kernel("raster/fixed_to_float", "fixed_to_float")(
             (-(-len(fixed) // THREADS),), (THREADS,),
             cameras.array, state.array, projection.depths, projection.conic_opacity, fixed, projection.d_splats,
         )  # fmt: skip
 
 
 def blend_backward_plain(
-    cameras: CameraTable, state: StepState, projection: Projection, tiles: TileLists, picture: Picture
+    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture
 ) -> None:
     """The same by the plain kernel, one thread a pixel: the baseline of benchmarks and an oracle of tests."""
-    tiles.backend.kernel("blend_backward_plain", "blend_backward_plain")(
+    tiles.backend.kernel("raster/blend_backward_plain", "blend_backward_plain")(
         (tiles.max_tiles,), (256,),
         cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, picture.final_T, picture.last_pair, picture.d_image,

@@ -18,7 +18,7 @@ MIN_ALPHA = 1 / 255
 
 
 @dataclass(frozen=True)
-class Frame:
+class RenderOutput:
     """What a camera sees, float32; None for a map that nobody asked for."""
 
     color: np.ndarray
@@ -42,14 +42,14 @@ def render_frame(
     background: Sequence[float] = (0.0, 0.0, 0.0),
     maps: Collection[str] = (),
     distances: bool = False,
-) -> Frame:
+) -> RenderOutput:
     """View `index` with those of the maps "alpha", "depth" and "normal" that are asked for.
 
     distances: depths are those of the splats from the camera, not along its axis.
     """
     color = renderer.render(index, background)
     if not maps:
-        return Frame(color)
+        return RenderOutput(color)
     alpha = renderer.alpha(index)
     seen = alpha >= MIN_ALPHA
     depth = normal = None
@@ -62,7 +62,7 @@ def render_frame(
         total = renderer.blended(index, splat_normals(renderer.splats, w2c))
         length = np.linalg.norm(total, axis=-1, keepdims=True)
         normal = np.where(seen[..., None], total / np.maximum(length, 1e-12), 0)
-    return Frame(color, alpha if "alpha" in maps else None, depth, normal)
+    return RenderOutput(color, alpha if "alpha" in maps else None, depth, normal)
 
 
 def splat_normals(splats: Splats, w2c: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""Splats seen by one view: the host side of cuda_src/project.cu and project_backward.cu."""
+"""Splats seen by one view: the host side of cuda_src/raster/project.cu and project_backward.cu."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from splat_cli.device import Backend, check_arrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 
@@ -20,9 +20,9 @@ class Projection:
     depths float32 [capacity], z and 0 for a culled splat.  means2d float32 [capacity, 2] px.
     conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
     tile_counts uint32 [max_tiles]: 0 but between `project` and `TileLists.build`.
-    d_splats float32 [capacity, 12] (see cuda_src/blend_backward.cu) and d_rays float32 [6, capacity] (see
-    cuda_src/project_backward.cu), only for training.
-    fixed_sums float32 [capacity, 24] (see cuda_src/settle_sums.cu), only for sums that must not depend on their order.
+    d_splats float32 [capacity, 12] (see cuda_src/raster/blend_backward.cu) and d_rays float32 [6, capacity] (see
+    cuda_src/raster/project_backward.cu), only for training.
+    fixed_sums float32 [capacity, 24] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
     """
 
     depths: Any
@@ -49,7 +49,7 @@ class Projection:
 
 
 def project(
-    splats: Splats, cameras: CameraTable, state: StepState, antialias: bool, out: Projection, dropout: float = 0.0
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, out: Projection, dropout: float = 0.0
 ) -> None:
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
@@ -68,7 +68,7 @@ def project(
     )
     defines = {} if splats.filters is None else {"SMOOTH_3D": 1}
     defines |= {"DROPOUT": 1} if dropout else {}
-    splats.backend.kernel("project", "project", **defines)(
+    splats.backend.kernel("raster/project", "project", **defines)(
         (-(-splats.capacity // THREADS),), (THREADS,),
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
         out.conic_opacity, out.colors, out.tile_counts, out.d_splats, splats.filters, float(dropout),
@@ -100,7 +100,7 @@ class Update:
 
 
 def project_backward(
-    splats: Splats, cameras: CameraTable, state: StepState, antialias: bool, projection: Projection, update: Update
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update
 ) -> None:
     """Carry the gradients of projected splats back to raw parameters, and on to Adam where `update` has moments.
 
@@ -121,13 +121,13 @@ def project_backward(
     geometry |= {} if splats.filters is None else {"SMOOTH_3D": 1}
     geometry |= {} if update.d_means is None else {"COLOR_MOVES": 1}
     blocks, targets = -(-splats.capacity // THREADS), (update.moments1, update.moments2, update.d_params)
-    splats.backend.kernel("project_backward", "project_backward", **geometry)(
+    splats.backend.kernel("raster/project_backward", "project_backward", **geometry)(
         (blocks,), (THREADS,),
         cameras.array, state.array, splats.capacity, int(antialias), int(update.dense),
         float(update.opacity_reg), float(update.scale_reg), projection.depths, projection.colors,
         projection.d_splats, update.d_means, projection.d_rays, splats.params, *targets, update.stats, splats.filters,
     )  # fmt: skip
-    splats.backend.kernel("project_backward", "color_backward", **defines)(
+    splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks, (splats.sh_degree + 1) ** 2), (THREADS,),
         state.array, splats.capacity, int(update.dense), projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

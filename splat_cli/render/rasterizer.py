@@ -9,8 +9,8 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, Update, project, project_backward
-from splat_cli.render.step import StepState
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
@@ -23,10 +23,10 @@ class Coloring(Protocol):
     def resize(self, capacity: int) -> None:
         """Make room for `capacity` splats."""
 
-    def forward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+    def forward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """Overwrite projection.colors of what the state's view shows."""
 
-    def backward(self, splats: Splats, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+    def backward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """Take up the gradients of these colours in projection.d_splats, and leave those of the splats' own."""
 
 
@@ -63,17 +63,17 @@ class Rasterizer:
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
         )
 
-    def make_room(self, needed_pairs: int) -> None:
+    def grow_pairs(self, needed_pairs: int) -> None:
         """After a view that did not fit: room for its pairs and some more."""
         self.resize_pairs(int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM)))
 
-    def made_room(self, state: StepState) -> bool:
-        """Whether the state's last view was halted; then its pairs fit now, and it can be repeated."""
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """Whether the state's last view was overflowed; then its pairs fit now, and it can be repeated."""
         after = state.read()
-        if after["halted"]:
-            self.make_room(int(after["needed_pairs"]))
-            state.write(halted=0)
-        return bool(after["halted"])
+        if after["overflowed"]:
+            self.grow_pairs(int(after["needed_pairs"]))
+            state.write(overflowed=0)
+        return bool(after["overflowed"])
 
     def release(self) -> None:
         """Give up all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
@@ -89,10 +89,10 @@ class Rasterizer:
         if self.coloring:
             self.coloring.resize(capacity)
 
-    def forward(self, splats: Splats, state: StepState, dropout: float = 0.0) -> None:
+    def forward(self, splats: Splats, state: IterState, dropout: float = 0.0) -> None:
         """Render the state's view into `picture`, without a share of the splats, others in each step.
 
-        Sets the state's `halted` where the pairs did not fit.
+        Sets the state's `overflowed` where the pairs did not fit.
         """
         project(splats, self.cameras, state, self.antialias, self.projection, dropout)
         self.tiles.build(self.cameras, state, self.projection)
@@ -100,17 +100,17 @@ class Rasterizer:
             self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def blend_values(self, state: StepState, values: Any) -> None:
+    def blend_values(self, state: IterState, values: Any) -> None:
         """Blend once more into `picture`, with values float32 [num, C <= 3] in place of the splats' colours."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def score(self, state: StepState, errors: Any, scores: Any) -> None:
+    def score(self, state: IterState, errors: Any, scores: Any) -> None:
         """Add what each splat contributes to the last picture, and to its errors, as `blend_scores` says."""
         blend_scores(self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, self.deterministic)
 
     def backward(
-        self, splats: Splats, state: StepState, update: Update, between: Callable[[], None] | None = None
+        self, splats: Splats, state: IterState, update: Update, between: Callable[[], None] | None = None
     ) -> None:
         """From picture.d_image back to the raw parameters, as `update` says.
 

@@ -1,11 +1,11 @@
-"""Which splats each tile blends, in depth order: the host side of cuda_src/tiles.cu."""
+"""Which splats each tile blends, in depth order: the host side of cuda_src/raster/tiles.cu."""
 
 from __future__ import annotations
 
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, Projection
-from splat_cli.render.step import StepState
 
 # Threads of a block that works on one list. On the CPU a barrier costs more than a comparison: one thread does it all.
 SCAN_THREADS = {"cuda": 256, "cpu": 16}
@@ -17,7 +17,7 @@ class TileLists:
 
     After `build`: tile_begins uint32 [max_tiles + 1], tile_order uint32 [max_tiles], splat_from_pair uint32
     [pair_capacity]. Too many pairs set the
-    state's `halted` and leave `needed_pairs` there; the lists must then be made anew.
+    state's `overflowed` and leave `needed_pairs` there; the lists must then be made anew.
     """
 
     def __init__(self, backend: Backend, pair_capacity: int, max_tiles: int) -> None:
@@ -27,20 +27,20 @@ class TileLists:
         self.tile_begins = backend.xp.empty(max_tiles + 1, "uint32")
         self.tile_order = backend.xp.empty(max_tiles, "uint32")
 
-    def build(self, cameras: CameraTable, state: StepState, projection: Projection) -> None:
+    def build(self, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """Fill the lists for the state's view, as `project` counted them in projection.tile_counts."""
         kernel, name = self.backend.kernel, self.backend.name
         counts = projection.tile_counts
-        kernel("tiles", "scan_tiles")(
+        kernel("raster/tiles", "scan_tiles")(
             (1,), (SCAN_THREADS[name],),
             cameras.array, state.array, counts, self.pair_capacity, self.tile_begins, self.tile_order,
         )  # fmt: skip
-        kernel("tiles", "emit_tiles")(
+        kernel("raster/tiles", "emit_tiles")(
             (-(-len(projection.depths) // THREADS),), (THREADS,),
             cameras.array, state.array, projection.depths, projection.means2d, projection.conic_opacity,
             self.tile_begins, counts, self.keys,
         )  # fmt: skip
-        kernel("tiles", "sort_tiles")(
+        kernel("raster/tiles", "sort_tiles")(
             (self.max_tiles,), (SORT_THREADS[name],),
             cameras.array, state.array, self.tile_order, self.tile_begins, self.keys, self.splat_from_pair,
         )  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Coloring, Rasterizer
-from splat_cli.render.step import StepState
 from splat_cli.scene.view import View
 
 
@@ -29,7 +29,7 @@ class ViewRenderer:
         self.backend, self.splats = backend, splats
         self.cameras = CameraTable(backend, views)
         self.rasterizer = Rasterizer(backend, self.cameras, splats.capacity, antialias=antialias, coloring=coloring)
-        self.state = StepState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
+        self.state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
 
     def render(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> np.ndarray:
         """Picture of view `index`, float32 [H, W, 3], not clamped."""
@@ -38,11 +38,11 @@ class ViewRenderer:
 
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
         """Render view `index` and leave it on the device."""
-        self.state.write(view=index, background=background, halted=0)
+        self.state.write(view=index, background=background, overflowed=0)
         while True:
             self.state.write(num_visible=0, num_segments=0)
             self.rasterizer.forward(self.splats, self.state)
-            if not self.rasterizer.made_room(self.state):
+            if not self.rasterizer.grow_if_overflowed(self.state):
                 return
 
     def alpha(self, index: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from splat_cli.config import TrainConfig
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class RunFacts:
     phases: seconds by phase, of all sessions. metrics: what was measured, by step. step: the last one known.
     """
 
-    run: RunFolder
+    run: RunDir
     config: TrainConfig
     about: dict[str, str]
     figures: list[dict[str, Any]]
@@ -42,7 +42,7 @@ class RunFacts:
         return self.metrics[max(self.metrics)] if self.metrics else {}
 
 
-def read_facts(run: RunFolder) -> RunFacts:
+def read_facts(run: RunDir) -> RunFacts:
     """Reads config.toml, train.jsonl, metrics.json and the names of the saved splats."""
     lines = run.log_lines()
     phases: dict[str, float] = {}

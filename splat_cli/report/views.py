@@ -6,17 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.console import Display
 from splat_cli.device import Backend
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.flip import has_flip
+from splat_cli.eval.metrics import Score
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import error_map
 from splat_cli.report.facts import RunFacts
 from splat_cli.report.pictures import jpeg
+from splat_cli.run.load_images import load_run_images
 from splat_cli.scene.view import View, evenly_spread
-from splat_cli.train.evaluation import Score
-from splat_cli.train.flip import has_flip
-from splat_cli.train.measure import measure, photographs_of
-from splat_cli.train.progress import Display
 
 _NUM_VIEWS = 8
 _MAX_SIDE, _MAX_BYTES = 1000, 240_000  # of a picture: all 24 take 5.8 MB at most, a third more as text
@@ -48,10 +49,10 @@ def compare_views(
     views = _chosen(names, {view.name: view for view in facts.run.views("all")})
     if not views:
         views = evenly_spread(facts.run.views("test" if facts.config.eval else "train"), _NUM_VIEWS)
-    photographs = photographs_of(facts.run, views, scene, backend, display)
+    photographs = load_run_images(facts.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
-    scores = measure(backend, splats, photographs, facts.config, keep, has_flip(), field, facts.run.background())
+    scores = evaluate(backend, splats, photographs, facts.config, keep, has_flip(), field, facts.run.background())
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import SplatError, one_line
 from splat_cli.files import replacing
@@ -10,13 +11,12 @@ from splat_cli.gaussians.ply import read_ply
 from splat_cli.report.facts import RunFacts, read_facts
 from splat_cli.report.page import page
 from splat_cli.report.views import ComparedView, compare_views
-from splat_cli.train.progress import Display
-from splat_cli.train.run_folder import RunFolder
-from splat_cli.train.trained import open_trained
+from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.run_dir import RunDir
 
 
 def write_report(
-    run: RunFolder, backend: Backend, display: Display, scene: Path | None = None, path: Path | None = None
+    run: RunDir, backend: Backend, display: Display, scene: Path | None = None, path: Path | None = None
 ) -> Path:
     """Writes what is known of the run to `path`, by default RUN/report.html; returns the path.
 
@@ -33,7 +33,7 @@ def write_report(
     return path
 
 
-def try_report(run: RunFolder, backend: Backend, display: Display) -> Path | None:
+def try_report(run: RunDir, backend: Backend, display: Display) -> Path | None:
     """The same at the end of training, if the run's settings want it: a finished run does not fail for its report."""
     try:
         config = run.config()
@@ -49,7 +49,7 @@ def _compared(
     facts: RunFacts, splats: SplatArrays, backend: Backend, scene: Path | None, display: Display
 ) -> list[ComparedView]:
     try:
-        trained = open_trained(facts.run.ply_path(facts.run.saved_steps()[-1]), backend, splats)
+        trained = load_model(facts.run.ply_path(facts.run.saved_steps()[-1]), backend, splats)
         return compare_views(facts, *trained, backend, scene, display)
     except SplatError as error:
         if scene is not None:  # who says where it lies wants the pictures

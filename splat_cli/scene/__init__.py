@@ -1,7 +1,7 @@
 """What was photographed: cameras, photographs and points, from files to arrays."""
 
 from splat_cli.scene.extent import scene_extent
-from splat_cli.scene.images import Photographs, load_images
+from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.sample import make_sample_scene
@@ -9,6 +9,6 @@ from splat_cli.scene.split import split
 from splat_cli.scene.view import Scene, View
 
 __all__ = [
-    "Photographs", "Scene", "SceneOptions", "View", "load_images", "make_sample_scene", "read_scene", "scene_extent",
+    "ImageSet", "Scene", "SceneOptions", "View", "load_images", "make_sample_scene", "read_scene", "scene_extent",
     "split",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Shot:
+class Frame:
     """One photograph: its file in the photographs' folder, lens and pose; its mask's file in the scene's folder."""
 
     name: str
@@ -39,13 +39,13 @@ class Dataset:
 
     found: str
     photos: Path
-    shots: list[Shot]
+    frames: list[Frame]
     points: Points
     skipped: list[str] = field(default_factory=list)
     test_names: frozenset[str] | None = None
 
 
-def printable(name: str) -> str:
+def sanitize_name(name: str) -> str:
     """The name of a photograph as it is shown and kept: without control characters and undecodable bytes."""
     return name if name.isprintable() else ascii(name)[1:-1]
 

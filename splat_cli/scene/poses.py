@@ -19,7 +19,7 @@ def rotation_from_vector(vector: np.ndarray) -> np.ndarray:
 
 
 def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """w2c [4, 4] after an offset [6], turn (radians) and shift (world units), as cuda_src/pose.cu applies it."""
+    """w2c [4, 4] after an offset [6], turn (radians) and shift (world units), as cuda_src/optim/pose.cu applies it."""
     rotation, result = rotation_from_vector(offset[:3]), np.eye(4)
     result[:3, :3] = rotation @ w2c[:3, :3]
     result[:3, 3] = rotation @ (w2c[:3, 3] + offset[3:])

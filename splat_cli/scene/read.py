@@ -5,8 +5,8 @@ from pathlib import Path
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Unusable
 from splat_cli.scene.formats import read_dataset
+from splat_cli.scene.images.locate import ImageLocator
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.photos import PhotoFinder
 from splat_cli.scene.points import kept_points
 from splat_cli.scene.view import Scene, View
 
@@ -38,14 +38,14 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
 
 def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[View], list[str]]:
     """Views sorted by name, and the photographs left out as "name: reason"."""
-    finder = PhotoFinder(root, dataset, options)
+    finder = ImageLocator(root, dataset, options)
     views: dict[str, View] = {}
     skipped = []
-    for shot in dataset.shots:
+    for frame in dataset.frames:
         try:
-            if shot.name in views:
+            if frame.name in views:
                 raise Unusable("a second image of this name")
-            views[shot.name] = finder.view(shot)
+            views[frame.name] = finder.view(frame)
         except Unusable as reason:
-            skipped.append(f"{shot.name}: {reason}")
+            skipped.append(f"{frame.name}: {reason}")
     return [views[name] for name in sorted(views)], skipped

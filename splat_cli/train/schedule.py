@@ -11,7 +11,7 @@ from splat_cli.device import Backend
 from splat_cli.milestones import milestones
 from splat_cli.render.pictures import background_color
 
-# Mirrors `struct Schedule` in cuda_src/begin_step.cu.
+# Mirrors `struct Schedule` in cuda_src/optim/begin_step.cu.
 SCHEDULE_DTYPE = np.dtype([
     ("lr_means", np.float32), ("lr_means_final", np.float32), ("reference_size", np.float32),
     ("lr_log_scales", np.float32), ("lr_quats", np.float32),
@@ -47,8 +47,8 @@ def dropout_share(config: TrainConfig, num_views: int) -> float:
 def upload_schedule(backend: Backend, config: TrainConfig, num_views: int) -> Any:
     """The device copy of `struct Schedule`; `set_position_rates` adds these."""
     row = np.zeros((), SCHEDULE_DTYPE)
-    haste = milestones(config).haste
-    row["lr_log_scales"], row["lr_quats"] = haste * config.lr_scales, haste * config.lr_quats
+    lr_scale = milestones(config).lr_scale
+    row["lr_log_scales"], row["lr_quats"] = lr_scale * config.lr_scales, lr_scale * config.lr_quats
     view_dependent = config.lr_field if config.color == "field" else config.lr_shN * sh_rate_factor(num_views)
     row["lr_opacities"] = config.lr_opacities
     row["lr_sh0"], row["lr_shN"] = config.lr_sh0, view_dependent
@@ -62,8 +62,12 @@ def upload_schedule(backend: Backend, config: TrainConfig, num_views: int) -> An
 
 def set_position_rates(backend: Backend, schedule: Any, config: TrainConfig, size: float) -> None:
     """Learning rates of positions, and for which splats, in a schedule on the device; `size` in world units."""
-    haste = milestones(config).haste
-    row = [haste * config.lr_means, haste * config.lr_means_final, REFERENCE_SPLAT if config.own_axes else 0.0]
+    lr_scale = milestones(config).lr_scale
+    row = [
+        lr_scale * config.lr_means,
+        lr_scale * config.lr_means_final,
+        REFERENCE_SPLAT if config.local_frame_adam else 0.0,
+    ]
     _part(schedule, "lr_means", 3)[...] = backend.upload((size * np.array(row)).astype(np.float32))
 
 

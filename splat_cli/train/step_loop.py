@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from splat_cli.data.image_streamer import ImageStreamer
+from splat_cli.phase_timer import PhaseTimer
+from splat_cli.render.captured_graph import CapturedGraph
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.render.recording import Recording
-from splat_cli.render.step import StepState
-from splat_cli.train.clock import Clock
-from splat_cli.train.photo_stream import PhotoStream
 
 
 class StepLoop:
@@ -18,12 +18,12 @@ class StepLoop:
     """
 
     def __init__(
-        self, launch: Callable[[], None], state: StepState, rasterizer: Rasterizer, stream: PhotoStream | None,
-        clock: Clock,
+        self, launch: Callable[[], None], state: IterState, rasterizer: Rasterizer, stream: ImageStreamer | None,
+        timer: PhaseTimer,
     ) -> None:  # fmt: skip
         self.state, self.step, self.last = state, 0, state.read()
-        self._rasterizer, self._stream, self._clock = rasterizer, stream, clock
-        self._recording = Recording(rasterizer, launch)
+        self._rasterizer, self._stream, self._timer = rasterizer, stream, timer
+        self._graph = CapturedGraph(rasterizer, launch)
 
     def run_until(self, target: int) -> None:
         """Run steps until `target` are done; where a buffer was too small, make room and repeat the step."""
@@ -35,20 +35,20 @@ class StepLoop:
                 queued = stop
             if self._stream:
                 self._stream.ready(queued)  # while the device works
-            self.look()
+            self.sync()
 
-    def look(self) -> None:
+    def sync(self) -> None:
         """Wait for the device, and see how far it came."""
         self.last = self.state.read()
         self.step = int(self.last["step"])
-        if self.last["halted"]:
+        if self.last["overflowed"]:
             self.step -= 1
-            self._rasterizer.made_room(self.state)
+            self._rasterizer.grow_if_overflowed(self.state)
             self.state.write(step=self.step)
 
     def _queue(self, count: int) -> None:
-        if not self._recording.current:
-            with self._clock("preparing kernels"):
-                self._recording.run(1)
+        if not self._graph.current:
+            with self._timer("preparing kernels"):
+                self._graph.run(1)
             count -= 1
-        self._recording.run(count)
+        self._graph.run(count)

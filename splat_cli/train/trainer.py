@@ -10,28 +10,28 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.console import Progress
+from splat_cli.data.image_streamer import ImageBudget, make_camera_table
 from splat_cli.density import make_strategy
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import LOG_SCALES, Splats
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.optim.smoothing import update_filters
+from splat_cli.phase_timer import PhaseTimer
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.render.step import StepState
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.scene.view import View
-from splat_cli.train.besides import Besides
-from splat_cli.train.clock import Clock
-from splat_cli.train.photo_stream import Room, put_photographs
-from splat_cli.train.probe import ViewProbe
-from splat_cli.train.progress import Progress
-from splat_cli.train.recovery import make_do
+from splat_cli.train.auxiliary import AuxiliaryModels
+from splat_cli.train.initialization import starting_splats, with_budget
+from splat_cli.train.memory_recovery import recover_from_oom
 from splat_cli.train.schedule import dropout_share, set_position_rates, upload_schedule, view_order
-from splat_cli.train.start import starting_splats, with_budget
 from splat_cli.train.step_loop import StepLoop
+from splat_cli.train.view_scores import ViewScorer
 
-LOOK_SECONDS = 0.2  # between two looks at the device's state
+SYNC_SECONDS = 0.2  # between two looks at the device's state
 SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
 PAIRS_PER_SPLAT = 12  # first guess
 THINNEST = 1e-5  # of the scene's size: no gradient ends what makes a disc thinner, and nobody sees it
@@ -56,14 +56,14 @@ class Trainer:
         colors: np.ndarray,
         config: TrainConfig,
         masks: Sequence[np.ndarray | None] = (),
-        clock: Clock | None = None,
-        room: Room | None = None,
+        timer: PhaseTimer | None = None,
+        budget: ImageBudget | None = None,
         scene_points: np.ndarray | None = None,
         pose_offsets: np.ndarray | None = None,
     ) -> None:
         config = with_budget(config, views)
         self.backend, self.config = backend, config
-        self.clock = clock or Clock("training")
+        self.timer = timer or PhaseTimer("training")
         self.random = np.random.default_rng(config.seed)
         self.extent = scene_extent(views)
         arrays, self.notices = starting_splats(backend, points, colors, config, self.random)
@@ -72,28 +72,28 @@ class Trainer:
         )
         self.strategy = make_strategy(config, self.extent)
         order = view_order(len(views), config.steps, config.seed)
-        self.cameras, self.stream = put_photographs(backend, views, images, masks, order, room)
+        self.cameras, self.stream = make_camera_table(backend, views, images, masks, order, budget)
         self.dropout = dropout_share(config, len(views))
         self.schedule = upload_schedule(backend, config, len(views))
         self.set_size(scene_size(views, arrays.means))
-        self.besides = Besides(
+        self.auxiliary = AuxiliaryModels(
             backend, self.cameras, config, self.schedule, self.extent, self.model.splats, scene_points
         )
-        if self.besides.poses and pose_offsets is not None:
-            self.besides.poses.start_from(pose_offsets)
+        if self.auxiliary.poses and pose_offsets is not None:
+            self.auxiliary.poses.start_from(pose_offsets)
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
-            coloring=self.besides.coloring,
+            coloring=self.auxiliary.coloring,
         )  # fmt: skip
-        self.loss = self.besides.loss
-        self.state = StepState(backend, num_splats=self.model.num)
+        self.loss = self.auxiliary.loss
+        self.state = IterState(backend, num_splats=self.model.num)
         self.order = backend.upload(order)
         looks = (self.stream.show,) if self.stream else ()
-        self.probe = ViewProbe(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
+        self.scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
         self.removed = 0
-        self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.clock)
-        self._settle()
+        self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.timer)
+        self._update_constraints()
 
     @property
     def bad_numbers(self) -> dict[str, int]:
@@ -121,14 +121,14 @@ class Trainer:
             try:
                 self.loop.run_until(min(step, self.step + chunk, self._next_refinement()))
                 if self.strategy.due(self.step) and self.step < self.config.steps:
-                    with self.clock("density control"):
+                    with self.timer("density control"):
                         self._refine()
-                self._settle()
+                self._update_constraints()
             except MemoryError:
-                self.notices.append(make_do(self))
-                self.loop.look()
+                self.notices.append(recover_from_oom(self))
+                self.loop.sync()
             seconds = time.perf_counter() - begin
-            chunk = max(1, min(100, int(chunk * LOOK_SECONDS / max(seconds, 1e-6)) + 1))
+            chunk = max(1, min(100, int(chunk * SYNC_SECONDS / max(seconds, 1e-6)) + 1))
             if on_progress:
                 last = self.loop.last
                 on_progress(Progress(self.step, float(last["loss"]), self.model.num, float(last["psnr"])))
@@ -146,14 +146,14 @@ class Trainer:
     def launch_step(self) -> None:
         """Queue one training step: what a replay repeats. Reads and writes device memory only."""
         update = self._update()
-        self.backend.kernel("begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
+        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
         self.rasterizer.forward(self.splats, self.state, self.dropout)
         picture = self.rasterizer.picture
         self.loss.forward(self.state, picture.image)
         self.loss.backward(self.state, picture.image, picture.d_image)
-        gradients = functools.partial(self.besides.backward, self.splats, self.state, self.rasterizer)
+        gradients = functools.partial(self.auxiliary.backward, self.splats, self.state, self.rasterizer)
         self.rasterizer.backward(self.splats, self.state, update, gradients)
-        self.besides.step(self.state)
+        self.auxiliary.step(self.state)
         if self.strategy.noise_scale > 0:
             noise_scale = self.strategy.noise_scale / self.unit**2  # per covariance
             langevin_noise(self.splats, self.state, self.config.seed, noise_scale)
@@ -165,7 +165,7 @@ class Trainer:
             stats=self.model.stats if self.strategy.collects_stats else None,
             dense=c.optimizer == "dense", absgrad=c.absgrad and self.strategy.collects_stats,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
-            d_means=self.besides.d_means(self.splats.capacity),
+            d_means=self.auxiliary.d_means(self.splats.capacity),
         )  # fmt: skip
 
     def _next_refinement(self) -> int:
@@ -178,14 +178,14 @@ class Trainer:
         capacity = self.splats.capacity
         self.removed += self.model.remove_nonfinite()
         self.state.write(num_splats=self.model.num)
-        self.strategy.refine(self.step, self.model, self.probe, self.random)
+        self.strategy.refine(self.step, self.model, self.scorer, self.random)
         if self.step % SORT_INTERVAL < self.config.densify_interval:
             self.model.sort_spatially()
         if self.splats.capacity != capacity:
             self.rasterizer.resize_splats(self.splats.capacity)
         self.state.write(num_splats=self.model.num)
 
-    def _settle(self) -> None:
+    def _update_constraints(self) -> None:
         """Now and then, after every round of density control too: what follows all splats or all views."""
         if self.step % self.config.densify_interval:
             return
@@ -193,5 +193,5 @@ class Trainer:
         self.backend.xp.maximum(log_scales, np.float32(np.log(THINNEST * self.size)), out=log_scales)
         if self.config.smooth_3d > 0:
             update_filters(self.splats, self.cameras, self.config.smooth_3d)
-        if self.besides.exposure:
-            self.besides.exposure.center()
+        if self.auxiliary.exposure:
+            self.auxiliary.exposure.center()

@@ -4,23 +4,23 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from splat_cli.console import Display
 from splat_cli.device import Backend
-from splat_cli.train.progress import Display
 from splat_cli.viewer.server import require_viser, serving
-from splat_cli.viewer.subject import open_stored
+from splat_cli.viewer.splat_source import open_source
 from splat_cli.viewer.window import Window
 
 IDLE_SECONDS = 0.05
 _NUM_VIEWS = 64
 
 
-def browse(source: Path, backend: Backend, host: str, port: int, display: Display) -> Path:
+def browse(path: Path, backend: Backend, host: str, port: int, display: Display) -> Path:
     """Shows a run or a file until Ctrl-C; returns the file for the views that were kept, which may not exist."""
     require_viser()
-    subject = open_stored(source, backend, display)
-    kept = unused_file((subject.run.path if subject.run else Path()) / "views.json")
+    source = open_source(path, backend, display)
+    kept = unused_file((source.run.path if source.run else Path()) / "views.json")
     with serving(host, port, display) as server, suppress(KeyboardInterrupt):
-        window = Window(server, subject, kept, _NUM_VIEWS)
+        window = Window(server, source, kept, _NUM_VIEWS)
         display.say("Ctrl-C ends it")
         attend(window)
     return kept

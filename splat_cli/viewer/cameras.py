@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splat_cli.scene.extent import scene_extent
-from splat_cli.scene.focus import focus_point
+from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.view import View
-from splat_cli.viewer.jump import field_of_view, jump, pose_of
+from splat_cli.viewer.viser_camera import field_of_view, jump, pose_of
 
 if TYPE_CHECKING:
     from viser import ClientHandle, ViserServer

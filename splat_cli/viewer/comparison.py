@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splat_cli.train.evaluation import psnr
+from splat_cli.eval.metrics import psnr
 
 if TYPE_CHECKING:
     from viser import ViserServer

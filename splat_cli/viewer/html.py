@@ -21,7 +21,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats.compressed_ply import write_compressed_ply
 from splat_cli.gaussians.move import rotated
 from splat_cli.scene.view import View
-from splat_cli.viewer.stance import looked_at, upright
+from splat_cli.viewer.camera_defaults import looked_at, upright_rotation
 
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
@@ -42,7 +42,7 @@ def write_html(
     """
     if len(splats) == 0:
         raise UsageError(f"{path} was not written: no splats are left to show")
-    rotation = upright(up, start)
+    rotation = upright_rotation(up, start)
     content = _compressed_ply(rotated(splats, rotation))
     scene = {
         "background": background,

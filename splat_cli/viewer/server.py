@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
+from splat_cli.console import Display
 from splat_cli.errors import UsageError
-from splat_cli.train.progress import Display
 
 if TYPE_CHECKING:
     from viser import ViserServer

@@ -10,40 +10,40 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splat_cli.scene.extent import scene_extent
-from splat_cli.scene.focus import up_direction
+from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.view import View
-from splat_cli.viewer.appearance import Appearance, appearance
+from splat_cli.viewer.appearance_panel import Appearance, appearance
+from splat_cli.viewer.camera_defaults import UP, looked_at, overview
 from splat_cli.viewer.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.comparison import Comparison
-from splat_cli.viewer.cropping import Cropping
-from splat_cli.viewer.jump import field_of_view
-from splat_cli.viewer.keeping import Keeping
-from splat_cli.viewer.stance import UP, looked_at, overview
-from splat_cli.viewer.subject import Subject, picture
+from splat_cli.viewer.crop import CropPanel
+from splat_cli.viewer.saved_views import SavedViews
+from splat_cli.viewer.splat_source import SplatSource, picture
+from splat_cli.viewer.viser_camera import field_of_view
 
 if TYPE_CHECKING:
     from viser import ViserServer
 
 
 class Window:
-    """What `subject` looks like. Made and used in the thread that owns the device.
+    """What `source` looks like. Made and used in the thread that owns the device.
 
     The server's threads only put work into a queue, which `work` does. kept_file: where views are kept. num_views:
     that opacities are averaged over (see `appearance`).
     """
 
-    def __init__(self, server: ViserServer, subject: Subject, kept_file: Path, num_views: int) -> None:
-        self._server, self._subject, self._num_views = server, subject, num_views
+    def __init__(self, server: ViserServer, source: SplatSource, kept_file: Path, num_views: int) -> None:
+        self._server, self._subject, self._num_views = server, source, num_views
         self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._look = self._appearance()
-        views = subject.views
+        views = source.views
         start = views[0] if views else overview(self._look.centers)
         self._set_stage(start, up_direction(views) if views else UP)
         if views:
             self._cameras = Cameras(server, views, lambda index: self._tasks.put(lambda: self._compare(index)))
             self._comparison = Comparison(server)
-        self._cropping = Cropping(server, self._look.centers, lambda: self._tasks.put(self._draw))
-        Keeping(server, kept_file, FRUSTUM * scene_extent(views))
+        self._cropping = CropPanel(server, self._look.centers, lambda: self._tasks.put(self._draw))
+        SavedViews(server, kept_file, FRUSTUM * scene_extent(views))
         self._missing = list(reversed(range(len(views))))  # cameras whose small photograph is not shown yet
         self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays().values())
 
@@ -73,8 +73,8 @@ class Window:
         self._draw()
 
     def _appearance(self) -> Appearance:
-        subject = self._subject
-        return appearance(subject.splats, subject.views if subject.config.antialias else (), self._num_views)
+        source = self._subject
+        return appearance(source.splats, source.views if source.config.antialias else (), self._num_views)
 
     def _set_stage(self, start: View, up: np.ndarray) -> None:
         """The background, what is up, and where browsers start."""

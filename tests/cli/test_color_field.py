@@ -8,7 +8,7 @@ from PIL import Image
 
 from splat_cli.cli.main import run
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
 
 CPU = ("--device", "cpu")
 
@@ -32,7 +32,7 @@ def difference(one, other):
 
 
 def test_run_saves_the_field_beside_a_baked_ply(splat, field_run):
-    ply = RunFolder(field_run).ply_path(60)
+    ply = RunDir(field_run).ply_path(60)
     assert read_ply(ply).sh_degree == 3
     assert ply.with_name("field.npz").is_file()
     described = splat("info", field_run).out
@@ -78,7 +78,7 @@ def test_export_bakes_an_appearance_at_a_degree(splat, field_run, tmp_path):
 
 
 def test_eval_measures_the_field_of_a_run_but_what_was_baked_of_a_ply(splat, field_run):
-    sources = (field_run, RunFolder(field_run).ply_path(60))
+    sources = (field_run, RunDir(field_run).ply_path(60))
     own, baked = (json.loads(splat("eval", source, "--json", *CPU).out)["psnr"] for source in sources)
     assert abs(own - baked) > 0.01
 

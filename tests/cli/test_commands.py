@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.eval import metrics
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.presets import load_config
-from splat_cli.train import evaluation, measure
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.tools import evaluate
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +33,7 @@ def _pixels(path):
 
 
 def test_train_fills_the_run(trained):
-    run = RunFolder(trained)
+    run = RunDir(trained)
     assert run.saved_steps() == [10, 20]
     assert run.config() == load_config(None, {"eval": True, "test_every": 3, "steps": 20, "save_at": (10, 50)})
     assert len(json.loads(run.cameras_path.read_text())) == 9
@@ -40,7 +41,7 @@ def test_train_fills_the_run(trained):
 
 
 def test_train_measures_at_the_saved_steps(trained):
-    metrics = RunFolder(trained).metrics()
+    metrics = RunDir(trained).metrics()
     assert "numbers 0, 3, 6, ..." in metrics["protocol"]
     assert list(metrics["steps"]) == ["10", "20"]
     for entry in metrics["steps"].values():
@@ -52,7 +53,7 @@ def test_train_measures_at_the_saved_steps(trained):
 
 
 def test_train_keeps_a_log(trained):
-    lines = [json.loads(line) for line in RunFolder(trained).log_path.read_text().splitlines()]
+    lines = [json.loads(line) for line in RunDir(trained).log_path.read_text().splitlines()]
     *_, figures, phases = lines
     assert figures["step"] == phases["step"] == 20
     assert figures.keys() == {"step", "loss", "psnr", "num_splats", "seconds", "steps_per_second", "memory_bytes"}
@@ -82,12 +83,12 @@ def test_interrupted_training_saves_and_exits_with_130(scene, tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "splat_cli", "train", scene, "-o", out, "--device", "cpu", "--steps", "1000000"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        while not RunFolder(out).log_path.is_file() and process.poll() is None:
+        while not RunDir(out).log_path.is_file() and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    (step,) = RunFolder(out).saved_steps()
+    (step,) = RunDir(out).saved_steps()
     assert f"Interrupted after step {step}; " in err
     assert "Traceback" not in err
 
@@ -96,7 +97,7 @@ def test_images_folder_is_remembered_as_an_absolute_path(splat, scene, tmp_path)
     moved = shutil.copytree(scene, tmp_path / "moved")
     (moved / "images").rename(tmp_path / "cwd" / "photos")
     assert splat("train", moved, "--images", "photos", "--device", "cpu", "--steps", 2, "-o", "run").code == 0
-    assert RunFolder(tmp_path / "cwd" / "run").config().images == str(tmp_path / "cwd" / "photos")
+    assert RunDir(tmp_path / "cwd" / "run").config().images == str(tmp_path / "cwd" / "photos")
 
 
 def test_render_writes_the_held_out_views(splat, run_copy):
@@ -117,7 +118,7 @@ def test_render_a_path_at_another_size_on_white(splat, trained, tmp_path):
 
 
 def test_render_a_ply_from_cameras(splat, trained, tmp_path):
-    ply = shutil.copy(RunFolder(trained).ply_path(20), tmp_path / "alone.ply")
+    ply = shutil.copy(RunDir(trained).ply_path(20), tmp_path / "alone.ply")
     assert splat("render", ply, "--device", "cpu").code == 2
     result = splat("render", ply, "--cameras", trained / "cameras.json", "--device", "cpu")
     assert result.code == 0, result.err
@@ -133,7 +134,7 @@ def test_background_shows_where_no_splat_is(splat, trained, tmp_path):
 
 
 def test_export_keeps_what_it_should(splat, trained, tmp_path):
-    source = read_ply(RunFolder(trained).ply_path(20))
+    source = read_ply(RunDir(trained).ply_path(20))
     result = splat("export", trained, "all.ply", "--no-bake")
     assert result.code == 0, result.err
     for name, array in read_ply(tmp_path / "cwd" / "all.ply").arrays().items():
@@ -146,8 +147,8 @@ def test_export_keeps_what_it_should(splat, trained, tmp_path):
 
 
 def test_export_bakes_antialiasing_into_sizes_and_opacities_alone(splat, trained, tmp_path):
-    assert RunFolder(trained).config().antialias
-    source = read_ply(RunFolder(trained).ply_path(20)).arrays()
+    assert RunDir(trained).config().antialias
+    source = read_ply(RunDir(trained).ply_path(20)).arrays()
     assert splat("export", trained, "baked.ply").code == 0
     baked = read_ply(tmp_path / "cwd" / "baked.ply").arrays()
     assert (baked.pop("log_scales") <= source.pop("log_scales")).all()
@@ -157,12 +158,12 @@ def test_export_bakes_antialiasing_into_sizes_and_opacities_alone(splat, trained
 
 
 def test_eval_repeats_the_measure_of_training(splat, run_copy):
-    before = RunFolder(run_copy).metrics()
+    before = RunDir(run_copy).metrics()
     result = splat("eval", run_copy, "--device", "cpu")
     assert result.code == 0, result.err
     assert "a_03.jpg" in result.out
     assert "mean" in result.out
-    after = RunFolder(run_copy).metrics()
+    after = RunDir(run_copy).metrics()
     assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
     assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
 
@@ -173,34 +174,34 @@ def test_eval_writes_pictures_beside_each_other(splat, run_copy, tmp_path):
     pictures = sorted((tmp_path / "pictures").iterdir())
     assert [picture.name for picture in pictures] == ["a_00.png", "a_03.png", "a_06.png"]
     assert _pixels(pictures[0]).shape == (30, 3 * 40 + 16, 3)
-    with Image.open(RunFolder(run_copy).scene_path() / "images" / "a_00.jpg") as photograph:
+    with Image.open(RunDir(run_copy).scene_path() / "images" / "a_00.jpg") as photograph:
         np.testing.assert_array_equal(_pixels(pictures[0])[:, :40], np.asarray(photograph.convert("RGB")))
 
 
 @pytest.mark.parametrize("installed", [False, True])
 def test_eval_measures_flip_where_it_is_installed(splat, run_copy, monkeypatch, installed):
-    monkeypatch.setattr(measure, "has_flip", lambda: installed)
-    monkeypatch.setattr(evaluation, "flip", lambda *pictures: 0.125)
+    monkeypatch.setattr(evaluate, "has_flip", lambda: installed)
+    monkeypatch.setattr(metrics, "flip", lambda *pictures: 0.125)
     result = splat("eval", run_copy, "--device", "cpu")
     assert ("  0.1250" in result.out) is installed
-    assert (RunFolder(run_copy).metrics()["steps"]["20"].get("flip") == 0.125) is installed
+    assert (RunDir(run_copy).metrics()["steps"]["20"].get("flip") == 0.125) is installed
 
 
 def test_eval_of_an_earlier_step(splat, run_copy):
-    result = splat("eval", RunFolder(run_copy).ply_path(10), "--device", "cpu")
+    result = splat("eval", RunDir(run_copy).ply_path(10), "--device", "cpu")
     assert result.code == 0, result.err
     assert "Step 10." in result.out
 
 
 def test_eval_with_the_scene_elsewhere(splat, run_copy, scene, tmp_path):
     moved = shutil.copytree(scene, tmp_path / "moved")
-    RunFolder(run_copy).save_config(RunFolder(run_copy).config(), tmp_path / "gone", "CPU")
+    RunDir(run_copy).save_config(RunDir(run_copy).config(), tmp_path / "gone", "CPU")
     assert splat("eval", run_copy, "--device", "cpu").code == 2
     assert splat("eval", run_copy, "--scene", moved, "--device", "cpu").code == 0
 
 
 def test_eval_of_a_run_that_held_nothing_out_says_so(splat, run_copy):
-    RunFolder(run_copy).save_config(load_config(None, {"test_every": 3}), RunFolder(run_copy).scene_path(), "CPU")
+    RunDir(run_copy).save_config(load_config(None, {"test_every": 3}), RunDir(run_copy).scene_path(), "CPU")
     result = splat("eval", run_copy, "--device", "cpu")
     assert result.code == 0, result.err
     assert "NOT held out" in result.out
@@ -213,7 +214,7 @@ def test_info_of_scene_run_and_ply(splat, scene, trained):
     text = splat("info", trained).out
     assert "10, 20" in text
     assert "PSNR" in text
-    text = splat("info", RunFolder(trained).ply_path(20)).out
+    text = splat("info", RunDir(trained).ply_path(20)).out
     assert "SH degree" in text
     assert "opacity" in text
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
 from tests.scene.transforms_files import write_blender, write_transforms
 from tests.small_scene import write_small_scene
 from tests.views import ring_of_views
@@ -21,7 +21,7 @@ def trained_run(splat, tmp_path):
     def train(scene, *options):
         result = splat("train", scene, "-o", tmp_path / "run", *FEW_STEPS, *options)
         assert result.code == 0, result.err
-        return RunFolder(tmp_path / "run"), result
+        return RunDir(tmp_path / "run"), result
 
     return train
 

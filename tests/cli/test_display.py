@@ -3,7 +3,7 @@
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.train import session
+from splat_cli.run import session
 
 
 @pytest.fixture

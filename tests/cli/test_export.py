@@ -9,7 +9,7 @@ from PIL import Image
 from splat_cli.cli.export import _FORMATS
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
 from tests.viewer.page import Page
 
 
@@ -32,20 +32,20 @@ def test_a_file_without_splats_is_not_written(splat, trained, tmp_path, strict):
 
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
 def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path, suffix):
-    source = read_ply(RunFolder(trained).ply_path(20))
+    source = read_ply(RunDir(trained).ply_path(20))
     assert splat("export", trained, f"a{suffix}").code == 0
     info = splat("info", f"a{suffix}")
     assert f"{len(source):,}" in info.out
     assert splat("export", f"a{suffix}", "back.ply").code == 0
     assert len(read_ply(tmp_path / "cwd" / "back.ply")) == len(source)
-    cameras = ["--cameras", RunFolder(trained).cameras_path, "--size", "40x30", "--device", "cpu"]
+    cameras = ["--cameras", RunDir(trained).cameras_path, "--size", "40x30", "--device", "cpu"]
     rendered = splat("render", f"a{suffix}", *cameras, "-o", "pictures")
     assert rendered.code == 0, rendered.err
 
 
 def test_a_page_opens_at_the_view_that_was_asked_for(splat, trained, tmp_path):
     """Unbaked, since its viewer has antialiasing; by name, number or file of cameras."""
-    cameras = RunFolder(trained).cameras_path
+    cameras = RunDir(trained).cameras_path
     pages = []
     for number, camera in enumerate(("a_02.jpg", "a_02", "2", cameras, None)):
         options = [] if camera is None else ["--start-view", camera]
@@ -55,7 +55,7 @@ def test_a_page_opens_at_the_view_that_was_asked_for(splat, trained, tmp_path):
     assert pages[0]["antialiased"]
     assert pages[0] == pages[1] == pages[2]
     assert pages[0]["camera"] != pages[3]["camera"] == pages[4]["camera"]
-    assert splat("export", RunFolder(trained).ply_path(20), "a.spz", "--no-bake").code == 0
+    assert splat("export", RunDir(trained).ply_path(20), "a.spz", "--no-bake").code == 0
     assert splat("export", "a.spz", "a", "--format", "html").code == 0
     assert Page(tmp_path / "cwd" / "a").scene["antialiased"]
 
@@ -81,7 +81,7 @@ def test_format_can_be_said(splat, trained, tmp_path):
 
 
 def test_edits(splat, trained, tmp_path):
-    source = read_ply(RunFolder(trained).ply_path(20))
+    source = read_ply(RunDir(trained).ply_path(20))
     edits = ["--scale", "2", "--rotate", "0,0,180", "--translate", "1,-2,3", "--max-splats", len(source) - 1]
     result = splat("export", trained, "a.ply", *edits)
     assert result.code == 0, result.err
@@ -96,7 +96,7 @@ def test_cameras_move_with_the_splats(splat, trained, tmp_path):
     edits = ["--scale", "2", "--rotate", "0,0,180", "--translate", "1,-2,3"]
     result = splat("export", trained, "a.ply", *edits, "--no-bake", "--cameras", "moved.json")
     assert result.code == 0, result.err
-    run = RunFolder(trained)
+    run = RunDir(trained)
     for name, file, cameras in (("moved", "a.ply", "moved.json"), ("own", run.ply_path(20), run.cameras_path)):
         options = ["--cameras", cameras, "-o", name, "--no-antialias", "--device", "cpu"]
         assert splat("render", file, *options).code == 0
@@ -116,7 +116,7 @@ def test_several_sources_become_one(splat, trained):
     assert splat("export", trained, "a.splat").code == 0
     result = splat("export", trained, "a.splat", trained, "b.spz", "--morton")
     assert result.code == 0, result.err
-    num = len(read_ply(RunFolder(trained).ply_path(20)))
+    num = len(read_ply(RunDir(trained).ply_path(20)))
     assert f"{3 * num:,} splats" in result.out
 
 
@@ -129,11 +129,11 @@ def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".ply", ".compressed.ply", ".spz", ".sog", ".glb"])
 def test_antialiasing_goes_along_where_the_format_knows_it(splat, trained, tmp_path, suffix):
-    trained_so = RunFolder(trained).config().antialias
+    trained_so = RunDir(trained).config().antialias
     result = splat("export", trained, f"a{suffix}", "--no-bake")
     assert ("--antialias" in result.out) == trained_so
     assert read_splats(tmp_path / "cwd" / f"a{suffix}").antialiased == trained_so
-    splats = read_ply(RunFolder(trained).ply_path(20))
+    splats = read_ply(RunDir(trained).ply_path(20))
     assert splats.antialiased == trained_so
     assert splat("export", trained, f"c{suffix}").code == 0
     assert not read_splats(tmp_path / "cwd" / f"c{suffix}").antialiased

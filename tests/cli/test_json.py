@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
 
 
 @pytest.fixture
@@ -38,4 +38,4 @@ def test_error_is_printed_too(splat):
 
 def test_result_of_training_is_kept_in_the_run(splat, scene, tmp_path):
     result = splat("train", scene, "--steps", 2, "--device", "cpu", "-o", tmp_path / "run", "--json")
-    assert RunFolder(tmp_path / "run").result() == json.loads(result.out)
+    assert RunDir(tmp_path / "run").result() == json.loads(result.out)

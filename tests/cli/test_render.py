@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
 
 CPU = ("--device", "cpu")
 
@@ -47,7 +47,7 @@ def test_a_shorter_path_leaves_no_frames_of_a_longer_one(splat, trained, tmp_pat
 
 
 def test_a_path_from_a_file_needs_no_other_cameras(splat, trained, tmp_path):
-    ply = shutil.copy(RunFolder(trained).ply_path(20), tmp_path / "alone.ply")
+    ply = shutil.copy(RunDir(trained).ply_path(20), tmp_path / "alone.ply")
     pose = np.diag([1.0, -1, -1, 1])
     path = {"camera_path": [{"camera_to_world": pose.ravel().tolist(), "fov": 50}], "render_width": 32}
     (tmp_path / "cwd" / "fly.json").write_text(json.dumps(path | {"render_height": 24}))

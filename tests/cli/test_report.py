@@ -8,7 +8,7 @@ import pytest
 
 from splat_cli.presets import load_config
 from splat_cli.report import write
-from splat_cli.train.run_folder import RunFolder
+from splat_cli.run.storage.run_dir import RunDir
 
 VOID = {"br", "img", "input", "meta"}
 
@@ -38,7 +38,7 @@ class _Page(HTMLParser):
 
 @pytest.fixture
 def run_copy(trained, tmp_path):
-    return RunFolder(shutil.copytree(trained, tmp_path / "run"))
+    return RunDir(shutil.copytree(trained, tmp_path / "run"))
 
 
 def test_train_writes_it(trained):
@@ -63,7 +63,7 @@ def test_it_needs_nothing_else(trained):
 def test_no_report_where_none_is_wanted(splat, scene, tmp_path):
     result = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report", "-o", tmp_path / "run")
     assert result.code == 0, result.err
-    assert not RunFolder(tmp_path / "run").report_path.exists()
+    assert not RunDir(tmp_path / "run").report_path.exists()
     assert "Report" not in result.out
 
 
@@ -72,7 +72,7 @@ def test_a_report_that_fails_is_a_warning(splat, scene, tmp_path, monkeypatch):
     result = splat("train", scene, "--device", "cpu", "--steps", 2, "-o", tmp_path / "run")
     assert result.code == 0
     assert "Warning: no report was written (division by zero); `splat report " in result.err
-    assert RunFolder(tmp_path / "run").result()["steps"] == 2
+    assert RunDir(tmp_path / "run").result()["steps"] == 2
 
 
 def test_report_writes_it_again_elsewhere(splat, run_copy, tmp_path):

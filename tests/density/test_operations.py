@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from splat_cli.density.operations import draw, draw_distinct, share_out, split_long_axis, split_random
+from splat_cli.density.operations import (
+    relocation_params,
+    sample_distinct,
+    sample_weighted,
+    split_long_axis,
+    split_random,
+)
 
 
 def _columns(rng, num=50):
@@ -47,17 +53,17 @@ def test_random_children_have_their_parents_distribution():
 def test_copies_together_are_as_opaque_as_the_one_they_replace():
     opacities = np.array([0.1, 0.5, 0.9, 0.99])
     copies = np.array([2.0, 3.0, 5.0, 51.0])
-    new, log_scales = share_out(np, opacities, np.zeros((3, 4)), copies)
+    new, log_scales = relocation_params(np, opacities, np.zeros((3, 4)), copies)
     np.testing.assert_allclose(1 - (1 - new) ** copies, opacities, rtol=1e-6)
     assert np.isfinite(log_scales).all()
-    single, unchanged = share_out(np, opacities, np.zeros((3, 4)), np.ones(4))
+    single, unchanged = relocation_params(np, opacities, np.zeros((3, 4)), np.ones(4))
     np.testing.assert_allclose(single, opacities)
     np.testing.assert_allclose(unchanged, 0, atol=1e-6)
 
 
 def test_draws_follow_their_weights():
     weights = np.array([0.0, 1.0, 3.0, 0.0], np.float32)
-    counts = np.bincount(draw(np, weights, 40_000, np.random.default_rng(0)), minlength=4)
+    counts = np.bincount(sample_weighted(np, weights, 40_000, np.random.default_rng(0)), minlength=4)
     assert counts[0] == counts[3] == 0
     assert abs(counts[2] / counts[1] - 3) < 0.15
 
@@ -66,9 +72,9 @@ def test_distinct_draws_never_repeat_and_leave_out_weight_zero():
     weights = np.array([0, 1, 1, 1, 100, 0], np.float32)
     first = []
     for seed in range(200):
-        chosen = draw_distinct(np, weights, 3, np.random.default_rng(seed))
+        chosen = sample_distinct(np, weights, 3, np.random.default_rng(seed))
         assert len(set(chosen.tolist())) == 3
         assert not {0, 5} & set(chosen.tolist())
         first.append(4 in chosen[:1])
     assert np.mean(first) > 0.9
-    assert len(draw_distinct(np, weights, 10, np.random.default_rng(0))) == 4
+    assert len(sample_distinct(np, weights, 10, np.random.default_rng(0))) == 4

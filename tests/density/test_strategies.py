@@ -105,9 +105,9 @@ def test_milestones_follow_the_length_of_the_run():
 
 def test_short_runs_move_splats_faster_and_without_noise():
     long, short = milestones(load_config(None)), milestones(load_config(None, {"steps": 7500}))
-    assert (long.haste, long.noise_scale) == (1, 30_000)
-    assert (short.haste, short.noise_scale) == (2, 0)
+    assert (long.lr_scale, long.noise_scale) == (1, 30_000)
+    assert (short.lr_scale, short.noise_scale) == (2, 0)
     assert milestones(load_config(None, {"steps": 7500, "noise_scale": 100})).noise_scale == 50
-    assert milestones(load_config(None, {"steps": 10})).haste == 5
-    assert milestones(load_config(None, {"steps": 60_000})).haste == 1
-    assert milestones(load_config(None, {"steps": 7500, "init_from": "splats.ply"})).haste == 1
+    assert milestones(load_config(None, {"steps": 10})).lr_scale == 5
+    assert milestones(load_config(None, {"steps": 60_000})).lr_scale == 1
+    assert milestones(load_config(None, {"steps": 7500, "init_from": "splats.ply"})).lr_scale == 1

@@ -1,4 +1,4 @@
-"""Opening a backend, and what it says and does beside launching kernels."""
+"""InitialCamera a backend, and what it says and does beside launching kernels."""
 
 import subprocess
 import sys
@@ -78,7 +78,7 @@ def test_capture(small_kernels):
         backend.kernel("plain", "reverse")((1,), (128,), x, 1)
 
     reverse()
-    replay = backend.capture(reverse)
+    replay = backend.capture_graph(reverse)
     before = backend.download(x)
     for _ in range(3):
         replay()
@@ -90,7 +90,7 @@ def test_capture_of_a_failure(small_kernels):
         raise RuntimeError("on the way")
 
     with pytest.raises(RuntimeError, match="on the way"):
-        small_kernels.capture(fail)()
+        small_kernels.capture_graph(fail)()
     small_kernels.synchronize()
     test_capture(small_kernels)
 

@@ -7,7 +7,7 @@ from splat_cli.device.signature import parse_kernels
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
 
-FILES = sorted(resource_dir("cuda_src").glob("*.cu"))
+FILES = sorted(resource_dir("cuda_src").rglob("*.cu"))
 CASES = [(path, defines) for path in FILES for defines in variants(path)]
 # Known bytes on sm_90: of the rare run that repeats to the bit and asks for the sums of AbsGS as well.
 SPILLS = {("blend_backward", "ABSGRAD FIXED_SUMS"): 8}

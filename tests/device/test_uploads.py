@@ -43,7 +43,7 @@ def test_what_is_recorded_afterwards_is_replayed(backend, disturb):
         backend.xp.add(count, 1, out=count)
 
     add()  # loads its kernel, which a recording may not
-    replay = backend.capture(add)
+    replay = backend.capture_graph(add)
     replay()
     replay()
     assert (backend.download(count) == 3).all()

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.coloring import FieldColoring
-from splat_cli.field.frame import FRAME_DTYPE, frame_of
+from splat_cli.field.frame import FRAME_DTYPE, field_bounds
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.render.project import Update, project_backward
 from tests.agreement import BACKWARD, FORWARD, Agreement
@@ -152,7 +152,7 @@ def test_field_begins_without_a_trace_and_a_halted_step_leaves_none(backend: Bac
         before[: len(case.rows)][case.rows],
         rtol=1e-6,
     )
-    case.device.state.write(halted=1)
+    case.device.state.write(overflowed=1)
     case.forward()
     case.backward(np.ones((int(case.rows.sum()), 3)))
     assert not any(backend.download(parameters.gradients).any() for parameters in fresh.parts().values())
@@ -171,6 +171,6 @@ def test_frame_is_where_most_points_are() -> None:
     points = rng.normal([1, 2, 3], 0.5, (1000, 3))
     points[:50] *= 1e6
     points[50] = np.nan
-    frame = frame_of(points)
+    frame = field_bounds(points)
     np.testing.assert_allclose(frame["center"], [1, 2, 3], atol=0.1)
     assert 0.5 < 1 / frame["inv_radius"] < 1.5

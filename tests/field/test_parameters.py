@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.field.parameters import Parameters, adam_bias
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 from tests.agreement import BACKWARD, Agreement
 from tests.reference import adam as reference
 
@@ -30,21 +30,21 @@ def prepared(backend: Backend, half: bool = False) -> tuple[Parameters, dict[str
     return parameters, before, gradients
 
 
-def state_of(backend: Backend) -> StepState:
-    return StepState(backend, lr=[0, RATE, 0, 0, 0, 0], **adam_bias(STEP))
+def state_of(backend: Backend) -> IterState:
+    return IterState(backend, lr=[0, RATE, 0, 0, 0, 0], **adam_bias(STEP))
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_adam(backend: Backend, agreement: Agreement, sparse: bool) -> None:
     parameters, before, gradients = prepared(backend, half=True)
-    parameters.descend(state_of(backend), 1, sparse)
+    parameters.adam_flat(state_of(backend), 1, sparse)
     columns = [before[name].astype(float)[None] for name in ("values", "moments1", "moments2")]
     expected = reference.step(columns[0], gradients[None], columns[1], columns[2], np.array([RATE]), STEP)
     touched = (gradients != 0) | (not sparse)
     for name, start, value in zip(before, columns, expected, strict=True):
         actual = backend.download(getattr(parameters, name)).astype(float)
         np.testing.assert_array_equal(actual[~touched], before[name][~touched])
-        agreement.check("descend", f"{name}, {'sparse' if sparse else 'dense'}",
+        agreement.check("adam_flat", f"{name}, {'sparse' if sparse else 'dense'}",
                         actual[touched] - start[0, touched], (value - start)[0, touched], BACKWARD)  # fmt: skip
     assert not backend.download(parameters.gradients).any()
     values = backend.download(parameters.values)[touched]
@@ -53,7 +53,7 @@ def test_adam(backend: Backend, agreement: Agreement, sparse: bool) -> None:
 
 def test_gradient_descent(backend: Backend) -> None:
     parameters, before, gradients = prepared(backend)
-    parameters.descend(state_of(backend), 1, adam=False)
+    parameters.adam_flat(state_of(backend), 1, adam=False)
     np.testing.assert_allclose(backend.download(parameters.values), before["values"] - RATE * gradients, rtol=1e-6)
 
 
@@ -62,7 +62,7 @@ def test_gradients_that_are_not_finite_are_skipped_and_counted(backend: Backend)
     bad = [1, 90, 700]
     parameters.gradients[1], parameters.gradients[90], parameters.gradients[700] = np.nan, np.inf, -1e30
     state = state_of(backend)
-    parameters.descend(state, 1)
+    parameters.adam_flat(state, 1)
     after = backend.download(parameters.values)
     np.testing.assert_array_equal(after[bad], before["values"][bad])
     assert (after[[0, 2, 3, 91]] != before["values"][[0, 2, 3, 91]]).all()
@@ -73,6 +73,6 @@ def test_gradients_that_are_not_finite_are_skipped_and_counted(backend: Backend)
 
 def test_nothing_moves_while_a_step_is_halted_or_its_loss_is_not_finite(backend: Backend) -> None:
     parameters, before, _ = prepared(backend)
-    for state in (StepState(backend, halted=1, lr=[1] * 6), StepState(backend, loss_l1=np.nan, lr=[1] * 6)):
-        parameters.descend(state, 1)
+    for state in (IterState(backend, overflowed=1, lr=[1] * 6), IterState(backend, loss_l1=np.nan, lr=[1] * 6)):
+        parameters.adam_flat(state, 1)
         np.testing.assert_array_equal(backend.download(parameters.values), before["values"])

@@ -16,14 +16,14 @@ from PIL import Image as Picture
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.file import read_field, write_field
-from splat_cli.field.frame import frame_of
+from splat_cli.field.frame import field_bounds
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.presets import read_settings
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
-from splat_cli.scene.path_file import read_path
 from splat_cli.scene.split import read_split
+from splat_cli.scene.trajectories.path_file import read_path
 from tests.gaussians.some_splats import some_splats
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import small_model, write_scene, write_with_observations
@@ -117,7 +117,7 @@ def _splats(suffix: str) -> Target:
 def _field(folder: Path) -> Path:
     splats = some_splats(6, 0)
     shape = FieldShape(GridShape(3, levels=2, table_size=64, features=2, base_resolution=2), hidden=(16,), appearance=2)
-    field = ColorField(_cpu(), shape, frame_of(splats.means), 2, 6, np.random.default_rng(0))
+    field = ColorField(_cpu(), shape, field_bounds(splats.means), 2, 6, np.random.default_rng(0))
     write_field(folder / "field.npz", field, splats, ["a.jpg", "b.jpg"])
     return folder / "field.npz"
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.choose import in_morton_order, merged
-from splat_cli.gaussians.edits import Edits, Findings
+from splat_cli.gaussians.edits import Edits, SplatStats
+from splat_cli.gaussians.selection import in_morton_order, merged
 from splat_cli.scene.crop import parse_crop
 from tests.gaussians.some_splats import some_splats
 
@@ -39,7 +39,7 @@ def test_sizes_are_longest_axes():
 def test_isolated_splats_are_far_from_others_for_their_size():
     splats = some_splats(3)
     splats.log_scales[:] = np.log([[1, 0.1, 0.1], [0.1, 0.1, 0.1], [10, 1, 1]])
-    kept = Edits(max_isolation=5).apply(splats, Findings(distances=np.array([4.0, 4.0, 30.0])))
+    kept = Edits(max_isolation=5).apply(splats, SplatStats(distances=np.array([4.0, 4.0, 30.0])))
     np.testing.assert_array_equal(kept.means, splats.means[[0, 2]])
 
 
@@ -47,7 +47,7 @@ def test_contributions_go_with_what_is_left():
     """The most transparent contributes most, but is left out before the limit."""
     splats = some_splats(5)
     splats.logit_opacities[:] = [-9, 2, 2, 2, 2]
-    found = Findings(contributions=np.array([9.0, 1, 4, 0.1, 3]))
+    found = SplatStats(contributions=np.array([9.0, 1, 4, 0.1, 3]))
     kept = Edits(min_opacity=0.5, max_splats=2).apply(splats, found)
     np.testing.assert_array_equal(kept.means, splats.means[[2, 4]])
     kept = Edits(min_contribution=1).apply(splats, found)

@@ -62,4 +62,4 @@ def test_colour_behind_the_splats_is_found(backend: Backend) -> None:
     config = TrainConfig(steps=150, background="learned", densify_stop=1)
     trainer = Trainer(backend, views, images, points, np.tile(color, (20, 1)), config)
     trainer.run_until(config.steps)
-    np.testing.assert_allclose(trainer.besides.background_color(), color / 255, atol=0.02)
+    np.testing.assert_allclose(trainer.auxiliary.background_color(), color / 255, atol=0.02)

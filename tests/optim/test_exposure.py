@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.optim.exposure import ExposedLoss
+from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
 from tests.agreement import BACKWARD, FORWARD, Agreement
 from tests.reference import adam, exposure, ssim_loss
@@ -50,9 +50,9 @@ class Exposed:
         self.image, self.photograph, self.difference = some_case(*size)
         views = [View("view", None, *size, 1.0, 1.0, 0.0, 0.0, np.eye(4))] * 2
         cameras = CameraTable(backend, views, [backend.upload(self.photograph)] * 2)
-        self.loss = ExposedLoss(backend, cameras, SSIM_WEIGHT, DECAY, WEIGHT)
+        self.loss = ExposureLoss(backend, cameras, SSIM_WEIGHT, DECAY, WEIGHT)
         self.loss.exposures[1, 0] = backend.upload(self.difference.ravel())
-        self.state = StepState(backend, view=1, step=6)
+        self.state = IterState(backend, view=1, step=6)
         image = backend.upload(self.image.astype(np.float32).ravel())
         self.d_image = backend.xp.full_like(image, np.nan)
         self.loss.forward(self.state, image)
@@ -89,7 +89,7 @@ def test_step(backend: Backend, agreement: Agreement) -> None:
     np.testing.assert_allclose(case.loss.matrices()[1], np.eye(3, 4) + actual[1, 0].reshape(3, 4), rtol=1e-6)
 
 
-@pytest.mark.parametrize("broken", [{"halted": 1}, {"loss_ssim": np.nan}])
+@pytest.mark.parametrize("broken", [{"overflowed": 1}, {"loss_ssim": np.nan}])
 def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: dict) -> None:
     case = Exposed(backend, SIZES[2])
     case.state.write(**broken)

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
 from tests.agreement import BACKWARD, FORWARD, Agreement
 from tests.reference import ssim_loss
@@ -34,7 +34,7 @@ def test_loss(backend: Backend, agreement: Agreement, size: tuple[int, int], mas
 
     masks = [] if mask is None else [backend.upload(mask.astype(np.uint8) * 255)]
     cameras = CameraTable(backend, [some_view(width, height)], [backend.upload(photograph)], masks)
-    state = StepState(backend)
+    state = IterState(backend)
     loss = PhotometricLoss(backend, cameras, ssim_weight)
     rendered = backend.upload(image.ravel())
     d_image = backend.xp.full_like(rendered, np.nan)
@@ -72,7 +72,7 @@ def test_nothing_of_a_masked_pixel_counts(backend: Backend) -> None:
         image[:, mask == 0] = value
         view = replace(some_view(40, 20), name="masked")
         cameras = CameraTable(backend, [view], [backend.upload(photograph)], [backend.upload(mask)])
-        state, rendered = StepState(backend), backend.upload(image.ravel())
+        state, rendered = IterState(backend), backend.upload(image.ravel())
         d_image = backend.xp.empty_like(rendered)
         loss = PhotometricLoss(backend, cameras, 0.2)
         loss.forward(state, rendered)

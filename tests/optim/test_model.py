@@ -16,9 +16,9 @@ def test_planes_move_together(backend: Backend, smooth: bool) -> None:
     assert ("filters" in model.planes()) is smooth
     for array in model.planes().values():
         array[0, :num] = xp.arange(num, dtype="float32")
-    doomed = xp.zeros(num, bool)
-    doomed[xp.asarray([0, 7, 49])] = True
-    model.remove(doomed)
+    prune_mask = xp.zeros(num, bool)
+    prune_mask[xp.asarray([0, 7, 49])] = True
+    model.remove(prune_mask)
     model.reserve(GRAIN + 1, 3 * GRAIN)
     model.sort_spatially()
     model.append(model.splats.params[:, :1] * 0)

@@ -134,7 +134,7 @@ def test_cameras_are_placed_where_offsets_say(backend: Backend, size: float) -> 
     check_camera(device, poses, offset)
 
 
-@pytest.mark.parametrize("broken", [{"halted": 1}, {"loss_l1": np.nan}])
+@pytest.mark.parametrize("broken", [{"overflowed": 1}, {"loss_l1": np.nan}])
 def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: dict) -> None:
     device, poses = refinement(backend, Options())
     poses.d_pose[...] = 1

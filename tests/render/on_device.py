@@ -8,9 +8,9 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, QUATS, SH0, SHN, Splats
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.render.step import StepState
 from splat_cli.scene.view import View
 from tests.reference import inputs
 from tests.reference.blend import Flat
@@ -37,7 +37,7 @@ class OnDevice:
     backend: Backend
     splats: Splats
     cameras: CameraTable
-    state: StepState
+    state: IterState
     rasterizer: Rasterizer
 
     @property
@@ -53,7 +53,7 @@ class OnDevice:
     def forward(self) -> None:
         self.state.write(num_visible=0, num_segments=0)
         self.rasterizer.forward(self.splats, self.state)
-        assert not self.state.read()["halted"]
+        assert not self.state.read()["overflowed"]
 
     def visible(self) -> Array:
         """bool [N]"""
@@ -89,7 +89,7 @@ def on_device(backend: Backend, scene: Scene, options: Options, masked: bool = F
     photos = [backend.upload(np.zeros((larger.height, larger.width, 3), np.uint8)), backend.upload(scene.photograph)]
     masks = [None, backend.upload(scene.mask.astype(np.uint8)) if masked else None]
     cameras = CameraTable(backend, [view_of(larger), view_of(camera)], photos, masks)
-    state = StepState(
+    state = IterState(
         backend, view=VIEW, num_splats=splats.num, sh_degree=options.sh_degree, background=scene.background
     )
     rasterizer = Rasterizer(backend, cameras, splats.capacity, training=True, antialias=options.antialias)
@@ -110,7 +110,7 @@ def by_parameter(planes: Array, num: int) -> inputs.Splats:
 
 
 def gradients_of_sums(sums: Array, conics: Array, opacities: Array) -> ProjectedGradients:
-    """The blend's gradients from the sums [M, 12] that its backward pass leaves (see cuda_src/blend_backward.cu):
+    """Gradients of the blend from the sums [M, 12] of its backward pass (see cuda_src/raster/blend_backward.cu):
     of g (1, dx, dy, dx^2, dx dy, dy^2) with g = dL/dpower, then d rgb."""
     a, b, c = conics.T
     g, gx, gy, gxx, gxy, gyy = sums[:, :6].T

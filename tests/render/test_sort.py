@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.render.camera import TILE, CameraTable
-from splat_cli.render.step import StepState
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.tiles import SORT_THREADS, TileLists
 from splat_cli.scene.view import View
 
@@ -22,11 +22,11 @@ def test_every_list_is_sorted_by_depth_and_splat(backend: Backend, threads: int 
     depths, splats = rng.integers(1, 50, num_pairs, np.uint64), rng.permutation(num_pairs).astype(np.uint64)
     keys = depths << np.uint64(32) | splats  # many splats of one depth
     view = View("view", None, TILE * len(LENGTHS), TILE, 1.0, 1.0, 0.0, 0.0, np.eye(4))
-    cameras, state = CameraTable(backend, [view]), StepState(backend, num_splats=num_pairs)
+    cameras, state = CameraTable(backend, [view]), IterState(backend, num_splats=num_pairs)
     lists = TileLists(backend, num_pairs, len(LENGTHS))
     lists.tile_begins[...], lists.keys[...] = backend.upload(begins), backend.upload(keys)
     lists.tile_order[...] = backend.upload(np.arange(len(LENGTHS), dtype=np.uint32)[::-1].copy())
-    backend.kernel("tiles", "sort_tiles")(
+    backend.kernel("raster/tiles", "sort_tiles")(
         (len(LENGTHS),), (threads or SORT_THREADS[backend.name],),
         cameras.array, state.array, lists.tile_order, lists.tile_begins, lists.keys, lists.splat_from_pair,
     )  # fmt: skip

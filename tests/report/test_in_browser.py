@@ -30,8 +30,8 @@ def open_page(chromium, report):
     assert complaints == []
 
 
-def _pixels(shot):
-    return np.asarray(Image.open(BytesIO(shot.screenshot())).convert("RGB")).astype(int)
+def _pixels(frame):
+    return np.asarray(Image.open(BytesIO(frame.screenshot())).convert("RGB")).astype(int)
 
 
 def _difference(a, b):
@@ -56,15 +56,15 @@ def test_light_and_dark(open_page):
 def test_the_slider_goes_from_the_render_to_the_photograph(open_page):
     page = open_page()
     stage, slider = page.locator(".stage").first, page.locator(".stage input").first
-    shots = []
+    frames = []
     for place in ("100", "0"):
         slider.fill(place)
-        shots.append(_pixels(stage))
+        frames.append(_pixels(stage))
     slider.fill("50")
-    both, middle = _pixels(stage), shots[0].shape[1] // 2
-    assert _difference(*shots) > 5
-    assert _difference(both[:, : middle - 20], shots[0][:, : middle - 20]) < 2
-    assert _difference(both[:, middle + 20 :], shots[1][:, middle + 20 :]) < 2
+    both, middle = _pixels(stage), frames[0].shape[1] // 2
+    assert _difference(*frames) > 5
+    assert _difference(both[:, : middle - 20], frames[0][:, : middle - 20]) < 2
+    assert _difference(both[:, middle + 20 :], frames[1][:, middle + 20 :]) < 2
 
 
 def test_the_error_map_shows_instead(open_page):

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import open_backend
 from splat_cli.train.trainer import Trainer
 from tests.noise_trainer import noise_trainer
-from tests.train.conftest import SETTINGS
+from tests.training import SETTINGS
 
 CALM = {"noise_scale": 0.0, "opacity_reg": 0.0, "scale_reg": 0.0, "densify_start": 50, "steps": 40}
 

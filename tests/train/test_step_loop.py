@@ -3,9 +3,9 @@
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.train.recovery import beside
+from splat_cli.train.memory_recovery import run_with_memory_fallback
 from tests.noise_trainer import noise_trainer
-from tests.train.conftest import SETTINGS
+from tests.training import SETTINGS
 
 
 class Watched:
@@ -14,7 +14,7 @@ class Watched:
     def __init__(self, monkeypatch, num_points=200):
         self.replays = 0
         backend = open_backend("cpu")
-        monkeypatch.setattr(backend, "capture", self._capture)
+        monkeypatch.setattr(backend, "capture_graph", self._capture)
         self.trainer = noise_trainer(backend, num_points, **{**SETTINGS, "max_splats": 10 * num_points})
 
     def _arrays(self):
@@ -68,7 +68,7 @@ def test_what_needs_trainings_memory_has_them_record_anew(watched):
         if len(tries) == 1:
             raise MemoryError
 
-    beside(watched.trainer, work)
+    run_with_memory_fallback(watched.trainer, work)
     watched.trainer.run_until(40)
     assert len(tries) == 2
     assert watched.trainer.step == 40

@@ -10,7 +10,7 @@ from splat_cli.presets import load_config
 from splat_cli.scene.extent import lost_digits, scene_extent, scene_size, viewing_distance
 from splat_cli.train.trainer import Trainer
 from tests.textured_ball import photographs_of_ball, views_of_ball
-from tests.train.conftest import SETTINGS
+from tests.training import SETTINGS
 
 # The rotation of a round splat has no gradient, and Adam makes steps of what rounding leaves of it.
 NOISY = {"lr_quats": 0.0, "noise_scale": 1e6, "scale_reg": 1.0, "opacity_reg": 0.1, "background": "black"}
@@ -50,7 +50,7 @@ def test_the_unit_of_the_world_changes_nothing(ball, scale):
 
 def test_what_is_compared_is_trained(ball):
     """Without noise, regulariser or paces of its own the same comparison would see another result."""
-    for change in ({"noise_scale": 0.0}, {"scale_reg": 0.0}, {"own_axes": False}):
+    for change in ({"noise_scale": 0.0}, {"scale_reg": 0.0}, {"local_frame_adam": False}):
         assert np.abs(trained(ball, 1.0) - trained(ball, 1.0, **change)).max() > 0.02, change
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.choose import in_morton_order
 from splat_cli.gaussians.edits import Edits
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.move import rotation_about_axes
-from splat_cli.scene.focus import up_direction
+from splat_cli.gaussians.selection import in_morton_order
+from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.viewer.camera_defaults import UP, looked_at, overview, upright_rotation
 from splat_cli.viewer.html import write_html
-from splat_cli.viewer.stance import UP, looked_at, overview, upright
 from tests.gaussians.some_splats import some_splats
 from tests.viewer.page import Page
 from tests.views import ring_of_views
@@ -85,11 +85,11 @@ def test_the_page_opens_where_the_view_is(splats, tmp_path, number, roll):
 
 def test_the_cameras_up_becomes_the_worlds():
     views = [Edits(rotate=(70.0, 0.0, 40.0)).similarity().apply(view) for view in ring_of_views()]
-    rotation = upright(up_direction(views), views[2])
+    rotation = upright_rotation(up_direction(views), views[2])
     np.testing.assert_allclose(rotation @ up_direction(views), [0, -1, 0], atol=1e-9)
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-9)
     assert np.linalg.det(rotation) > 0
-    portrait = upright(up_direction(views), rolled(views[2], 90))
+    portrait = upright_rotation(up_direction(views), rolled(views[2], 90))
     np.testing.assert_allclose(portrait @ up_direction(views), [0, -1, 0], atol=1e-9)
 
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.console import Display
+from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
-from splat_cli.scene.camera_path import with_size
+from splat_cli.run.session import open_device, train_scene
+from splat_cli.run.storage.load_splats import load_splats_for_viewers
+from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.sample import make_sample_scene
-from splat_cli.train.claim import new_run_folder
-from splat_cli.train.evaluation import psnr
-from splat_cli.train.progress import Display
-from splat_cli.train.session import open_device, train_scene
-from splat_cli.train.source import splats_for_viewers
-from splat_cli.viewer.opening import find_opening
+from splat_cli.scene.trajectories.interpolate import with_size
+from splat_cli.viewer.initial_camera import find_initial_camera
 from splat_cli.viewer.server import serving
-from splat_cli.viewer.subject import open_stored
+from splat_cli.viewer.splat_source import open_source
 from splat_cli.viewer.window import Window
 from tests.views import render_view
 
@@ -47,8 +47,8 @@ def screenshot(page):
 
 
 def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_device):
-    opening = find_opening([sample_run.path], "view_007")
-    opening.write(tmp_path / "a.html", splats_for_viewers(sample_run.path, bake=False))
+    opening = find_initial_camera([sample_run.path], "view_007")
+    opening.write(tmp_path / "a.html", load_splats_for_viewers(sample_run.path, bake=False))
     page = chromium.new_page(viewport=SIZE)
     requests = []
     page.on("request", lambda request: requests.append(request.url.partition(":")[0]))
@@ -76,9 +76,9 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
     """From the first view, without pyramids; then at the third camera, beside its photograph."""
     pytest.importorskip("viser", reason="the live viewer needs viser (extra viewer)")
     backend, display = open_device("cpu"), Display()
-    subject = open_stored(sample_run.path, backend, display)
+    source = open_source(sample_run.path, backend, display)
     with serving("127.0.0.1", 18080, display) as server:
-        window = Window(server, subject, sample_run.path / "views.json", 64)
+        window = Window(server, source, sample_run.path / "views.json", 64)
         page = chromium.new_page(viewport={"width": 900, "height": 600})
         page.goto(f"http://127.0.0.1:{server.get_port()}")
 
@@ -97,8 +97,8 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
         page.get_by_text("Keep this view").wait_for()
         page.get_by_role("checkbox", name="Show", exact=True).uncheck()  # the pyramids
         first, third = (
-            to_8bit(render_view(backend, subject.splats, with_size(view, 900, 600), antialias=True))
-            for view in subject.views[:3:2]
+            to_8bit(render_view(backend, source.splats, with_size(view, 900, 600), antialias=True))
+            for view in source.views[:3:2]
         )
         until(lambda: shows(first))
         for name in ("view_001.jpg", "view_002.jpg"):
@@ -112,4 +112,4 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
         fields = page.locator("textarea, input:not([type=checkbox])")
         until(lambda: any(field.input_value().startswith("--crop ") for field in fields.all()))
     kept = read_cameras(sample_run.path / "views.json")[0]
-    np.testing.assert_allclose(kept.w2c, subject.views[2].w2c, atol=1e-3)
+    np.testing.assert_allclose(kept.w2c, source.views[2].w2c, atol=1e-3)

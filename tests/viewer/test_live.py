@@ -7,26 +7,26 @@ import numpy as np
 import pytest
 
 from splat_cli.cli.main import run
+from splat_cli.console import Display, Progress
 from splat_cli.gaussians.splats import Splats
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.crop import Box
 from splat_cli.scene.quaternion import quat_from_matrix
-from splat_cli.train.progress import Display, Progress
-from splat_cli.train.run_folder import RunFolder
-from splat_cli.viewer import pace, training
-from splat_cli.viewer.appearance import appearance
+from splat_cli.viewer import live, throttle
+from splat_cli.viewer.appearance_panel import appearance
 from splat_cli.viewer.browse import unused_file
 from splat_cli.viewer.comparison import compose
-from splat_cli.viewer.jump import field_of_view, pose_of, view_from
-from splat_cli.viewer.keeping import Keeping
+from splat_cli.viewer.saved_views import SavedViews
+from splat_cli.viewer.viser_camera import field_of_view, pose_of, view_from
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 
 
 def test_updates_take_a_twentieth_of_the_time(monkeypatch):
     now = 100.0
-    monkeypatch.setattr(pace.time, "perf_counter", lambda: now)
-    paced = pace.Pace(share=0.05)
+    monkeypatch.setattr(throttle.time, "perf_counter", lambda: now)
+    paced = throttle.Throttle(share=0.05)
     assert paced.due()
     with paced.interruption():
         now += 0.1
@@ -138,7 +138,7 @@ class Control:
 
 def test_kept_views_are_a_file_that_render_reads(tmp_path):
     panel, views = Panel(), ring_of_views()
-    keeping = Keeping(panel, tmp_path / "views.json", 0.1)
+    keeping = SavedViews(panel, tmp_path / "views.json", 0.1)
     for view in views[:3]:
         panel.buttons["Keep this view"](SimpleNamespace(client=SimpleNamespace(camera=browser_camera(view))))
     panel.buttons["Drop the last"](None)
@@ -183,14 +183,14 @@ class Shown:
 @pytest.fixture
 def watching(monkeypatch, tmp_path):
     """Makes (viewer, its window, its panel, a function that looks at a step with a `check`)."""
-    monkeypatch.setattr(training, "Window", Shown)
+    monkeypatch.setattr(live, "Window", Shown)
 
     def make(clients):
         panel = Panel(clients)
-        viewer = training.TrainingViewer(panel, Display())
+        viewer = live.TrainingViewer(panel, Display())
         trainer = SimpleNamespace(config=SimpleNamespace(steps=100))
-        viewer.begin(trainer, RunFolder(tmp_path))
-        return viewer._window, panel, lambda step, check: viewer.look(trainer, Progress(step, 0.1, 10), check)
+        viewer.begin(trainer, RunDir(tmp_path))
+        return viewer._window, panel, lambda step, check: viewer.on_steps(trainer, Progress(step, 0.1, 10), check)
 
     return make
 

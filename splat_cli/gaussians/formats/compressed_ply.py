@@ -14,7 +14,6 @@ import plyfile
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.choose import in_morton_order
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,
@@ -25,6 +24,7 @@ from splat_cli.gaussians.formats.quantize import (
 )
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import antialias_comments, finite_splats, is_antialiased
+from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
 
 _CHUNK = 256

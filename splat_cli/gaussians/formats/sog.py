@@ -16,11 +16,9 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
-from splat_cli.damage import ZIP_DAMAGE
-from splat_cli.errors import FormatError, one_line
+from splat_cli.errors import ZIP_ERRORS, FormatError, one_line
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.choose import in_morton_order
 from splat_cli.gaussians.formats.cluster import codebook, nearest_codes, palette
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
@@ -31,6 +29,7 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.ply import finite_splats
+from splat_cli.gaussians.selection import in_morton_order
 
 _MOST = 65535
 _FIRST_INDEX = 252
@@ -41,7 +40,7 @@ _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
 _MAX_SIDE = 16383
 """Of a WebP image."""
 _DAMAGED = (
-    *ZIP_DAMAGE, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
+    *ZIP_ERRORS, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
 )  # fmt: skip
 
 

@@ -6,10 +6,10 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.colmap import find_model, has_model, read_model
 from splat_cli.scene.colmap.model import Camera, Model
 from splat_cli.scene.colmap.zipped import find_zip, unzipped_model
-from splat_cli.scene.dataset import Dataset, Points, Shot, printable
+from splat_cli.scene.dataset import Dataset, Frame, Points, sanitize_name
+from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.lens import Lens, lens_of
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.photos import photo_folder
 
 
 def has_colmap(root: Path) -> bool:
@@ -22,25 +22,25 @@ def read_colmap(root: Path, options: SceneOptions) -> Dataset:
     archive = None if has_model(root) else find_zip(root)
     if archive is not None:
         with unzipped_model(archive) as folder:
-            return _dataset(read_model(folder), f"the COLMAP model in {archive}", photo_folder(root, archive, options))
+            return _dataset(read_model(folder), f"the COLMAP model in {archive}", image_folder(root, archive, options))
     folder = find_model(root)
-    return _dataset(read_model(folder), f"the COLMAP model in {folder}", photo_folder(root, folder, options))
+    return _dataset(read_model(folder), f"the COLMAP model in {folder}", image_folder(root, folder, options))
 
 
 def _dataset(model: Model, found: str, photos: Path) -> Dataset:
-    shots, skipped = [], []
+    frames, skipped = [], []
     lenses: dict[int, Lens] = {}
     for image in model.images:
-        name = printable(image.name)
+        name = sanitize_name(image.name)
         camera = model.cameras.get(image.camera_id)
         if camera is None:
             skipped.append(f"{name}: its camera {image.camera_id} is not in the model")
             continue
         if camera.id not in lenses:
             lenses[camera.id] = _lens(camera, found)
-        shots.append(Shot(name, image.name, lenses[camera.id], image.w2c()))
+        frames.append(Frame(name, image.name, lenses[camera.id], image.w2c()))
     points = Points(model.points, model.colors, model.errors, model.track_lengths)
-    return Dataset(found, photos, shots, points, skipped)
+    return Dataset(found, photos, frames, points, skipped)
 
 
 def _lens(camera: Camera, found: str) -> Lens:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from splat_cli.damage import ZIP_DAMAGE
-from splat_cli.errors import SceneError
+from splat_cli.errors import ZIP_ERRORS, SceneError
 from splat_cli.scene.colmap import FILES
 
 _NAMES = {f"{stem}{suffix}" for stem in FILES for suffix in (".bin", ".txt")}
@@ -22,7 +21,7 @@ def find_zip(root: Path) -> Path | None:
             with zipfile.ZipFile(path) as archive:
                 if {PurePosixPath(name).name for name in archive.namelist()} & _NAMES:
                     return path
-        except ZIP_DAMAGE:
+        except ZIP_ERRORS:
             continue
     return None
 
@@ -35,7 +34,7 @@ def unzipped_model(path: Path) -> Iterator[Path]:
             with zipfile.ZipFile(path) as archive:
                 for member in _members(archive):
                     _unpack(archive, member, Path(folder) / PurePosixPath(member.filename).name)
-        except ZIP_DAMAGE as error:
+        except ZIP_ERRORS as error:
             raise SceneError(f"{path} cannot be unpacked ({error}): make the zip file again") from error
         yield Path(folder)
 

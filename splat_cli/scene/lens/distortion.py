@@ -1,8 +1,9 @@
 """How lenses bend rays: the families that all of COLMAP's camera models belong to, as float64 NumPy.
 
 A distortion maps the undistorted place of a ray, (x / z, y / z), to the distorted one; the camera matrix comes after.
-`cuda_src/camera_models.cuh` holds the same formulas for photographs. Sources: COLMAP's and OpenCV's descriptions of
-their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division); Khomutenko et al. 2016 (EUCM).
+`cuda_src/image/camera_models.cuh` holds the same formulas for photographs. Sources: COLMAP's and OpenCV's
+descriptions of their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division); Khomutenko et al.
+2016 (EUCM).
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class Distortion(Protocol):
 
     @property
     def family(self) -> int:
-        """Number of the family in cuda_src/camera_models.cuh."""
+        """Number of the family in cuda_src/image/camera_models.cuh."""
 
     def distort(self, points: np.ndarray) -> np.ndarray:
         """From undistorted to distorted places."""

@@ -1,4 +1,4 @@
-"""Photographs undistorted, by cuda_src/undistort.cu."""
+"""ImageSet undistorted, by cuda_src/image/undistort.cu."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def undistort(
     pinhole = lens.pinhole
     picture = backend.xp.empty((pinhole.height, pinhole.width, 3), np.uint8)
     mask = backend.xp.empty((pinhole.height, pinhole.width), np.uint8)
-    backend.kernel("undistort", "undistort")(
+    backend.kernel("image/undistort", "undistort")(
         (-(-pinhole.width // _BLOCK[0]), -(-pinhole.height // _BLOCK[1])), _BLOCK,
         _lens_row(lens), _pinhole_row(lens), backend.upload(photo), None if keep is None else backend.upload(keep),
         picture, mask,

@@ -46,10 +46,10 @@ def make_sample_scene(
     names = [f"view_{i:03d}.jpg" for i in range(num_views)]
     try:
         (folder / "images").mkdir(parents=True, exist_ok=True)  # before the work that would be lost
-        shots = _photographs(poses, width, height)
-        for name, (picture, _) in zip(names, shots, strict=True):
+        frames = _photographs(poses, width, height)
+        for name, (picture, _) in zip(names, frames, strict=True):
             Picture.fromarray(picture).save(folder / "images" / name, quality=95, subsampling=0)
-        write_model(folder / "sparse" / "0", _model(names, poses, shots, width, height, rng))
+        write_model(folder / "sparse" / "0", _model(names, poses, frames, width, height, rng))
     except OSError as error:
         raise SceneError(f"{folder} cannot be written: {error.strerror or error}; choose another place") from error
     return folder
@@ -83,7 +83,7 @@ def _photograph(
 def _model(
     names: list[str],
     poses: np.ndarray,
-    shots: list[tuple[np.ndarray, np.ndarray]],
+    frames: list[tuple[np.ndarray, np.ndarray]],
     width: int,
     height: int,
     rng: np.random.Generator,
@@ -94,9 +94,9 @@ def _model(
     for number, (name, pose) in enumerate(zip(names, poses @ np.linalg.inv(UPRIGHT), strict=True), 1):
         quat = tuple(quat_from_matrix(pose[:3, :3]).tolist())
         images.append(Image(number, camera.id, name, quat, tuple(pose[:3, 3].tolist())))
-    view = rng.integers(len(shots), size=NUM_POINTS)
+    view = rng.integers(len(frames), size=NUM_POINTS)
     row, column = rng.integers(height, size=NUM_POINTS), rng.integers(width, size=NUM_POINTS)
-    pictures, seen = (np.stack(arrays) for arrays in zip(*shots, strict=True))
+    pictures, seen = (np.stack(arrays) for arrays in zip(*frames, strict=True))
     points, colors = seen[view, row, column].astype(np.float64), pictures[view, row, column]
     centers = -(poses[:, :3, :3].transpose(0, 2, 1) @ poses[:, :3, 3:])[view, :, 0]
     depth = np.linalg.norm(points - centers, axis=1, keepdims=True)

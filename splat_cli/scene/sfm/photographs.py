@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from splat_cli.errors import UsageError
-from splat_cli.scene.decode import image_size
+from splat_cli.scene.images.decode import image_size
 
 _PHOTOGRAPHS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from splat_cli.scene.dataset import Dataset, Points
+from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.photos import photo_folder
 from splat_cli.scene.point_cloud import read_point_cloud
 from splat_cli.scene.transforms.document import read_document
-from splat_cli.scene.transforms.nerfstudio import shots_of
+from splat_cli.scene.transforms.nerfstudio import frames_from
 
 TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"
 
@@ -19,14 +19,14 @@ def has_blender(root: Path) -> bool:
 
 def read_blender(root: Path, options: SceneOptions) -> Dataset:
     """Training and test frames; points from points3d.ply if it is there. Raises SceneError."""
-    photos = root if options.images is None else photo_folder(root, root, options)
-    document, frames = read_document(root / TRAIN)
-    shots, skipped = shots_of(frames, document, photos)
+    photos = root if options.images is None else image_folder(root, root, options)
+    document, entries = read_document(root / TRAIN)
+    frames, skipped = frames_from(entries, document, photos)
     test_names = None
     if (root / TEST).is_file():
-        document, frames = read_document(root / TEST)
-        test_shots, test_skipped = shots_of(frames, document, photos)
-        shots, skipped = shots + test_shots, skipped + test_skipped
-        test_names = frozenset(shot.name for shot in test_shots)
+        document, entries = read_document(root / TEST)
+        test_frames, test_skipped = frames_from(entries, document, photos)
+        frames, skipped = frames + test_frames, skipped + test_skipped
+        test_names = frozenset(frame.name for frame in test_frames)
     points = read_point_cloud(root / POINTS) if (root / POINTS).is_file() else Points()
-    return Dataset(f"Blender's frames in {root / TRAIN}", photos, shots, points, skipped, test_names)
+    return Dataset(f"Blender's frames in {root / TRAIN}", photos, frames, points, skipped, test_names)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.scene.dataset import Shot, Unusable, file_inside, printable
-from splat_cli.scene.decode import image_size
+from splat_cli.scene.dataset import Frame, Unusable, file_inside, sanitize_name
+from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Distortion, Polynomial
 from splat_cli.scene.transforms.document import matrix, number, text
@@ -19,25 +19,25 @@ _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -
 _MAX_SIDE = 1 << 18
 
 
-def shot_of(frame: Any, shared: dict[str, Any], photos: Path) -> Shot:
-    """The frame as a shot; what the frame does not say about its lens stands in `shared`. Unusable with the reason."""
-    if not isinstance(frame, dict):
+def frame_from(entry: Any, shared: dict[str, Any], photos: Path) -> Frame:
+    """The entry as a frame; what the entry does not say about its lens stands in `shared`. Unusable with the reason."""
+    if not isinstance(entry, dict):
         raise Unusable("is not a JSON object")
-    file = text(frame, "file_path")
+    file = text(entry, "file_path")
     if file is None:
         raise Unusable("has no `file_path`")
     file = _with_suffix(photos, str(Path(file)))
-    c2w = matrix(frame.get("transform_matrix"))
+    c2w = matrix(entry.get("transform_matrix"))
     if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
         raise Unusable("its `transform_matrix` is not an invertible matrix of finite numbers")
-    lens = _lens({**shared, **frame}, photos / file)
-    return Shot(printable(file), file, lens, w2c_of(c2w), text(frame, "mask_path"))
+    lens = _lens({**shared, **entry}, photos / file)
+    return Frame(sanitize_name(file), file, lens, w2c_of(c2w), text(entry, "mask_path"))
 
 
-def name_of(frame: Any, index: int) -> str:
-    """What to call a frame that may be anything."""
-    file = frame.get("file_path") if isinstance(frame, dict) else None
-    return printable(file) if isinstance(file, str) and file else f"frame {index}"
+def name_of(entry: Any, index: int) -> str:
+    """Name of an entry of any type, for messages."""
+    file = entry.get("file_path") if isinstance(entry, dict) else None
+    return sanitize_name(file) if isinstance(file, str) and file else f"frame {index}"
 
 
 def w2c_of(c2w: np.ndarray) -> np.ndarray:

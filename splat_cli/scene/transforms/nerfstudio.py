@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Dataset, Points, Shot, Unusable, file_inside
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, file_inside
+from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.photos import photo_folder
 from splat_cli.scene.point_cloud import read_point_cloud
 from splat_cli.scene.transforms.document import matrix, read_document
-from splat_cli.scene.transforms.frames import name_of, shot_of
+from splat_cli.scene.transforms.frames import frame_from, name_of
 
 FILE = "transforms.json"
 
@@ -27,25 +27,25 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     Photographs are looked for where the file says, or with --images in that folder. Raises SceneError.
     """
     path = root / FILE
-    document, frames = read_document(path)
-    photos = root if options.images is None else photo_folder(root, root, options)
-    shots, skipped = shots_of(frames, document, photos)
+    document, entries = read_document(path)
+    photos = root if options.images is None else image_folder(root, root, options)
+    frames, skipped = frames_from(entries, document, photos)
     undo = _applied(document, path)
     if undo is not None:
-        shots = [Shot(shot.name, shot.file, shot.lens, _moved(shot.w2c, undo), shot.mask) for shot in shots]
+        frames = [Frame(frame.name, frame.file, frame.lens, _moved(frame.w2c, undo), frame.mask) for frame in frames]
     points = _points(root, document, undo)
-    return Dataset(f"the frames in {path}", photos, shots, points, skipped, _test_names(document))
+    return Dataset(f"the frames in {path}", photos, frames, points, skipped, _test_names(document))
 
 
-def shots_of(frames: list[Any], shared: dict[str, Any], photos: Path) -> tuple[list[Shot], list[str]]:
+def frames_from(entries: list[Any], shared: dict[str, Any], photos: Path) -> tuple[list[Frame], list[str]]:
     """The usable frames, and the others as "name: reason"."""
-    shots, skipped = [], []
-    for index, frame in enumerate(frames):
+    frames, skipped = [], []
+    for index, entry in enumerate(entries):
         try:
-            shots.append(shot_of(frame, shared, photos))
+            frames.append(frame_from(entry, shared, photos))
         except Unusable as reason:
-            skipped.append(f"{name_of(frame, index)}: {reason}")
-    return shots, skipped
+            skipped.append(f"{name_of(entry, index)}: {reason}")
+    return frames, skipped
 
 
 def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Photographs undistorted by us and by COLMAP: `python -m tests.scene.lens.colmap_compared > docs/lenses.md`."""
+"""ImageSet undistorted by us and by COLMAP: `python -m tests.scene.lens.colmap_compared > docs/lenses.md`."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from tests.scene.colmap_cameras import distorted_cameras
 
 _HEAD = """# Lenses
 
-Distorted photographs are undistorted as they are loaded (`cuda_src/undistort.cu`), into the pinhole camera that
+Distorted photographs are undistorted as they are loaded (`cuda_src/image/undistort.cu`), into the pinhole camera that
 COLMAP's `image_undistorter` makes. A pattern of 320x240 pixels, undistorted here and by pycolmap {version}, for a
 camera of each model with a distortion that one sees:
 

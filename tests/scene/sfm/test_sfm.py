@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.console import Display
 from splat_cli.errors import UsageError
 from splat_cli.scene import make_sample_scene, read_scene
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.video import extract_frames
-from splat_cli.train.progress import Display
-from tests.cli.conftest import splat  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def one_core():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_core")
-def test_scene_from_photographs_trains(sample, splat, tmp_path):  # noqa: F811
+def test_scene_from_photographs_trains(sample, splat, tmp_path):
     pytest.importorskip("pycolmap")
     scene = tmp_path / "scene"
     (tmp_path / "photos").mkdir()
@@ -64,7 +63,7 @@ def distance_after_alignment(points, expected):
     return np.linalg.norm(moved - b, axis=1).max() / np.ptp(b, axis=0).max()
 
 
-def test_photographs_that_do_not_fit_together(splat, tmp_path):  # noqa: F811
+def test_photographs_that_do_not_fit_together(splat, tmp_path):
     pytest.importorskip("pycolmap")
     (tmp_path / "photos").mkdir()
     for number in range(3):
@@ -90,7 +89,7 @@ def test_photographs_are_collected_and_others_named(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["nowhere", "empty"])
-def test_no_photographs(splat, tmp_path, source):  # noqa: F811
+def test_no_photographs(splat, tmp_path, source):
     (tmp_path / "empty").mkdir()
     result = splat("sfm", tmp_path / source, "-o", tmp_path / "scene")
     assert (result.code, result.err.count("\n")) == (2, 1)
@@ -98,7 +97,7 @@ def test_no_photographs(splat, tmp_path, source):  # noqa: F811
     assert not (tmp_path / "scene").exists()
 
 
-def test_scene_folder_with_something_in_it(splat, tmp_path):  # noqa: F811
+def test_scene_folder_with_something_in_it(splat, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()
     result = splat("sfm", tmp_path, "-o", tmp_path / "full")

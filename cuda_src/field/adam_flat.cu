@@ -1,0 +1,42 @@
+// One step of Adam, or of plain gradient descent, on a flat array of values. One thread owns four values; it takes their
+// gradients away, so that the next step can add to zeros.
+#include "optim/adam.cuh"
+#include "field/half.cuh"
+
+#define VALUES 4
+
+extern "C" __global__ void adam_flat(
+    IterState* __restrict__ state,               // [1] learning rates and Adam's bias; skipped updates are counted
+    int rate,                               // index of the learning rate in the state
+    float factor,                           // that it is multiplied by
+    int num,                                // a multiple of 4
+    int sparse,                             // 1: values whose gradient is zero stay as they are, and their moments
+    float4* __restrict__ values,            // [num]
+    float4* __restrict__ gradients,         // [num] become zero
+    float4* __restrict__ moments1,          // [num]; null for plain gradient descent
+    float4* __restrict__ moments2,          // [num]; null for plain gradient descent
+    unsigned short* __restrict__ halves)    // [num] a copy in half precision; may be null
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (VALUES * i >= num || state->overflowed) return;
+    const float4 d = gradients[i];
+    if (d.x == 0.0f && d.y == 0.0f && d.z == 0.0f && d.w == 0.0f) {
+        if (sparse) return;
+    } else {
+        gradients[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    if (!loss_is_finite(*state)) return;
+    const float g[VALUES] = {d.x, d.y, d.z, d.w}, lr = factor * state->lr[rate];
+    float *p = (float*)&values[i], *m = (float*)&moments1[i], *v = (float*)&moments2[i];
+#pragma unroll
+    for (int k = 0; k < VALUES; ++k) {
+        if (sparse && g[k] == 0.0f) continue;
+        if (!(g[k] * g[k] < 1e36f)) {               // its square has to fit in a moment
+            atomicAdd(&state->skipped_updates, 1u);
+            continue;
+        }
+        if (moments1) adam_update(p[k], m[k], v[k], g[k], lr, *state);
+        else p[k] -= lr * g[k];
+        if (halves) halves[VALUES * i + k] = float_to_half(p[k]);
+    }
+}

@@ -1,0 +1,126 @@
+// Between the splats and the network that colours them. Rows are the visible splats, in any order; the network reads a row's
+// position and direction, and gives a gain and an offset of the splat's own colour, three channels each.
+// One thread owns one row, in list_visible one splat.
+#include "field/contraction.cuh"
+#include "raster/sh.cuh"
+
+// Where the scene lies. field/frame.py mirrors this layout.
+struct FieldBounds { float center[3], inv_radius; };
+
+__device__ __forceinline__ float3 mean_of(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i)
+{
+    return make_vec(params[i], params[stride + i], params[2 * stride + i]);
+}
+
+__device__ __forceinline__ float3 normalized_position(float3 mean, const FieldBounds& frame)
+{
+    return scale(frame.inv_radius, sub(mean, make_vec(frame.center[0], frame.center[1], frame.center[2])));
+}
+
+__device__ __forceinline__ float3 ray_to(float3 mean, const Camera& camera)
+{
+    return sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+}
+
+__device__ __forceinline__ void store_plane(float* __restrict__ planes /* [3, stride] */, size_t stride, int row, float3 v)
+{
+    planes[row] = v.x; planes[stride + row] = v.y; planes[2 * stride + row] = v.z;
+}
+
+extern "C" __global__ void list_visible(
+    const IterState* __restrict__ state,         // [1]
+    const float* __restrict__ depths,       // [capacity] 0 where invisible
+    int* __restrict__ splat_from_row,       // [capacity]
+    unsigned* __restrict__ num_rows)        // [1] 0 before; stays so in a step that is overflowed
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)state->num_splats || state->overflowed) return;
+    if (depths[i] > 0.0f) splat_from_row[atomicAdd(num_rows, 1u)] = i;
+}
+
+extern "C" __global__ void field_inputs(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,         // [1]
+    const float* __restrict__ params,       // [rows, capacity]
+    int capacity,
+    FieldBounds frame,
+    const int* __restrict__ splat_from_row, // [capacity]
+    const unsigned* __restrict__ num_rows,  // [1]
+    float* __restrict__ positions,          // [3, capacity] contracted into the unit cube
+    float* __restrict__ directions)         // [3, capacity] of length 1
+{
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (int)*num_rows) return;
+    const float3 mean = mean_of(params, capacity, splat_from_row[row]), ray = ray_to(mean, cameras[state->view]);
+    store_plane(positions, capacity, row, contract(normalized_position(mean, frame)));
+    store_plane(directions, capacity, row, scale(rsqrtf(dot(ray, ray)), ray));
+}
+
+extern "C" __global__ void field_colors(
+    const float* __restrict__ params,       // [rows, capacity]
+    int capacity,
+    const int* __restrict__ splat_from_row, // [capacity]
+    const unsigned* __restrict__ num_rows,  // [1]
+    const float* __restrict__ outputs,      // [6, capacity] gains less 1, offsets
+    float4* __restrict__ colors)            // [capacity] rgb, unused; by splat
+{
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (int)*num_rows) return;
+    const size_t stride = capacity;
+    const int i = splat_from_row[row];
+    float rgb[3];
+    for (int c = 0; c < 3; ++c) {
+        const float own = 0.5f + SH_C0 * params[(ROW_SH0 + c) * stride + i];
+        rgb[c] = fmaxf(own * (1.0f + outputs[c * stride + row]) + outputs[(3 + c) * stride + row], 0.0f);
+    }
+    colors[i] = make_float4(rgb[0], rgb[1], rgb[2], 0.0f);
+}
+
+extern "C" __global__ void field_colors_backward(
+    const float* __restrict__ params,       // [rows, capacity]
+    int capacity,
+    const int* __restrict__ splat_from_row, // [capacity]
+    const unsigned* __restrict__ num_rows,  // [1]
+    const float* __restrict__ outputs,      // [6, capacity]
+    const float4* __restrict__ colors,      // [capacity] 0 where it was clamped
+    float* __restrict__ d_splats,           // [capacity, 12] in 6 to 8 d rgb, which becomes that of the splat's own colour
+    float* __restrict__ d_outputs)          // [6, capacity]
+{
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (int)*num_rows) return;
+    const size_t stride = capacity;
+    const int i = splat_from_row[row];
+    const float4 rgb = colors[i];
+    const bool free[3] = {rgb.x > 0.0f, rgb.y > 0.0f, rgb.z > 0.0f};
+    for (int c = 0; c < 3; ++c) {
+        float* d_color = d_splats + (size_t)i * 12 + 6 + c;
+        const float d = free[c] ? *d_color : 0.0f, own = 0.5f + SH_C0 * params[(ROW_SH0 + c) * stride + i];
+        d_outputs[c * stride + row] = d * own;
+        d_outputs[(3 + c) * stride + row] = d;
+        *d_color = d * (1.0f + outputs[c * stride + row]);
+    }
+}
+
+extern "C" __global__ void field_means_backward(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,         // [1]
+    const float* __restrict__ params,       // [rows, capacity]
+    int capacity,
+    FieldBounds frame,
+    const int* __restrict__ splat_from_row, // [capacity]
+    const unsigned* __restrict__ num_rows,  // [1]
+    const float* __restrict__ d_positions,  // [3, capacity]
+    const float* __restrict__ d_directions, // [3, capacity]
+    float* __restrict__ d_means)            // [3, capacity] by splat; those of visible ones are overwritten
+{
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (int)*num_rows) return;
+    const size_t stride = capacity;
+    const int i = splat_from_row[row];
+    const float3 mean = mean_of(params, stride, i), ray = ray_to(mean, cameras[state->view]);
+    const float inv_length = rsqrtf(dot(ray, ray));
+    const float3 direction = scale(inv_length, ray), d_direction = mean_of(d_directions, stride, row);
+    const float3 along_ray = scale(inv_length, sub(d_direction, scale(dot(direction, d_direction), direction)));
+    const float3 d_contracted = contract_backward(normalized_position(mean, frame), mean_of(d_positions, stride, row));
+    store_plane(d_means, stride, i, add(scale(frame.inv_radius, d_contracted), along_ray));
+}

@@ -1,0 +1,36 @@
+// What a photograph's appearance adds to the inputs of a network: the same few numbers in every row (Martin-Brualla et al.
+// 2021, NeRF in the Wild, sec. 4.1). A lane owns rows, blockIdx.y one of the numbers.
+#include "common.cuh"
+#include "lanes.cuh"
+
+#define SUM_ROWS 1024                       // of a warp
+
+extern "C" __global__ void embed(
+    const IterState* __restrict__ state,         // [1]
+    const float* __restrict__ embeddings,   // [num_views, size]
+    int size,
+    int stride,
+    const unsigned* __restrict__ num_rows,  // [1]
+    float* __restrict__ inputs)             // [size, stride]
+{
+    const int n = *num_rows, row = (blockIdx.x * blockDim.y + threadIdx.y) * 32, k = blockIdx.y;
+    if (row >= n) return;
+    store_row(inputs + (size_t)k * stride + row, vfloat(embeddings[state->view * size + k]), row + lane_id() < n);
+}
+
+extern "C" __global__ void embedding_backward(
+    const IterState* __restrict__ state,         // [1]
+    const float* __restrict__ d_inputs,     // [size, stride]
+    int size,
+    int stride,
+    const unsigned* __restrict__ num_rows,  // [1]
+    float* __restrict__ d_embeddings)       // [num_views, size] the view's gradients are added
+{
+    const int n = *num_rows, begin = (blockIdx.x * blockDim.y + threadIdx.y) * SUM_ROWS, k = blockIdx.y;
+    if (begin >= n) return;
+    vfloat sum = 0.0f;
+    for (int row = begin; row < min(begin + SUM_ROWS, n); row += 32)
+        sum += load_row(d_inputs + (size_t)k * stride + row, row + lane_id() < n);
+    const float total = warp_sum(sum);
+    if (leader()) atomicAdd(d_embeddings + state->view * size + k, total);
+}

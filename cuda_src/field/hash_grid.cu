@@ -1,0 +1,172 @@
+// Multiresolution hash encoding of points of the unit square or cube (Mueller et al. 2022, Instant-NGP, sec. 3).
+// One thread owns one point at one level (blockIdx.y), so that the blocks in flight share a level's table in the cache;
+// the gradient by positions is the exception: there a thread owns a point at all levels, and nothing has to be added up.
+#include "common.cuh"
+#include "field/half.cuh"
+
+#ifndef DIM
+#define DIM 3                       // 2 or 3
+#endif
+#ifndef FEATURES
+#define FEATURES 2                  // values of an entry: 1, 2 or 4
+#endif
+
+// One level. field/hash_grid.py mirrors this layout.
+struct Level {
+    int resolution;                 // cells along an axis
+    unsigned size;                  // entries of its table
+    unsigned offset;                // entries of the tables before it
+    int hashed;                     // 0: the table has an entry for every corner
+};
+
+// The cell around a point, and where in it the point lies.
+struct Cell {
+    unsigned corner[DIM];
+    float fraction[DIM];
+    bool inside[DIM];               // false where the point had to be moved to the border
+};
+
+__device__ __forceinline__ Cell cell_of(const float* __restrict__ positions /* [DIM, stride] */, int stride, int i, const Level& level)
+{
+    Cell cell;
+    for (int axis = 0; axis < DIM; ++axis) {
+        const float given = positions[(size_t)axis * stride + i];
+        const float x = fminf(fmaxf(given, 0.0f), 1.0f) * level.resolution;     // NaN becomes 0
+        const int corner = min((int)x, level.resolution - 1);
+        cell.corner[axis] = corner;
+        cell.fraction[axis] = x - corner;
+        cell.inside[axis] = given >= 0.0f && given <= 1.0f;
+    }
+    return cell;
+}
+
+// Entry of a corner of the cell: bit k of `corner` moves along axis k.
+__device__ __forceinline__ unsigned entry_of(const Cell& cell, const Level& level, int corner)
+{
+    const unsigned primes[3] = {1u, 2654435761u, 805459861u};
+    unsigned index = 0, stride = 1;
+    for (int axis = 0; axis < DIM; ++axis) {
+        const unsigned c = cell.corner[axis] + (corner >> axis & 1);
+        index = level.hashed ? index ^ (c * primes[axis]) : index + c * stride;
+        stride *= level.resolution + 1;
+    }
+    return level.offset + (level.hashed ? index % level.size : index);
+}
+
+// Weight of a corner; along axis `skipped`, if there is one, its derivative by the fraction instead.
+__device__ __forceinline__ float weight_of(const Cell& cell, int corner, int skipped = -1)
+{
+    float weight = 1.0f;
+    for (int axis = 0; axis < DIM; ++axis) {
+        const bool upper = corner >> axis & 1;
+        if (axis == skipped) weight *= upper ? 1.0f : -1.0f;
+        else weight *= upper ? cell.fraction[axis] : 1.0f - cell.fraction[axis];
+    }
+    return weight;
+}
+
+struct alignas(4 * FEATURES) Entry { float value[FEATURES]; };
+struct alignas(2 * FEATURES) HalfEntry { unsigned short value[FEATURES]; };
+
+__device__ __forceinline__ Entry load_entry(const void* __restrict__ tables /* [entries, FEATURES] */, unsigned entry)
+{
+#ifdef HALF_TABLES
+    const HalfEntry halves = ((const HalfEntry*)tables)[entry];
+    Entry result;
+    for (int f = 0; f < FEATURES; ++f) result.value[f] = half_to_float(halves.value[f]);
+    return result;
+#else
+    return ((const Entry*)tables)[entry];
+#endif
+}
+
+// All values of an entry in one atomic where the GPU has it.
+__device__ __forceinline__ void add_entry(float* entry /* [FEATURES] */, const float (&v)[FEATURES])
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && FEATURES == 2
+    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" :: "l"(entry), "f"(v[0]), "f"(v[1]) : "memory");
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && FEATURES == 4
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(entry), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+#else
+    for (int f = 0; f < FEATURES; ++f) atomicAdd(entry + f, v[f]);
+#endif
+}
+
+extern "C" __global__ void hash_encode(
+    const float* __restrict__ positions,    // [DIM, stride] 0 to 1; what lies beyond is moved to the border
+    int stride,
+    const unsigned* __restrict__ num_rows,  // [1] points in use
+    const Level* __restrict__ levels,       // [L]
+    const void* __restrict__ tables,        // [entries, FEATURES] float, with HALF_TABLES half
+    float* __restrict__ features)           // [L * FEATURES, stride]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)*num_rows) return;
+    const Level level = levels[blockIdx.y];
+    const Cell cell = cell_of(positions, stride, i, level);
+    float sum[FEATURES] = {};
+#pragma unroll
+    for (int corner = 0; corner < 1 << DIM; ++corner) {
+        const Entry entry = load_entry(tables, entry_of(cell, level, corner));
+        const float weight = weight_of(cell, corner);
+        for (int f = 0; f < FEATURES; ++f) sum[f] += weight * entry.value[f];
+    }
+    for (int f = 0; f < FEATURES; ++f) features[(size_t)(blockIdx.y * FEATURES + f) * stride + i] = sum[f];
+}
+
+extern "C" __global__ void hash_encode_backward(
+    const float* __restrict__ positions,    // [DIM, stride]
+    int stride,
+    const unsigned* __restrict__ num_rows,  // [1]
+    const Level* __restrict__ levels,       // [L]
+    const float* __restrict__ d_features,   // [L * FEATURES, stride]
+    float* __restrict__ d_tables)           // [entries, FEATURES] gradients are added
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)*num_rows) return;
+    float d[FEATURES], size = 0.0f;
+    for (int f = 0; f < FEATURES; ++f) {
+        d[f] = d_features[(size_t)(blockIdx.y * FEATURES + f) * stride + i];
+        size += fabsf(d[f]);
+    }
+    if (size == 0.0f) return;
+    const Level level = levels[blockIdx.y];
+    const Cell cell = cell_of(positions, stride, i, level);
+#pragma unroll
+    for (int corner = 0; corner < 1 << DIM; ++corner) {
+        const float weight = weight_of(cell, corner);
+        float v[FEATURES];
+        for (int f = 0; f < FEATURES; ++f) v[f] = weight * d[f];
+        add_entry(d_tables + (size_t)entry_of(cell, level, corner) * FEATURES, v);
+    }
+}
+
+extern "C" __global__ void hash_encode_d_positions(
+    const float* __restrict__ positions,    // [DIM, stride]
+    int stride,
+    const unsigned* __restrict__ num_rows,  // [1]
+    const Level* __restrict__ levels,       // [num_levels]
+    int num_levels,
+    const void* __restrict__ tables,        // [entries, FEATURES]
+    const float* __restrict__ d_features,   // [num_levels * FEATURES, stride]
+    float* __restrict__ d_positions)        // [DIM, stride] overwritten
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)*num_rows) return;
+    float sum[DIM] = {};
+    for (int l = 0; l < num_levels; ++l) {
+        const Level level = levels[l];
+        const Cell cell = cell_of(positions, stride, i, level);
+        float d[FEATURES];
+        for (int f = 0; f < FEATURES; ++f) d[f] = d_features[(size_t)(l * FEATURES + f) * stride + i];
+#pragma unroll
+        for (int corner = 0; corner < 1 << DIM; ++corner) {
+            const Entry entry = load_entry(tables, entry_of(cell, level, corner));
+            float along = 0.0f;
+            for (int f = 0; f < FEATURES; ++f) along += entry.value[f] * d[f];
+            for (int axis = 0; axis < DIM; ++axis)
+                if (cell.inside[axis]) sum[axis] += level.resolution * weight_of(cell, corner, axis) * along;
+        }
+    }
+    for (int axis = 0; axis < DIM; ++axis) d_positions[(size_t)axis * stride + i] = sum[axis];
+}

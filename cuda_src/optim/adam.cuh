@@ -1,0 +1,23 @@
+// Adam with bias correction (Kingma and Ba 2015, algorithm 1) of one value.
+#pragma once
+#include "common.cuh"
+
+#define BETA1 0.9f
+#define BETA2 0.999f
+#define ADAM_EPSILON 1e-15f         // as 3DGS: gradients of single splats are tiny
+
+// What this step takes off the parameter; moves the moments on.
+__device__ __forceinline__ float adam_step(float& moment1, float& moment2, float gradient, float lr, const IterState& state)
+{
+    const float m = BETA1 * moment1 + (1.0f - BETA1) * gradient;
+    const float v = BETA2 * moment2 + (1.0f - BETA2) * gradient * gradient;
+    moment1 = m;
+    moment2 = v;
+    const float root = v * rsqrtf(fmaxf(v, 1e-36f));        // sqrt(v) cheaply; 1e-36 is no denormal, which the GPU flushes to 0
+    return __fdividef(lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
+}
+
+__device__ __forceinline__ void adam_update(float& param, float& moment1, float& moment2, float gradient, float lr, const IterState& state)
+{
+    param -= adam_step(moment1, moment2, gradient, lr, state);
+}

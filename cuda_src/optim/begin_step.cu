@@ -1,0 +1,56 @@
+// Start an iteration on the device: which photograph, which learning rates, which background; counters back to zero.
+// One thread owns the whole step. Everything it needs is in device memory, so that a recorded step can be replayed as it is.
+#include "optim/adam.cuh"
+
+// What stays the same between two changes of the program's mind. train/schedule.py mirrors this layout.
+struct Schedule {
+    float lr_means, lr_means_final; // world units; log-linear between them over max_steps
+    float reference_size;           // see Step
+    float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;
+    float lr_decay;                 // what all rates but the positions' have shrunk to at the end, from lr_decay_start on
+    int lr_decay_start;
+    int max_steps;
+    int sh_degree, sh_degree_interval;
+    int random_background;          // 1: another colour each step
+    float background[3];
+    unsigned seed;
+    int num_orders;                 // length of the view order; it repeats
+};
+
+extern "C" __global__ void begin_step(
+    IterState* __restrict__ state,               // [1]
+    const Schedule* __restrict__ schedule,  // [1]
+    const int* __restrict__ order)          // [num_orders] view of step 1, 2, ...
+{
+    if (state->overflowed) return;
+    IterState s = *state;
+    const Schedule k = *schedule;
+    s.step += 1;
+    s.view = order[(s.step - 1) % k.num_orders];
+    s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
+    s.num_visible = s.num_pairs = s.num_segments = 0;
+    s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
+    s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(BETA1 - 1.0f));
+    s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(BETA2 - 1.0f)));
+    const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
+    s.lr[0] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
+    s.reference_size = k.reference_size;
+    const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);
+    const float decay = powf(k.lr_decay, fminf(late, 1.0f));
+    s.lr[1] = decay * k.lr_log_scales; s.lr[2] = decay * k.lr_quats; s.lr[3] = decay * k.lr_opacities;
+    s.lr[4] = decay * k.lr_sh0; s.lr[5] = decay * k.lr_shN;
+    for (int c = 0; c < 3; ++c)
+        s.background[c] = k.random_background ? pcg(pcg(k.seed + 3u * s.step) + c) * (1.0f / 4294967296.0f) : k.background[c];
+    *state = s;
+}
+
+// Show the next of some views without training on it: what density control looks at. One thread owns it all.
+extern "C" __global__ void next_view(
+    IterState* __restrict__ state,               // [1]
+    const int* __restrict__ views,          // [num_looks]
+    int* __restrict__ cursor)               // [1] looks done
+{
+    if (state->overflowed) return;
+    state->view = views[(*cursor)++];
+    state->num_visible = state->num_pairs = state->num_segments = 0;
+}

@@ -1,0 +1,81 @@
+// Supervision of depth by the scene's points: where one is seen, the blended inverse depth should be its own (cf. Deng et al.
+// 2022, "Depth-supervised NeRF"; inverse, so that what is far away counts little). The inverse depth of a splat is blended by
+// the kernels that blend colours, in place of the red channel and over nothing; what is here lies between these.
+#include "optim/per_view.cuh"
+#include "raster/projection.cuh"
+
+// What is blended in place of colours. A thread owns a splat.
+extern "C" __global__ void inverse_depths(
+    const IterState* __restrict__ state,         // [1]
+    const float* __restrict__ depths,       // [capacity] z; 0 where invisible
+    float4* __restrict__ values,            // [capacity] 1/z, 0, 0, 0
+    float* __restrict__ d_values)           // [capacity, 12] zeroed for visible splats
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
+    float4 value = {};
+    value.x = 1.0f / depths[i];
+    values[i] = value;
+    for (int k = 0; k < 12; ++k) d_values[(size_t)i * 12 + k] = 0.0f;
+}
+
+// Takes the background out of the blended values, and clears their gradient. A thread owns a pixel.
+extern "C" __global__ void clear_depth(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,         // [1]
+    const float* __restrict__ final_T,      // [height, width]
+    float* __restrict__ image,              // [3, height, width] inverse depth, 0, 0
+    float* __restrict__ d_image)            // [3, height, width]
+{
+    const int plane = cameras[state->view].width * cameras[state->view].height, p = blockIdx.x * blockDim.x + threadIdx.x;
+    if (p >= plane || state->overflowed) return;
+    for (int c = 0; c < 3; ++c) {
+        image[c * plane + p] -= final_T[p] * state->background[c];
+        d_image[c * plane + p] = 0.0f;
+    }
+}
+
+// The gradient of weight * mean over points |blended inverse depth - the point's| / mean over points of theirs. A thread owns
+// a point; no two lie in one pixel.
+extern "C" __global__ void depth_loss(
+    const IterState* __restrict__ state,         // [1]
+    const int* __restrict__ begins,         // [num_views + 1] each view's points
+    const int* __restrict__ pixels,         // [num_points] row * width + column
+    const float* __restrict__ targets,      // [num_points] 1/z
+    const float* __restrict__ scales,       // [num_views] 1 / sum of the view's targets
+    float weight, float weight_final,
+    int max_steps,
+    const float* __restrict__ image,        // [3, height, width]
+    float* __restrict__ d_image)            // [3, height, width] of which red is written
+{
+    if (state->overflowed) return;
+    const int point = begins[state->view] + blockIdx.x * blockDim.x + threadIdx.x;
+    if (point >= begins[state->view + 1]) return;
+    const float difference = image[pixels[point]] - targets[point];
+    const float d = decayed(weight, weight_final, *state, max_steps) * scales[state->view];
+    d_image[pixels[point]] = difference > 0.0f ? d : difference < 0.0f ? -d : 0.0f;
+}
+
+// Adds what the blend left of the inverse depths' gradients to those of the colours: its moments to theirs, and its value to
+// the positions'. A thread owns a splat.
+extern "C" __global__ void depth_backward(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,         // [1]
+    int capacity,
+    int add,                                // 1: d_means holds gradients already
+    const float* __restrict__ depths,       // [capacity] 0 where invisible
+    const float* __restrict__ d_values,     // [capacity, 12] from blend_backward
+    float* __restrict__ d_splats,           // [capacity, 12]
+    float* __restrict__ d_means)            // [3, capacity]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
+    const float* row = d_values + (size_t)i * 12;
+    for (int k = 0; k < 6; ++k) d_splats[(size_t)i * 12 + k] += row[k];
+    const float d_z = -row[6] / (depths[i] * depths[i]);
+    const float* w2c = cameras[state->view].w2c;
+    for (int k = 0; k < 3; ++k) {
+        float* d = d_means + (size_t)k * capacity + i;
+        *d = (add ? *d : 0.0f) + d_z * w2c[8 + k];
+    }
+}

@@ -1,0 +1,182 @@
+// The training loss (1 - lambda) L1 + lambda (1 - SSIM) and its gradient, straight from the 8-bit photograph.
+// SSIM with an 11x11 Gaussian window of sigma 1.5 and zero padding (Wang et al. 2004), convolved as two 1D passes.
+// A block owns 32x16 pixels of one channel (blockIdx.z); a warp a row of 32, a lane one column. l1_ssim writes the three
+// derivatives of a pixel's SSIM that the gradient needs; l1_ssim_backward convolves them back.
+#include "common.cuh"
+#include "lanes.cuh"
+
+#define RADIUS 5
+#define WIDTH 32
+#define HEIGHT 16
+#define ROWS (HEIGHT + 2 * RADIUS)
+#define COLUMNS (WIDTH + 2 * RADIUS)
+#define C1 0.0001f
+#define C2 0.0009f
+
+// Weights of the window at distance 0 .. 5, normalised over the 11 taps.
+__device__ __forceinline__ float window_weight(int distance)
+{
+    return distance == 0 ? 0.26601171f : distance == 1 ? 0.21300554f : distance == 2 ? 0.10936069f
+         : distance == 3 ? 0.03600077f : distance == 4 ? 0.00759876f : 0.00102838f;
+}
+
+struct Photo { const unsigned char *pixels, *mask; int width, height, channel; };
+
+__device__ __forceinline__ Photo photo_of(const Camera& camera, int channel)
+{
+    Photo p = {(const unsigned char*)camera.photo, (const unsigned char*)camera.mask, camera.width, camera.height, channel};
+    return p;
+}
+
+__device__ __forceinline__ bool counts(const Photo& p, int x, int y)
+{
+    return x >= 0 && x < p.width && y >= 0 && y < p.height && (!p.mask || p.mask[y * p.width + x]);
+}
+
+// The 1D window over a row of shared memory around each lane's column.
+__device__ __forceinline__ vfloat convolve_row(const float* row /* [COLUMNS] */)
+{
+    vfloat sum = window_weight(0) * load_row(row + RADIUS, true);
+#pragma unroll
+    for (int d = 1; d <= RADIUS; ++d)
+        sum += window_weight(d) * (load_row(row + RADIUS - d, true) + load_row(row + RADIUS + d, true));
+    return sum;
+}
+
+// The 1D window down the columns of shared memory with rows of WIDTH.
+__device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RADIUS, WIDTH] */)
+{
+    vfloat sum = window_weight(0) * load_row(top + RADIUS * WIDTH, true);
+#pragma unroll
+    for (int d = 1; d <= RADIUS; ++d)
+        sum += window_weight(d) * (load_row(top + (RADIUS - d) * WIDTH, true) + load_row(top + (RADIUS + d) * WIDTH, true));
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(256) l1_ssim(
+    const Camera* __restrict__ cameras,     // [num_views]
+    IterState* __restrict__ state,               // [1] loss_l1, loss_l2 and loss_ssim: sums over pixels and channels
+    float ssim_weight,
+    const float* __restrict__ image,        // [3, height, width]
+    float* __restrict__ d_maps,             // [3 derivatives, 3, height, width] of SSIM by mean, second moment, cross moment
+    float* __restrict__ errors)             // [3, height, width] each value's part of the loss; may be null
+{
+    __shared__ float xs[ROWS * COLUMNS], ys[ROWS * COLUMNS];
+    __shared__ float sums[5][ROWS * WIDTH];  // row-convolved x, y, x^2, y^2, xy
+    __shared__ float losses[3];
+    const Camera& camera = cameras[state->view];
+    const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, plane = camera.width * camera.height;
+    if (state->overflowed || left >= camera.width || top >= camera.height) return;
+    const Photo photo = photo_of(camera, blockIdx.z);
+    BLOCK_FOR(i, ROWS * COLUMNS) {
+        const int x = left + i % COLUMNS - RADIUS, y = top + i / COLUMNS - RADIUS, p = y * camera.width + x;
+        const bool in = counts(photo, x, y);
+        xs[i] = in ? image[blockIdx.z * plane + p] : 0.0f;
+        ys[i] = in ? photo.pixels[3 * p + photo.channel] * (1.0f / 255.0f) : 0.0f;
+    }
+    BLOCK_FOR(i, 3) losses[i] = 0.0f;
+    __syncthreads();
+    for (int row = threadIdx.y; row < ROWS; row += blockDim.y) {
+        const float *x = xs + row * COLUMNS, *y = ys + row * COLUMNS;
+        const vfloat x0 = load_row(x + RADIUS, true), y0 = load_row(y + RADIUS, true);
+        vfloat sx = window_weight(0) * x0, sy = window_weight(0) * y0, sxx = sx * x0, syy = sy * y0, sxy = sx * y0;
+#pragma unroll
+        for (int d = 1; d <= RADIUS; ++d) {
+            const float w = window_weight(d);
+            const vfloat xa = load_row(x + RADIUS - d, true), xb = load_row(x + RADIUS + d, true);
+            const vfloat ya = load_row(y + RADIUS - d, true), yb = load_row(y + RADIUS + d, true);
+            sx += w * (xa + xb); sy += w * (ya + yb);
+            sxx += w * (xa * xa + xb * xb); syy += w * (ya * ya + yb * yb); sxy += w * (xa * ya + xb * yb);
+        }
+        store_row(sums[0] + row * WIDTH, sx, true); store_row(sums[1] + row * WIDTH, sy, true); store_row(sums[2] + row * WIDTH, sxx, true);
+        store_row(sums[3] + row * WIDTH, syy, true); store_row(sums[4] + row * WIDTH, sxy, true);
+    }
+    __syncthreads();
+    vfloat l1 = 0.0f, l2 = 0.0f, ssim_sum = 0.0f;
+    for (int row = threadIdx.y; row < HEIGHT; row += blockDim.y) {
+        const vint x = left + lane_id();
+        const int y = top + row;
+        vbool in = (x < camera.width) & vbool(y < camera.height);
+        const vint p = y * camera.width + x;
+        if (photo.mask) in = in & (load(photo.mask, p, in) > 0);
+        const vfloat mx = convolve_column(sums[0] + row * WIDTH), my = convolve_column(sums[1] + row * WIDTH);
+        const vfloat xx = convolve_column(sums[2] + row * WIDTH), yy = convolve_column(sums[3] + row * WIDTH), xy = convolve_column(sums[4] + row * WIDTH);
+        const vfloat a = 2.0f * mx * my + C1, b = 2.0f * (xy - mx * my) + C2;
+        const vfloat c = mx * mx + my * my + C1, d = (xx - mx * mx) + (yy - my * my) + C2;
+        const vfloat inv_cd = vrcp(c * d), ssim = a * b * inv_cd;
+        const int centre = (row + RADIUS) * COLUMNS + RADIUS;
+        const vfloat difference = load_row(xs + centre, true) - load_row(ys + centre, true);
+        l1 += select(in, vabs(difference), vfloat(0.0f));
+        l2 += select(in, difference * difference, vfloat(0.0f));
+        ssim_sum += select(in, ssim, vfloat(0.0f));
+        const vbool drawn = (x < camera.width) & vbool(y < camera.height);
+        if (errors) {
+            const vfloat error = (1.0f - ssim_weight) * vabs(difference) + ssim_weight * (1.0f - ssim);
+            store(errors + blockIdx.z * plane, p, select(in, error, vfloat(0.0f)), drawn);
+        }
+        // derivatives by mx (through the variances too), by xx and by xy
+        const vfloat by_xx = -(ssim * vrcp(d)), by_xy = 2.0f * a * inv_cd;
+        const vfloat by_mx = 2.0f * my * (b - a) * inv_cd - 2.0f * mx * ssim * (vrcp(c) - vrcp(d));
+        float* out = d_maps + blockIdx.z * plane;
+        store(out, p, select(in, by_mx, vfloat(0.0f)), drawn);
+        store(out + 3 * plane, p, select(in, by_xx, vfloat(0.0f)), drawn);
+        store(out + 6 * plane, p, select(in, by_xy, vfloat(0.0f)), drawn);
+    }
+    vfloat all[3] = {l1, l2, ssim_sum};
+    warp_add(losses, all);
+    __syncthreads();
+    BLOCK_FOR(i, 3) atomicAdd(i == 0 ? &state->loss_l1 : i == 1 ? &state->loss_l2 : &state->loss_ssim, losses[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
+    const Camera* __restrict__ cameras,     // [num_views]
+    IterState* __restrict__ state,               // [1] loss and psnr: running means
+    float ssim_weight,
+    const float* __restrict__ image,        // [3, height, width]
+    const float* __restrict__ d_maps,       // [3, 3, height, width]
+    float* __restrict__ d_image)            // [3, height, width]
+{
+    __shared__ float maps[3][ROWS * COLUMNS];
+    __shared__ float sums[3][ROWS * WIDTH];
+    const Camera& camera = cameras[state->view];
+    const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, plane = camera.width * camera.height;
+    if (state->overflowed || left >= camera.width || top >= camera.height) return;
+    const Photo photo = photo_of(camera, blockIdx.z);
+    const float per_value = 1.0f / (3.0f * camera.num_pixels);
+    if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {
+        BLOCK_FOR(i, 1) {
+            const float loss = (1.0f - ssim_weight) * state->loss_l1 * per_value + ssim_weight * (1.0f - state->loss_ssim * per_value);
+            const float psnr = -10.0f * log10f(fmaxf(state->loss_l2 * per_value, 1e-10f));
+            const float share = state->step <= 1 ? 1.0f : 0.02f;
+            if (loss_is_finite(*state)) {
+                state->loss += share * (loss - state->loss);
+                state->psnr += share * (psnr - state->psnr);
+            }
+        }
+    }
+    BLOCK_FOR(i, ROWS * COLUMNS) {
+        const int x = left + i % COLUMNS - RADIUS, y = top + i / COLUMNS - RADIUS;
+        const bool in = x >= 0 && x < camera.width && y >= 0 && y < camera.height;
+        const size_t p = (size_t)blockIdx.z * plane + y * camera.width + x;
+        for (int k = 0; k < 3; ++k) maps[k][i] = in ? d_maps[(size_t)3 * k * plane + p] : 0.0f;
+    }
+    __syncthreads();
+    for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
+        for (int k = 0; k < 3; ++k) store_row(sums[k] + row * WIDTH, convolve_row(maps[k] + row * COLUMNS), true);
+    __syncthreads();
+    for (int row = threadIdx.y; row < HEIGHT; row += blockDim.y) {
+        const vint x = left + lane_id();
+        const int y = top + row;
+        const vbool in = (x < camera.width) & vbool(y < camera.height);
+        const vint p = y * camera.width + x;
+        const vfloat rendered = load(image + blockIdx.z * plane, p, in);
+        const vfloat photographed = to_float(load(photo.pixels, 3 * p + photo.channel, in)) * (1.0f / 255.0f);
+        const vfloat difference = rendered - photographed;
+        const vfloat sign = select(difference > 0.0f, vfloat(1.0f), select(difference < 0.0f, vfloat(-1.0f), vfloat(0.0f)));
+        const vfloat d_ssim = convolve_column(sums[0] + row * WIDTH) + 2.0f * rendered * convolve_column(sums[1] + row * WIDTH)
+                            + photographed * convolve_column(sums[2] + row * WIDTH);
+        vfloat d = ((1.0f - ssim_weight) * sign - ssim_weight * d_ssim) * per_value;
+        if (photo.mask) d = select(load(photo.mask, p, in) > 0, d, vfloat(0.0f));
+        store(d_image + blockIdx.z * plane, p, d, in);
+    }
+}

@@ -1,0 +1,35 @@
+// Exploration: positions take a random step shaped by the splat's own covariance, large for transparent splats and none for
+// opaque ones (3DGS-MCMC, Kheradmand et al. 2024, eq. 9). One thread owns one splat.
+#include "raster/projection.cuh"
+
+__device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { return pcg(pcg(pcg(a) ^ b) ^ c); }
+
+extern "C" __global__ void langevin_noise(
+    const IterState* __restrict__ state,         // [1]
+    int capacity,
+    unsigned seed,
+    float noise_scale,                      // times the learning rate of positions
+    float* __restrict__ params)             // [rows, capacity]; the means move
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (int)state->num_splats || state->overflowed) return;
+    const size_t stride = capacity;
+    const Gaussian g = load_gaussian(params, stride, i);
+    const float strength = noise_scale * state->lr[0] * sigmoid(-100.0f * (g.opacity - 0.005f));
+    if (!(strength > 1e-12f)) return;
+    const Mat3 r = unit_rotation(g.quat);
+
+    float normal[4];                        // Box-Muller
+    for (int k = 0; k < 4; k += 2) {
+        const float u = (pcg3(seed + k, state->step, i) + 1.0f) * (1.0f / 4294967296.0f);
+        const float angle = pcg3(seed + k + 1, state->step, i) * (6.283185307f / 4294967296.0f);
+        const float radius = sqrtf(-2.0f * logf(fminf(u, 1.0f)));
+        normal[k] = radius * cosf(angle);
+        normal[k + 1] = radius * sinf(angle);
+    }
+    float3 local = mul_transposed(r, make_vec(normal[0], normal[1], normal[2]));     // covariance times noise
+    local = make_vec(local.x * g.scale.x * g.scale.x, local.y * g.scale.y * g.scale.y, local.z * g.scale.z * g.scale.z);
+    const float3 step = scale(strength, mul(r, local));
+    if (!is_finite(fabsf(step.x) + fabsf(step.y) + fabsf(step.z))) return;
+    params[i] += step.x; params[stride + i] += step.y; params[2 * stride + i] += step.z;
+}

@@ -1,0 +1,54 @@
+// Parameters that belong to one photograph (its pose, its exposure): sums of their gradients, and Adam.
+//
+// Rows of partial sums go to memory and are added up by one block, so that their order, and with it every bit, is fixed.
+#pragma once
+#include "optim/adam.cuh"
+
+#define SUM_THREADS 128             // of a block that sums, at most; a power of two
+
+// The sums over a block's threads of K values a thread, for all of them to see.
+template <int K>
+__device__ __forceinline__ void block_sum(float* shared /* [K * SUM_THREADS] */, float (&values)[K])
+{
+    const int thread = threadIdx.x, num = blockDim.x;
+    for (int k = 0; k < K; ++k) shared[k * num + thread] = values[k];
+    for (int half = num / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (thread < half)
+            for (int k = 0; k < K; ++k) shared[k * num + thread] += shared[k * num + thread + half];
+    }
+    __syncthreads();
+    for (int k = 0; k < K; ++k) values[k] = shared[k * num];
+}
+
+// The sums of `num_rows` rows of K values.
+template <int K>
+__device__ __forceinline__ void sum_rows(float* shared, const float* __restrict__ rows /* [num_rows, K] */, int num_rows, float (&sums)[K])
+{
+    for (int k = 0; k < K; ++k) sums[k] = 0.0f;
+    for (int row = threadIdx.x; row < num_rows; row += blockDim.x)
+        for (int k = 0; k < K; ++k) sums[k] += rows[row * K + k];
+    block_sum<K>(shared, sums);
+}
+
+// The learning rate of this step: log-linear from lr to lr_final over max_steps.
+__device__ __forceinline__ float decayed(float lr, float lr_final, const IterState& state, int max_steps)
+{
+    return lr > 0.0f ? lr * powf(lr_final / lr, fminf((float)state.step / (float)max_steps, 1.0f)) : 0.0f;
+}
+
+// Adam on the K values of one view. Its bias correction counts the view's own steps: the order of the views shows each once
+// in `num_views` steps. Where a gradient is not finite, everything stays as it is.
+template <int K>
+__device__ __forceinline__ void step_view(
+    float* row /* [3, K] values, moments */, const float (&gradients)[K], const float (&lr)[K], const IterState& state, int num_views)
+{
+    float size = 0.0f;
+    for (int k = 0; k < K; ++k) size += fabsf(gradients[k]);
+    if (!(size < 1e18f)) return;
+    const float round = (float)((state.step - 1) / num_views + 1);
+    IterState own = state;
+    own.inv_bias1 = -1.0f / expm1f(round * log1pf(BETA1 - 1.0f));
+    own.inv_root_bias2 = rsqrtf(-expm1f(round * log1pf(BETA2 - 1.0f)));
+    for (int k = 0; k < K; ++k) adam_update(row[k], row[K + k], row[2 * K + k], gradients[k], lr[k], own);
+}

@@ -1,0 +1,134 @@
+// Refinement of the cameras' poses: the gradient of the current view's, and its Adam step (Lin et al. 2021, "BARF", sec. 4.1).
+//
+// A pose is stored as an offset (rotation, translation) from where the camera was: R = exp(rotation) R0, t = exp(rotation) (t0 + translation): what
+// the camera sees is shifted along its axes, then rotated about its centre. Small numbers, which float32 holds well.
+#include "optim/per_view.cuh"
+#include "raster/smoothing.cuh"
+
+// The gradient by a rotation of the current camera about its centre and by a translation, both in its axes as they are now. A thread
+// owns every (gridDim * blockDim)-th splat, a block one row of sums. Runs before project_backward, which moves the splats.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,         // [1]
+    int capacity,
+    int antialias,                          // 0 or 1
+    const float* __restrict__ depths,       // [capacity] 0 where invisible
+    const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
+    const float* __restrict__ d_splats,     // [capacity, 12] from blend_backward
+    const float* __restrict__ params,       // [rows, capacity]
+    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
+    float* __restrict__ d_pose)             // [gridDim.x, 6] rotation, translation
+{
+    __shared__ float shared[6 * SUM_THREADS];
+    if (state->overflowed) return;
+    const Camera& camera = cameras[state->view];
+    const Mat3 w = world_rotation(camera);
+    const size_t stride = capacity;
+    float sums[6] = {};
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (int)state->num_splats; i += gridDim.x * blockDim.x) {
+        if (!(depths[i] > 0.0f)) continue;
+        const float4* row = (const float4*)(d_splats + (size_t)i * 12);
+        const float4 s0 = row[0], s1 = row[1], s2 = row[2], rgb = colors[i];
+        const float moments[6] = {s0.x, s0.y, s0.z, s0.w, s1.x, s1.y};
+        Gaussian g = load_gaussian(params, stride, i);
+        if (filters) smooth(g, filters[i]);
+        const GeometryGradient d = geometry_backward(g, camera, moments, antialias);
+        const float3 d_color = make_vec(rgb.x > 0.0f ? s1.z : 0.0f, rgb.y > 0.0f ? s1.w : 0.0f, rgb.z > 0.0f ? s2.x : 0.0f);
+        const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+        const float3 d_ray = ray_backward(params, stride, i, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
+        const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera's axes is shifting all splats
+        const float gradient[6] = {d.rotation.x, d.rotation.y, d.rotation.z, translation.x, translation.y, translation.z};
+        float size = 0.0f;
+        for (int k = 0; k < 6; ++k) size += fabsf(gradient[k]);
+        if (!(size < 1e18f)) continue;                          // as project_backward leaves such a splat alone
+        for (int k = 0; k < 6; ++k) sums[k] += gradient[k];
+    }
+    block_sum<6>(shared, sums);
+    if (threadIdx.x == 0)
+        for (int k = 0; k < 6; ++k) d_pose[blockIdx.x * 6 + k] = sums[k];
+}
+
+// sin(a) / a, (1 - cos(a)) / a^2 and (a - sin(a)) / a^3 of the angle a of a rotation: coefficients of the exponential map of
+// rotations and of its derivative (Sola et al. 2018, "A micro Lie theory for state estimation in robotics", appendix B).
+struct RotationVector { float3 v; float a, b, c; };
+
+__device__ __forceinline__ RotationVector make_rotation_vector(const float* v /* [3] */)
+{
+    RotationVector t;
+    t.v = make_vec(v[0], v[1], v[2]);
+    const float square = dot(t.v, t.v), angle = sqrtf(square);
+    const bool small = square < 1e-2f;                          // where the quotients cancel
+    t.a = small ? 1.0f - square * (1.0f / 6.0f) * (1.0f - square * 0.05f) : sinf(angle) / angle;
+    t.b = small ? 0.5f - square * (1.0f / 24.0f) * (1.0f - square * (1.0f / 30.0f)) : (1.0f - cosf(angle)) / square;
+    t.c = small ? (1.0f / 6.0f) - square * (1.0f / 120.0f) * (1.0f - square * (1.0f / 42.0f)) : (angle - sinf(angle)) / (square * angle);
+    return t;
+}
+
+__device__ __forceinline__ float3 rotated(const RotationVector& t, float sign, float3 x)       // exp(sign v) x
+{
+    const float3 once = cross(t.v, x);
+    return add(x, add(scale(sign * t.a, once), scale(t.b, cross(t.v, once))));
+}
+
+// The offset's gradient from that of the current axes: by the transposed left Jacobian for the rotation, rotated back for the translation.
+__device__ __forceinline__ void offset_backward(const float* offset /* [6] */, float (&d)[6])
+{
+    const RotationVector t = make_rotation_vector(offset);
+    const float3 d_turn = make_vec(d[0], d[1], d[2]), once = cross(t.v, d_turn);
+    const float3 by_turn = add(d_turn, add(scale(-t.b, once), scale(t.c, cross(t.v, once))));
+    const float3 by_shift = rotated(t, -1.0f, make_vec(d[3], d[4], d[5]));
+    d[0] = by_turn.x; d[1] = by_turn.y; d[2] = by_turn.z; d[3] = by_shift.x; d[4] = by_shift.y; d[5] = by_shift.z;
+}
+
+__device__ __forceinline__ void place_camera(Camera& camera, const Camera& original, const float* offset /* [6] */)
+{
+    const RotationVector t = make_rotation_vector(offset);
+    const float* o = original.w2c;
+    for (int column = 0; column < 4; ++column) {
+        float3 x = make_vec(o[column], o[4 + column], o[8 + column]);
+        if (column == 3) x = add(x, make_vec(offset[3], offset[4], offset[5]));
+        x = rotated(t, 1.0f, x);
+        camera.w2c[column] = x.x; camera.w2c[4 + column] = x.y; camera.w2c[8 + column] = x.z;
+    }
+    const float3 translation = mul_transposed(world_rotation(original), make_vec(offset[3], offset[4], offset[5]));
+    camera.position[0] = original.position[0] - translation.x;
+    camera.position[1] = original.position[1] - translation.y;
+    camera.position[2] = original.position[2] - translation.z;
+}
+
+// One block owns the current view: adds up its gradient, steps its offset and moves its camera.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
+    const IterState* __restrict__ state,         // [1]
+    const Camera* __restrict__ originals,   // [num_views]
+    Camera* __restrict__ cameras,           // [num_views]
+    const float* __restrict__ d_pose,       // [num_rows, 6] from pose_backward
+    int num_rows, int num_views,
+    float lr, float lr_final,               // radians: in the first half of max_steps; at the end, log-linear between them
+    float extent,                           // world units of translation that go with a radian of rotation
+    int max_steps,
+    float* __restrict__ offsets)            // [num_views, 3, 6] offsets (rotation, translation), first and second moments
+{
+    __shared__ float shared[6 * SUM_THREADS];
+    if (state->overflowed || !loss_is_finite(*state)) return;
+    float d[6];
+    sum_rows<6>(shared, d_pose, num_rows, d);
+    if (threadIdx.x > 0) return;
+    float* row = offsets + (size_t)state->view * 18;
+    offset_backward(row, d);
+    const float late = fmaxf(2.0f * (float)state->step / (float)max_steps - 1.0f, 0.0f);
+    const float rate = lr > 0.0f ? lr * powf(lr_final / lr, fminf(late, 1.0f)) : 0.0f, far = rate * extent;
+    const float rates[6] = {rate, rate, rate, far, far, far};
+    step_view<6>(row, d, rates, *state, num_views);
+    place_camera(cameras[state->view], originals[state->view], row);
+}
+
+// A thread owns a camera, which moves to where its offset says: after a checkpoint was read.
+extern "C" __global__ void place_cameras(
+    const Camera* __restrict__ originals,   // [num_views]
+    Camera* __restrict__ cameras,           // [num_views]
+    int num_views,
+    const float* __restrict__ offsets)      // [num_views, 3, 6]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < num_views) place_camera(cameras[i], originals[i], offsets + (size_t)i * 18);
+}

@@ -1,0 +1,106 @@
+// Blend the splats of each tile front to back (3D Gaussian Splatting, Kerbl et al. 2023, sec. 6).
+// A block owns a 16x16 tile, a warp and a lane a part of it (see blend.cuh). For the backward pass a pixel's colour and
+// transmittance are saved every SEGMENT pairs, and the tile's segments that contributed are listed as work.
+#define PIXELS 1                                    // more cost registers and idle lanes: measured in docs/performance.md
+#include "raster/blend.cuh"
+
+__device__ __forceinline__ bool any_pixel(const vbool (&live)[PIXELS])
+{
+    vbool all = live[0];
+    FOR_PIXELS(k) all = all | live[k];
+    return any(all);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
+    const Camera* __restrict__ cameras,             // [num_views]
+    IterState* __restrict__ state,                       // [1] num_segments is written
+    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
+    const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
+    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] by tile, then by depth
+    const float2* __restrict__ means2d,             // [capacity] px
+    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    const float4* __restrict__ colors,              // [capacity] rgb
+    float* __restrict__ image,                      // [3, height, width]
+    float* __restrict__ final_T,                    // [height, width] transmittance left for the background
+    int* __restrict__ last_pair,                    // [height, width] pair after the last one that contributed
+    float* __restrict__ states,                     // [slots, 4, 256] T, rgb where a segment begins; may be null
+    uint2* __restrict__ segments)                   // [slots] tile, segment: work of the backward pass; may be null
+{
+    __shared__ Staged batch;
+    __shared__ int tile_last;
+    const Camera& camera = cameras[state->view];
+    if (state->overflowed || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    const unsigned tile = tile_order[blockIdx.x];
+    const int warp = threadIdx.y;
+    const unsigned begin = tile_begins[tile], end = tile_begins[tile + 1];
+
+    const Pixels pixels = pixels_of_warp(camera, tile, warp);
+    vfloat T[PIXELS], red[PIXELS], green[PIXELS], blue[PIXELS];
+    vint last[PIXELS];
+    vbool live[PIXELS];
+    FOR_PIXELS(k) {
+        T[k] = 1.0f; red[k] = green[k] = blue[k] = 0.0f;
+        last[k] = (int)begin;
+        live[k] = pixels.inside[k];
+    }
+
+    for (unsigned first = begin; first < end; first += BATCH) {
+        if (!__syncthreads_or(any_pixel(live))) break;
+        const int n = min((unsigned)BATCH, end - first);
+        stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
+        if (states && first > begin) {
+            float* s = states + state_slot(tile, begin, (first - begin) / SEGMENT);
+            FOR_PIXELS(k) {
+                float* plane = s + state_offset(warp, k);
+                store_row(plane, T[k], true); store_row(plane + TILE_PIXELS, red[k], true);
+                store_row(plane + 2 * TILE_PIXELS, green[k], true); store_row(plane + 3 * TILE_PIXELS, blue[k], true);
+            }
+        }
+        __syncthreads();
+        for (int group = 0; group < n && any_pixel(live); group += 32) {
+            for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {
+                const int j = group + __ffs(hits) - 1;
+                const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
+                const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+                FOR_PIXELS(k) {
+                    const vfloat dy = dy0 + 4.0f * k;
+                    const vfloat power = along_x + dy * (across + rest.x * dy);
+                    vbool on = live[k] & (power >= rest.z);
+                    if (!some(on)) continue;
+                    const vfloat alpha = vmin(rest.y * vexp2(power), ALPHA_MAX);
+                    const vfloat next_T = T[k] * (1.0f - alpha);
+                    const vbool stop = on & (next_T < TRANSMITTANCE_MIN);
+                    live[k] = live[k] & !stop;
+                    on = on & !stop;
+                    const vfloat weight = select(on, alpha * T[k], vfloat(0.0f));
+                    red[k] += color.x * weight; green[k] += color.y * weight; blue[k] += color.z * weight;
+                    T[k] = select(on, next_T, T[k]);
+                    last[k] = select(on, vint((int)first + j + 1), last[k]);
+                }
+            }
+        }
+    }
+
+    const int plane = camera.width * camera.height;
+    vint most = last[0];
+    FOR_PIXELS(k) {
+        const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
+        store(image, p, red[k] + T[k] * state->background[0], pixels.inside[k]);
+        store(image + plane, p, green[k] + T[k] * state->background[1], pixels.inside[k]);
+        store(image + 2 * plane, p, blue[k] + T[k] * state->background[2], pixels.inside[k]);
+        store(final_T, p, T[k], pixels.inside[k]);
+        store(last_pair, p, last[k], pixels.inside[k]);
+        most = vmax(most, last[k]);
+    }
+    if (!segments) return;
+
+    BLOCK_FOR(i, 1) tile_last = begin;
+    __syncthreads();
+    const int warp_last = warp_max(most);
+    if (leader()) atomicMax(&tile_last, warp_last);
+    __syncthreads();
+    BLOCK_FOR(i, 1) {
+        const unsigned used = (tile_last - begin + SEGMENT - 1) / SEGMENT, slot = atomicAdd(&state->num_segments, used);
+        for (unsigned k = 0; k < used; ++k) { uint2 work; work.x = tile; work.y = k; segments[slot + k] = work; }
+    }
+}

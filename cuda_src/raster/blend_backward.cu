@@ -1,0 +1,116 @@
+// Gradients of the blend. A block owns one segment of a tile: at most 256 splats and all 256 pixels; a warp a part of
+// them, and walks the segment front to back from the saved state, so that long tiles are shared by many blocks. What lies behind a
+// splat is the final colour minus the colour so far. A warp adds its pixels' gradients up in a butterfly that ends with one
+// value a lane, and sends them off as one atomic row (see warp_add).
+//
+// What is summed are moments of g = dL/dpower over pixels, with (dx, dy) = pixel - mean2d: every gradient of the ellipse is
+// linear in them (project_backward applies it), and they cost half of what the gradients would.
+#define PIXELS 2                                    // half the sums over a warp: measured in docs/performance.md
+#include "raster/blend.cuh"
+#include "raster/fixed.cuh"
+
+#ifdef ABSGRAD
+#define NUM_SUMS 11                                 // and the sums of |d mean2d| (AbsGS, Ye et al. 2024)
+#else
+#define NUM_SUMS 9
+#endif
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
+    const Camera* __restrict__ cameras,             // [num_views]
+    const IterState* __restrict__ state,                 // [1]
+    const uint2* __restrict__ segments,             // [slots] tile, segment
+    const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
+    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
+    const float2* __restrict__ means2d,             // [capacity] px
+    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    const float4* __restrict__ colors,              // [capacity] rgb
+    const float* __restrict__ image,                // [3, height, width]
+    const int* __restrict__ last_pair,              // [height, width]
+    const float* __restrict__ states,               // [slots, 4, 256] T, rgb where a segment begins
+    const float* __restrict__ d_image,              // [3, height, width]
+    float* __restrict__ d_splats)                   // [capacity, 12] sums of g (1, dx, dy, dx^2, dx dy, dy^2), d rgb,
+                                                    //   |d mean2d| x, y, unused; with FIXED_SUMS: see fixed_to_float
+{
+    __shared__ Staged batch;
+    if (state->overflowed || blockIdx.x >= state->num_segments) return;
+    const Camera& camera = cameras[state->view];
+    const unsigned tile = segments[blockIdx.x].x;
+    const int segment = segments[blockIdx.x].y;
+    const int warp = threadIdx.y;
+    const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
+    const int n = min((unsigned)BATCH, tile_begins[tile + 1] - first);
+    stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
+
+    const Pixels pixels = pixels_of_warp(camera, tile, warp);
+    const int plane = camera.width * camera.height;
+    const float* s = states + state_slot(tile, begin, segment);
+    vint last[PIXELS], most = 0;                    // in this segment's numbering
+    vfloat T[PIXELS], d_red[PIXELS], d_green[PIXELS], d_blue[PIXELS];
+    vfloat behind[PIXELS];                          // d_image . (colour of everything from here on, background included)
+    FOR_PIXELS(k) {
+        const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
+        const vbool in = pixels.inside[k];
+        last[k] = load(last_pair, p, in) - (int)first;
+        most = vmax(most, last[k]);
+        d_red[k] = load(d_image, p, in); d_green[k] = load(d_image + plane, p, in); d_blue[k] = load(d_image + 2 * plane, p, in);
+        behind[k] = load(image, p, in) * d_red[k] + load(image + plane, p, in) * d_green[k] + load(image + 2 * plane, p, in) * d_blue[k];
+        T[k] = 1.0f;
+        if (segment == 0) continue;
+        const float* saved = s + state_offset(warp, k);
+        T[k] = load_row(saved, true);
+        behind[k] = behind[k] - load_row(saved + TILE_PIXELS, true) * d_red[k] - load_row(saved + 2 * TILE_PIXELS, true) * d_green[k]
+                  - load_row(saved + 3 * TILE_PIXELS, true) * d_blue[k];
+    }
+    const int warp_last = min(warp_max(most), n);
+    __syncthreads();
+
+    for (int group = 0; group < warp_last; group += 32) {
+        for (unsigned hits = hits_of_warp(batch, group, warp_last, pixels); hits; hits &= hits - 1) {
+            const int j = group + __ffs(hits) - 1;
+            const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
+            const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+            vfloat power[PIXELS];
+            vbool on[PIXELS], some_on = false;
+            FOR_PIXELS(k) {
+                const vfloat dy = dy0 + 4.0f * k;
+                power[k] = along_x + dy * (across + rest.x * dy);
+                on[k] = (last[k] > j) & (power[k] >= rest.z);
+                some_on = some_on | on[k];
+            }
+            if (!any(some_on)) continue;
+            vfloat sums[NUM_SUMS];
+#pragma unroll
+            for (int i = 0; i < NUM_SUMS; ++i) sums[i] = 0.0f;
+            FOR_PIXELS(k) {
+                const vfloat dy = dy0 + 4.0f * k;
+                const vfloat unclipped = rest.y * vexp2(power[k]);
+                const vfloat alpha = select(on[k], vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
+                const vfloat weight = alpha * T[k];
+                const vfloat cd = color.x * d_red[k] + color.y * d_green[k] + color.z * d_blue[k];
+                behind[k] -= weight * cd;
+                const vfloat d_alpha = T[k] * cd - behind[k] * vrcp(1.0f - alpha);
+                const vfloat g = select(on[k] & (unclipped < ALPHA_MAX), unclipped * d_alpha, vfloat(0.0f));
+                T[k] *= 1.0f - alpha;
+                const vfloat gx = g * dx, gy = g * dy;
+                sums[0] += g; sums[1] += gx; sums[2] += gy; sums[3] += gx * dx; sums[4] += gx * dy; sums[5] += gy * dy;
+                sums[6] += weight * d_red[k]; sums[7] += weight * d_green[k]; sums[8] += weight * d_blue[k];
+#ifdef ABSGRAD
+                sums[9] += vabs(2.0f * shape.z * gx + shape.w * gy) * (1.0f / LOG2E);
+                sums[10] += vabs(shape.w * gx + 2.0f * rest.x * gy) * (1.0f / LOG2E);
+#endif
+            }
+            const size_t splat = splat_from_pair[first + j];
+#ifdef FIXED_SUMS
+            const float4 conic = conic_opacity[splat];
+#pragma unroll
+            for (int i = 0; i < NUM_SUMS; ++i) {
+                const float units = warp_sum(sums[i]) / fixed_unit(i, conic, camera.num_pixels);
+                unsigned long long* row = (unsigned long long*)d_splats + splat * FIXED_ROW;
+                if (leader() && !add_fixed(row + i, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
+            }
+#else
+            warp_add(d_splats + splat * 12, sums);
+#endif
+        }
+    }
+}

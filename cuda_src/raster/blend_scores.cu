@@ -1,0 +1,78 @@
+// How much each splat contributes to a view, and to the view's error: what density control decides by.
+// Same traversal as blend: a block owns a tile. The error of a pixel is its part of the loss (see l1_ssim.cu); a splat is given
+// its share by blending weight, so that the scores of all splats sum to the picture's error.
+#define PIXELS 2
+#include "raster/blend.cuh"
+#include "raster/fixed.cuh"
+
+#define SCORE_ONE 16777216.0f               // fixed point of sums in pixels; train/view_scores.py divides by it
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
+    const Camera* __restrict__ cameras,             // [num_views]
+    const IterState* __restrict__ state,                 // [1]
+    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
+    const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
+    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
+    const float2* __restrict__ means2d,             // [capacity] px
+    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    const float4* __restrict__ colors,              // [capacity] rgb
+    const float* __restrict__ errors,               // [3, height, width] from l1_ssim
+    const int* __restrict__ last_pair,              // [height, width]
+    float* __restrict__ scores)                     // [capacity, 2] += sum of weights (px), sum of weight * error (px);
+                                                    //   with FIXED_SUMS [capacity, 4], the bits of two 64-bit integers
+{
+    __shared__ Staged batch;
+    const Camera& camera = cameras[state->view];
+    if (state->overflowed || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    const unsigned tile = tile_order[blockIdx.x];
+    const unsigned begin = tile_begins[tile], end = tile_begins[tile + 1];
+
+    const Pixels pixels = pixels_of_warp(camera, tile, threadIdx.y);
+    const int plane = camera.width * camera.height;
+    vfloat T[PIXELS], error[PIXELS];
+    vint last[PIXELS], most = (int)begin;
+    FOR_PIXELS(k) {
+        const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
+        const vbool in = pixels.inside[k];
+        error[k] = (load(errors, p, in) + load(errors + plane, p, in) + load(errors + 2 * plane, p, in)) * (1.0f / 3.0f);
+        last[k] = load(last_pair, p, in);
+        most = vmax(most, last[k]);
+        T[k] = 1.0f;
+    }
+    const int warp_last = warp_max(most);
+
+    for (unsigned first = begin; first < end; first += BATCH) {
+        if (!__syncthreads_or((int)first < warp_last)) break;
+        const int n = min((unsigned)BATCH, end - first);
+        stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
+        __syncthreads();
+        for (int group = 0; group < min(n, warp_last - (int)first); group += 32) {
+            for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {
+                const int j = group + __ffs(hits) - 1;
+                const float4 shape = batch.shape[j], rest = batch.rest[j];
+                const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+                vfloat sums[2];
+                sums[0] = sums[1] = 0.0f;
+                FOR_PIXELS(k) {
+                    const vfloat dy = dy0 + 4.0f * k;
+                    const vfloat power = along_x + dy * (across + rest.x * dy);
+                    const vbool on = (last[k] > (int)first + j) & (power >= rest.z);
+                    const vfloat alpha = select(on, vmin(rest.y * vexp2(power), ALPHA_MAX), vfloat(0.0f));
+                    const vfloat weight = alpha * T[k];
+                    T[k] *= 1.0f - alpha;
+                    sums[0] += weight; sums[1] += weight * error[k];
+                }
+                if (!any(sums[0] > 0.0f)) continue;
+                const size_t splat = splat_from_pair[first + j];
+#ifdef FIXED_SUMS
+                for (int i = 0; i < 2; ++i) {
+                    const float sum = warp_sum(sums[i]);
+                    if (leader()) add_fixed((unsigned long long*)scores + splat * 2 + i, sum * SCORE_ONE);
+                }
+#else
+                warp_add(scores + splat * 2, sums);
+#endif
+            }
+        }
+    }
+}

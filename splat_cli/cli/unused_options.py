@@ -1,0 +1,33 @@
+"""Options that change nothing, because the one that they belong to is off."""
+
+from collections.abc import Callable, Iterable
+
+from splat_cli.config import SETTINGS, TrainConfig
+
+BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
+    "--eval": (lambda config: config.eval, ("test_every", "split")),
+    "--crop": (lambda config: config.crop is not None, ("crop_start",)),
+    "--color field": (
+        lambda config: config.color == "field",
+        ("field_table_size", "field_direction_degree", "field_appearance", "field_moves", "lr_field"),
+    ),
+    "--pose-opt": (lambda config: config.pose_opt, ("pose_travel",)),
+    "--exposure": (lambda config: config.exposure, ("lr_exposure", "lr_exposure_final", "exposure_reg")),
+    "--background learned": (lambda config: config.background == "learned", ("lr_background",)),
+    "--strategy adc": (
+        lambda config: config.strategy == "adc", ("grad_threshold", "absgrad", "opacity_reset_interval"),
+    ),
+}  # fmt: skip
+"""Option -> whether it is on, and the settings that are read only then."""
+
+
+def unused_options(config: TrainConfig, given: Iterable[str]) -> list[str]:
+    """A line for each of the settings `given` on the command line that does nothing in a run with `config`."""
+    names = set(given)
+    return [
+        f"{SETTINGS[name].option} does nothing without {option}"
+        for option, (is_on, settings) in BELONGING.items()
+        if not is_on(config)
+        for name in settings
+        if name in names
+    ]

@@ -1,0 +1,198 @@
+"""Photographs that come to the device when they are needed: for sets that do not fit on it, or into memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.render.camera import CameraTable
+from splat_cli.scene.view import View
+
+_HORIZON = 128  # steps that are looked after ahead, at most
+_WORKERS = os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class ImageBudget:
+    """How many photographs there may be at a time: on the device, and decoded ahead of use."""
+
+    resident: int
+    prefetch: int
+
+    @classmethod
+    def of(cls, count: int) -> ImageBudget:
+        """For `count` photographs, at least 3, in all."""
+        ahead = min(count // 3, _WORKERS)
+        return cls(count - ahead, ahead)
+
+
+Staged = tuple[np.ndarray, np.ndarray | None, int]
+
+
+class ImageStreamer:
+    """Keeps on the device what the next steps need, in their known order; threads decode what comes after.
+
+    images uint8 [H, W, 3] and masks uint8 [H, W] or None are those of the cameras' views; each is taken when needed.
+    order: int32 [steps], the view of each step. Where budget is needed, the photograph goes that is not wanted for
+    longest (Belady 1966), so that of a set that nearly fits, only a small part is read again and again.
+
+    The device never waits for the host, as long as decoding keeps up: a third of the budget is for the steps that it
+    does, a third for those that are queued behind them, and a third for those that are got ready meanwhile.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        images: Sequence[np.ndarray],
+        masks: Sequence[np.ndarray | None],
+        order: np.ndarray,
+        budget: ImageBudget,
+    ) -> None:
+        self.cameras, self.images, self.masks, self.order, self.budget = cameras, images, masks, order, budget
+        self._uploads = backend.uploads()
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="photographs")
+        self._coming: dict[int, Future[Staged]] = {}
+        self._here: dict[int, tuple[Any, Any, int]] = {}
+        self._is_here = np.zeros(len(cameras.views), bool)
+        self._following = _next_uses(order)
+        self._done, self._ready = len(order), 0  # steps done; the step before which everything is here
+        self._queued: tuple[int, Callable[[], None]] | None = None  # steps queued at the last call; waits for them
+        self._next_use = np.full(len(cameras.views), len(order))
+
+    def ready(self, step: int) -> int:
+        """The step up to which training can go on from `step`, at least one further.
+
+        All steps before `step` are queued. Waits for those that were at the last call, so that their photographs can
+        make room; what the others need stays. After a repeated or another step, nothing may be queued.
+        """
+        if self._queued is None or not self._queued[0] <= step <= self._ready:
+            self._begin(step)
+        else:
+            self._pass_queued()
+        self._queued = step, self._uploads.mark()
+        self._get_ready(step)
+        return step + (self._ready - step + 1) // 2
+
+    def show(self, views: Sequence[int]) -> None:
+        """Brings these views' photographs, as many as `budget.resident` at most, out of turn, between two steps."""
+        self._pass_queued()
+        wanted = [int(view) for view in views]
+        missing = [view for view in wanted if not self._is_here[view]]
+        self._has_room(self._done, len(missing), kept=wanted)  # before they are decoded, all at once
+        decoded = [self._take(view) for view in missing]
+        for view, staged in zip(missing, decoded, strict=True):
+            self._bring(view, staged)
+        self._show(missing)
+
+    def _begin(self, step: int) -> None:
+        """No step is under way, and `step` is next."""
+        self._next_use[:] = len(self.order)
+        self._next_use[self.order[step:][::-1]] = np.arange(step, len(self.order))[::-1]
+        self._done = self._ready = step
+
+    def _pass_queued(self) -> None:
+        """The steps that were queued at the last call of `ready` are done."""
+        if self._queued:
+            step, wait = self._queued
+            wait()
+            self._next_use[self.order[self._done : step]] = self._following[self._done : step]
+            self._done = step
+
+    def _get_ready(self, step: int) -> None:
+        """Brings what is decoded and has budget, in the order of its use; waits only for what `step` itself needs."""
+        self._decode_ahead()
+        shown: list[int] = []
+        last = min(step + _HORIZON, len(self.order))
+        try:
+            while self._ready < last:
+                view = int(self.order[self._ready])
+                if not self._is_here[view]:
+                    if (self._ready > step and not self._is_decoded(view)) or not self._has_room(self._ready):
+                        break
+                    self._bring(view)
+                    shown.append(view)
+                    self._decode_ahead()
+                self._ready += 1
+        finally:  # where the device's memory has run out, training may go on with less
+            self._show(shown)
+
+    def _has_room(self, step: int, count: int = 1, kept: Sequence[int] = ()) -> bool:
+        """Makes room for `count` more; False where all others are needed before `step`, or are to be `kept`."""
+        while len(self._here) + count > self.budget.resident:
+            until_use = np.where(self._is_here, self._next_use, -1)
+            until_use[list(kept)] = -1
+            victim = int(until_use.argmax())
+            if until_use[victim] < step:
+                return False
+            del self._here[victim]
+            self._is_here[victim] = False
+            self._ready = min(self._ready, int(self._next_use[victim]))
+        return True
+
+    def _bring(self, view: int, coming: Future[Staged] | None = None) -> None:
+        photo, mask, num_pixels = (coming or self._take(view)).result()
+        self._here[view] = (self._uploads.put(photo), None if mask is None else self._uploads.put(mask), num_pixels)
+        self._is_here[view] = True
+
+    def _show(self, views: Sequence[int]) -> None:
+        """What was brought can be used from now on."""
+        if views:
+            self._uploads.join()
+            self.cameras.show({view: self._here[view] for view in views})
+
+    def _decode_ahead(self) -> None:
+        """Lets threads decode what is needed next and is not here; what was asked for and is later than that is not."""
+        upcoming = self.order[self._ready : self._ready + len(self._is_here)]
+        wanted = list(dict.fromkeys(upcoming[~self._is_here[upcoming]].tolist()))[: self.budget.prefetch]
+        for view in self._coming.keys() - wanted:
+            self._coming.pop(view).cancel()
+        for view in wanted:
+            if view not in self._coming:
+                self._coming[view] = self._decode(view)
+
+    def _is_decoded(self, view: int) -> bool:
+        return view in self._coming and self._coming[view].done()
+
+    def _take(self, view: int) -> Future[Staged]:
+        return self._coming.pop(view) if view in self._coming else self._decode(view)
+
+    def _decode(self, view: int) -> Future[Staged]:
+        return self._pool.submit(self._staged, view)
+
+    def _staged(self, view: int) -> Staged:
+        photo, mask = self.images[view], self.masks[view]
+        if mask is None:
+            return self._uploads.stage(photo), None, photo.shape[0] * photo.shape[1]
+        return self._uploads.stage(photo), self._uploads.stage(mask), int(np.count_nonzero(mask))
+
+
+def make_camera_table(
+    backend: Backend,
+    views: Sequence[View],
+    images: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray | None],
+    order: np.ndarray,
+    budget: ImageBudget | None,
+) -> tuple[CameraTable, ImageStreamer | None]:
+    """The views' cameras with all photographs, or with `room` for fewer, what brings them as `order` needs them."""
+    if budget is None:
+        there = [None if mask is None else backend.upload(mask) for mask in masks]
+        return CameraTable(backend, views, [backend.upload(image) for image in images], there), None
+    cameras = CameraTable(backend, views)
+    return cameras, ImageStreamer(backend, cameras, images, masks, order, budget)
+
+
+def _next_uses(order: np.ndarray) -> np.ndarray:
+    """For each step the next one with the same view, int64 [steps]; their number where there is none."""
+    by_view = np.argsort(order, kind="stable")
+    following = np.full(len(order), len(order))
+    same = order[by_view[:-1]] == order[by_view[1:]]
+    following[by_view[:-1][same]] = by_view[1:][same]
+    return following

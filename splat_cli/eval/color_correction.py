@@ -1,0 +1,28 @@
+"""How close a render comes to a photograph of another exposure: fitted to one half of it, measured on the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from splat_cli.render.pictures import to_8bit
+
+
+def fit_color_on_left_half(
+    render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The right halves of the render after an affine change of colour, of the photograph, and of the mask, if any.
+
+    The change is the least-squares fit between the left halves, as embeddings are fitted in NeRF in the Wild
+    (Martin-Brualla et al. 2021, sec. 5). render: float32 [H, W, 3]; the result and the photograph are uint8. Where a
+    mask leaves nothing of the right half, the whole picture is returned, unchanged.
+    """
+    half = render.shape[1] // 2
+    kept = np.ones(render.shape[:2], bool) if mask is None else mask > 0
+    if not kept[:, half:].any():
+        return to_8bit(render), photograph, mask
+    left = kept[:, :half]
+    colors = np.column_stack([render[:, :half][left], np.ones(left.sum())]).astype(np.float64)
+    difference = np.linalg.lstsq(colors, photograph[:, :half][left] / 255 - colors[:, :3], rcond=None)[0]  # [4, 3]
+    right = render[:, half:]
+    fitted = right + right @ difference[:3] + difference[3]
+    return to_8bit(fitted), photograph[:, half:], None if mask is None else mask[:, half:]

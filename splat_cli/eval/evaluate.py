@@ -1,0 +1,56 @@
+"""Evaluation of splats on a set of images: render each view and compare it with its photograph."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.errors import SceneError
+from splat_cli.eval.color_correction import fit_color_on_left_half
+from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appearances
+from splat_cli.eval.metrics import Score, score
+from splat_cli.field.color_field import ColorField
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.images.image_set import ImageSet
+
+
+def evaluate(
+    backend: Backend,
+    splats: Splats,
+    photographs: ImageSet,
+    config: TrainConfig,
+    on_render: Callable[[int, np.ndarray], object] = lambda index, render: None,
+    with_flip: bool = False,
+    field: ColorField | None = None,
+    background: tuple[float, float, float] | None = None,
+) -> dict[str, Score]:
+    """The score of each photograph's render, by name; background and antialiasing as in training.
+
+    on_render: called with the number and the picture, uint8 [H, W, 3], of every view. field: what colours the splats.
+    background: a learned one. Where training knew how photographs look, only right halves are compared.
+    """
+    background = background or background_color(config.background)
+    coloring = fit_held_out_embeddings(splats, field, photographs, config, background) if field else None
+    if has_appearances(config):
+        photographs = half(photographs, right=True)
+    renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
+    scores = {}
+    for index, view in enumerate(photographs.views):
+        photograph, mask = photographs.images[index], photographs.masks[index]
+        if mask is not None and not mask.any():  # broken, as has turned out only now
+            continue
+        image = renderer.render(index, background)
+        rendered = to_8bit(image)
+        one = score(rendered, photograph, mask, with_flip)
+        if config.exposure:
+            fitted = score(*fit_color_on_left_half(image, photograph, mask))
+            one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)
+        scores[view.name] = one
+        on_render(index, rendered)
+    if not scores:
+        raise SceneError("none of the held-out photographs can be used; train without --eval, or correct the files")
+    return scores

@@ -1,0 +1,115 @@
+"""A colour field as spherical harmonics, for viewers that know nothing of fields."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.field.color_field import ColorField
+from splat_cli.field.coloring import FieldColoring
+from splat_cli.field.directions import encode_directions
+from splat_cli.field.parameters import Parameters
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.contribution import view_contributions
+from splat_cli.render.iter_state import IterState
+from splat_cli.scene.view import View, evenly_spread
+
+MAX_VIEWS = 128  # looked from, evenly spread over those there are
+AROUND = 24  # directions from far away, all around, that hold the fit where no view is
+FLOOR = 0.02  # weight that all views have alike, and that all directions around have; by pixels they have 1
+CHUNK = 16384  # splats at once
+
+
+@dataclass(frozen=True)
+class Baked:
+    """residual: root mean square difference of colours, 0 to 1, over the pixels in which the views see the splats."""
+
+    splats: SplatArrays
+    residual: float
+
+
+def bake_field(
+    field: ColorField, splats: SplatArrays, views: Sequence[View], degree: int, embedding: np.ndarray | None = None
+) -> Baked:
+    """The splats with harmonics of `degree` that show what the field says, by least squares over directions.
+
+    The directions are those in which `views` see a splat, each as important as the pixels that it makes up there.
+    embedding: of the photograph whose appearance is baked, by default the mean of all.
+    """
+    chosen = evenly_spread(views, MAX_VIEWS)
+    distant, backend = _views_around(field), field.backend
+    appearance = field.embedding_rows().mean(axis=0) if embedding is None else embedding
+    embeddings = Parameters(backend, np.tile(appearance, (len(chosen) + len(distant), 1)))
+    coloring = FieldColoring(field.with_rows(CHUNK), embeddings)
+    coloring.resize(CHUNK)
+    cameras = CameraTable(backend, chosen + distant)
+    pixels = _pixels(backend, splats, chosen)
+    parts, squares = [], 0.0
+    for begin in range(0, len(splats), CHUNK):
+        end = min(begin + CHUNK, len(splats))
+        basis, colors = _seen(coloring, splats.select(np.arange(begin, end)), cameras, degree)
+        fitted = _least_squares(backend.xp, basis, colors, _weights(backend.xp, pixels[begin:end], len(distant)))
+        errors = (basis @ fitted - colors)[:, : len(chosen)].astype("float64")
+        squares += float((errors**2 * pixels[begin:end, :, None]).sum())
+        parts.append(backend.download(fitted))
+    table = np.concatenate([*parts, np.zeros((0, (degree + 1) ** 2, 3), np.float32)]).astype(np.float32)
+    residual = (squares / max(3 * float(pixels.sum(dtype="float64")), 1e-9)) ** 0.5
+    return Baked(dataclasses.replace(splats, sh0=table[:, 0].copy(), shN=table[:, 1:].copy()), residual)
+
+
+def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any:
+    """How many pixels of each view each splat makes up, float32 [N, V]."""
+    pixels = backend.xp.zeros((len(splats), len(views)), "float32")
+    for index, column in enumerate(view_contributions(backend, splats, views)):
+        pixels[:, index] = column
+    return pixels
+
+
+def _weights(xp: Any, pixels: Any, num_around: int) -> Any:
+    """Of each splat's directions, the views' [N, V] and those around, float32 [N, V + num_around]; about 1 in all."""
+    num, num_views = pixels.shape
+    by_pixels = pixels / xp.maximum(pixels.sum(axis=1, keepdims=True), 1e-6) + np.float32(FLOOR / num_views)
+    return xp.concatenate([by_pixels, xp.full((num, num_around), FLOOR / num_around, "float32")], axis=1)
+
+
+def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, degree: int) -> tuple[Any, Any]:
+    """Values of the harmonics [N, D, K] and colours less 0.5 [N, D, 3], of N splats to D cameras."""
+    backend, num = coloring.backend, len(splats)
+    on_device, state = Splats.from_arrays(backend, splats, CHUNK), IterState(backend, num_splats=num)
+    size, xp = (degree + 1) ** 2, backend.xp
+    colors, values = xp.empty((CHUNK, 4), "float32"), xp.empty((size, CHUNK), "float32")
+    basis, seen = (xp.empty((num, len(cameras.views), width), "float32") for width in (size, 3))
+    for index in range(len(cameras.views)):
+        state.write(view=index)
+        coloring.color_all(on_device, cameras, state, colors)
+        encode_directions(backend, coloring.directions, coloring.num_rows, degree + 1, values)
+        basis[:, index], seen[:, index] = values[:, :num].T, colors[:num, :3] - 0.5
+    return basis, seen
+
+
+def _least_squares(xp: Any, basis: Any, colors: Any, weights: Any) -> Any:
+    """Coefficients float32 [N, K, 3] of the smallest sum of squares, weighted [N, D]."""
+    weighted = (basis * weights[:, :, None]).transpose(0, 2, 1)
+    squares, products = (weighted @ values for values in (basis, colors))
+    return xp.linalg.solve(squares.astype("float64"), products.astype("float64")).astype("float32")
+
+
+def _views_around(field: ColorField) -> list[View]:
+    """Views from so far away that all splats are in the same direction, spread evenly (Fibonacci's lattice)."""
+    z = 1 - (2 * np.arange(AROUND) + 1) / AROUND
+    angle = np.pi * (3 - 5**0.5) * np.arange(AROUND)
+    directions = np.stack([np.sqrt(1 - z * z) * np.cos(angle), np.sqrt(1 - z * z) * np.sin(angle), z], axis=1)
+    places = field.frame["center"] + directions * 1e4 / field.frame["inv_radius"]
+    views = []
+    for place in places:
+        w2c = np.eye(4)
+        w2c[:3, 3] = -place
+        views.append(View("around", None, 1, 1, 1.0, 1.0, 0.5, 0.5, w2c))
+    return views

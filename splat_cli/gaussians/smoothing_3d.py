@@ -1,0 +1,28 @@
+"""Splats under the 3D smoothing filter, as splats that need none."""
+
+import dataclasses
+
+import numpy as np
+
+from splat_cli.gaussians.arrays import SplatArrays
+
+_LARGEST = 80.0  # of a logit that float32 and every viewer can take the exponential of
+
+
+def smoothed(splats: SplatArrays, filters: np.ndarray) -> SplatArrays:
+    """The splats convolved with round Gaussians of standard deviations `filters` [N], world units, 0 for none.
+
+    Mip-Splatting (Yu et al. 2024, sec. 5.1, equation 9): variances add, and the opacity falls by the root of the ratio
+    of determinants, so that every splat keeps what it holds. As in cuda_src/raster/smoothing.cuh.
+    """
+    wide = splats.log_scales.astype(np.float64)
+    with np.errstate(over="ignore"):  # a splat that is nothing but filter, or not finite, stays what it is
+        log_shares = -np.log1p(filters.astype(np.float64)[:, None] ** 2 * np.exp(-2 * wide))  # of raw in new variance
+        logits = np.clip(splats.logit_opacities.astype(np.float64), -_LARGEST, _LARGEST)
+        log_fades = 0.5 * log_shares.sum(axis=1)
+        logits = log_fades - np.log(np.exp(-logits) - np.expm1(log_fades))
+    return dataclasses.replace(
+        splats,
+        log_scales=(wide - 0.5 * log_shares).astype(np.float32),
+        logit_opacities=np.clip(logits, -_LARGEST, _LARGEST).astype(np.float32),
+    )

@@ -1,0 +1,103 @@
+"""Splats trained with antialiasing, made to look alike in viewers that know nothing of it.
+
+Such a viewer widens a projected splat by 0.3 px^2, where antialiasing widens it by 0.1 and lowers its opacity by what
+it then covers more (Mip-Splatting, Yu et al. 2024, sec. 5.2). Both depend on the distance, which a file cannot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import LOG_SCALES, OPACITY, Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import Projection, project
+from splat_cli.scene.view import View, evenly_spread
+
+MAX_VIEWS = 64  # looked at, evenly spread over those there are
+OPACITIES = 1e-4, 1 - 1e-6  # the least and the greatest of a baked splat
+NARROWING = 0.1  # px^2; the 0.2 by which viewers widen splats more would make them look broken from nearer
+NARROWEST = 0.01  # px^2, of splats that are not narrower anyway
+
+
+def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> SplatArrays:
+    """The antialiased splats as `plain` makes them, for viewers without antialiasing."""
+    baked = plain(Splats.from_arrays(backend, splats), views).to_arrays()
+    return dataclasses.replace(
+        splats, log_scales=baked.log_scales, logit_opacities=baked.logit_opacities, antialiased=False
+    )
+
+
+def plain(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> Splats:
+    """What looks without antialiasing as the antialiased `splats` do with it, of degree 0.
+
+    Splats are a little narrower, and cover as much as before (opacity times area) in all views that see them taken
+    together. Splats that no view sees stay as they are. At most `max_views` are looked at.
+    """
+    backend, xp = splats.backend, splats.backend.xp
+    cameras = CameraTable(backend, evenly_spread(views, max_views))
+    narrow = Splats(backend, splats.params[:14, : splats.num].copy(), splats.num)
+    narrow.params[LOG_SCALES] = _narrowed(splats, cameras)
+    ours, theirs = _Eye(splats, cameras, antialias=True), _Eye(narrow, cameras, antialias=False)
+    covered, area = xp.zeros(splats.num, "float32"), xp.zeros(splats.num, "float32")
+    for view in range(len(cameras.views)):
+        areas, our_areas = theirs.areas(view), ours.areas(view)
+        covered += xp.where(areas > 0, our_areas * ours.opacities, 0)
+        area += areas
+    opacities = xp.clip(covered / xp.where(area > 0, area, 1), *OPACITIES)
+    narrow.params[OPACITY] = xp.where(area > 0, xp.log(opacities / (1 - opacities)), narrow.params[OPACITY])
+    return narrow
+
+
+def _narrowed(splats: Splats, cameras: CameraTable) -> Any:
+    """Log scales float32 [3, num], by the harmonic mean of what a pixel's variance is at the splat in each view."""
+    xp, num = splats.backend.xp, splats.num
+    eye = _Eye(splats, cameras, antialias=False)
+    count, pixels = xp.zeros(num, "float32"), xp.zeros(num, "float32")  # a pixel: 1 / (world units)^2
+    for index, view in enumerate(cameras.views):
+        seen = eye.areas(index) > 0
+        count += seen
+        pixels += xp.where(seen, view.fx * view.fy / xp.where(seen, eye.depths, 1) ** 2, 0)
+    pixel = count / xp.where(count > 0, pixels, 1)
+    with np.errstate(over="ignore"):  # of splats too large to be seen
+        variances = xp.exp(2 * splats.params[LOG_SCALES, :num])
+    if splats.filters is not None:
+        variances += splats.filters[:, :num] ** 2
+    narrowed = xp.maximum(variances - NARROWING * pixel, xp.minimum(variances, NARROWEST * pixel))
+    return xp.where(count > 0, 0.5 * xp.log(narrowed), splats.params[LOG_SCALES, :num])
+
+
+class _Eye:
+    """Looks at splats from one camera after the other; its arrays are of the last view."""
+
+    def __init__(self, splats: Splats, cameras: CameraTable, antialias: bool) -> None:
+        self._splats, self._cameras, self._antialias = splats, cameras, antialias
+        self._state = IterState(splats.backend, num_splats=splats.num)
+        self._seen = Projection.allocate(splats.backend, splats.capacity, cameras.max_tiles, training=False)
+
+    def areas(self, view: int) -> Any:
+        """Root of the determinant of each splat's covariance in this view, float32 [num], px^2; 0 where not seen."""
+        xp = self._splats.backend.xp
+        self._state.write(view=view, num_visible=0)
+        self._seen.tile_counts[...] = 0
+        project(self._splats, self._cameras, self._state, self._antialias, self._seen)
+        seen = self.depths > 0
+        a, b, c = (xp.where(seen, row, 1) for row in self._seen.conic_opacity[: self._splats.num, :3].T)
+        determinants = xp.maximum(a * c - b * b, 1e-6 * a * c)  # as far as rounding leaves them
+        return xp.where(seen, 1 / xp.sqrt(determinants), 0)
+
+    @property
+    def depths(self) -> Any:
+        """float32 [num]; 0 where a splat is not seen."""
+        return self._seen.depths[: self._splats.num]
+
+    @property
+    def opacities(self) -> Any:
+        """float32 [num], as they are seen; undefined where a splat is not seen."""
+        return self._seen.conic_opacity[: self._splats.num, 3]

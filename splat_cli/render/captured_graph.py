@@ -1,0 +1,34 @@
+"""Work on the device that is recorded once and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from splat_cli.render.rasterizer import Rasterizer
+
+
+class CapturedGraph:
+    """Repeats what `launch` queues. Records it anew when the rasterizer's arrays, or the splats', have moved.
+
+    launch: queues kernels and copies, always the same with the same arrays; what varies lies in device memory.
+    """
+
+    def __init__(self, rasterizer: Rasterizer, launch: Callable[[], None]) -> None:
+        self._rasterizer, self._launch = rasterizer, launch
+        self._replay = launch
+        self._generation = -1
+
+    @property
+    def current(self) -> bool:
+        """Whether there is a recording, of arrays that are still in their places."""
+        return self._generation == self._rasterizer.generation
+
+    def run(self, count: int) -> None:
+        """Queue it `count` times."""
+        if count > 0 and not self.current:
+            self._launch()  # loads kernels, which a recording may not
+            self._replay = self._rasterizer.backend.capture_graph(self._launch)
+            self._generation = self._rasterizer.generation
+            count -= 1
+        for _ in range(count):
+            self._replay()

@@ -1,0 +1,42 @@
+"""The state of an iteration in device memory, and what the host may read and change of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+
+# Mirrors `struct IterState` in cuda_src/common.cuh.
+ITER_STATE_DTYPE = np.dtype([
+    ("step", np.int32), ("view", np.int32), ("sh_degree", np.int32), ("overflowed", np.int32),
+    ("num_splats", np.uint32), ("num_visible", np.uint32), ("num_pairs", np.uint32), ("needed_pairs", np.uint32),
+    ("num_segments", np.uint32),
+    ("background", np.float32, 3), ("loss_l1", np.float32), ("loss_l2", np.float32), ("loss_ssim", np.float32),
+    ("loss", np.float32), ("psnr", np.float32),
+    ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, 6), ("reference_size", np.float32),
+    ("skipped_updates", np.uint32), ("skipped_steps", np.uint32),
+])  # fmt: skip
+
+
+class IterState:
+    """One `Step` on the device. `read` waits for the device; `write` takes effect in stream order."""
+
+    def __init__(self, backend: Backend, **fields: Any) -> None:
+        self.backend = backend
+        self.array = backend.upload(np.zeros(ITER_STATE_DTYPE.itemsize // 4, np.uint32))
+        self.write(**fields)
+
+    def read(self) -> np.ndarray:
+        """The state as a 0-d structured array of ITER_STATE_DTYPE."""
+        return self.backend.download(self.array).view(ITER_STATE_DTYPE)[0]
+
+    def write(self, **fields: Any) -> None:
+        """Change the named fields and leave the others as they are on the device."""
+        layout = ITER_STATE_DTYPE.fields
+        assert layout is not None
+        for name, value in fields.items():
+            dtype, offset = layout[name][:2]
+            words = np.ascontiguousarray(np.asarray(value, dtype.base).reshape(-1)).view(np.uint32)
+            self.array[offset // 4 : offset // 4 + len(words)] = self.backend.upload(words)

@@ -1,0 +1,62 @@
+"""Pictures that one pinhole camera cannot take: several of its frames joined into one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from splat_cli.render.frame import RenderOutput
+from splat_cli.scene.view import View
+
+
+class CameraRig(Protocol):
+    """The cameras that stand in for one, and how their frames become its.
+
+    distances: whether depths are distances from the camera, in place of those along its axis.
+    """
+
+    distances: ClassVar[bool]
+
+    def views(self, view: View) -> list[View]:
+        """The pinhole cameras."""
+
+    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+        """One frame of theirs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SingleCamera:
+    """The view as it is."""
+
+    distances: ClassVar[bool] = False
+
+    def views(self, view: View) -> list[View]:
+        return [view]
+
+    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+        return frames[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class StereoPair:
+    """Two parallel cameras `baseline` world units apart, about the view; their pictures side by side, left first."""
+
+    baseline: float
+    distances: ClassVar[bool] = False
+
+    def views(self, view: View) -> list[View]:
+        return [_shifted(view, side * self.baseline / 2) for side in (-1, 1)]
+
+    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+        maps = [frame.maps() for frame in frames]
+        return RenderOutput(**{name: np.concatenate([one[name] for one in maps], axis=1) for name in maps[0]})
+
+
+def _shifted(view: View, right: float) -> View:
+    """The view from a place so many world units further right."""
+    w2c = view.w2c.copy()
+    w2c[0, 3] -= right
+    return dataclasses.replace(view, w2c=w2c)

@@ -1,0 +1,116 @@
+"""Equirectangular pictures, all around a camera: six faces of a cube, rendered one by one and resampled."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from splat_cli.render.frame import RenderOutput
+from splat_cli.scene.view import View
+
+_TURNS = np.array([  # camera to face: rows are the face's right, down and forward
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1]],  # ahead
+    [[0, 0, -1], [0, 1, 0], [1, 0, 0]],  # right
+    [[-1, 0, 0], [0, 1, 0], [0, 0, -1]],  # behind
+    [[0, 0, 1], [0, 1, 0], [-1, 0, 0]],  # left
+    [[1, 0, 0], [0, 0, 1], [0, -1, 0]],  # up
+    [[1, 0, 0], [0, 0, -1], [0, 1, 0]],  # down
+], np.float64)  # fmt: skip
+_OVERLAP = 1.2
+"""How far a face reaches, in halves of the cube's edge: faces fade into each other there.
+
+What a face shows depends a little on its axis: splats are sorted by depth along it, and flattened across it.
+"""
+_BAND = 64
+"""Rows resampled at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Panorama:
+    """Pictures of `width` x `width` / 2 pixels: the view's axis in the middle, up at the top, 360 by 180 degrees.
+
+    Faces are as fine at their centres as the picture at its horizon. Depths are distances from the camera.
+    """
+
+    width: int
+    distances: ClassVar[bool] = True
+
+    @property
+    def focal(self) -> float:
+        """Of a face, in pixels."""
+        return self.width / (2 * math.pi)
+
+    @property
+    def side(self) -> int:
+        """Pixels along the edge of a face, with one on each side for resampling to find neighbours."""
+        return 2 * (math.ceil(self.focal * _OVERLAP) + 1)
+
+    def views(self, view: View) -> list[View]:
+        """Six cameras in the view's place."""
+        faces = []
+        for turn in _TURNS:
+            w2c = view.w2c.copy()
+            w2c[:3] = turn @ w2c[:3]
+            side, focal, middle = self.side, self.focal, self.side / 2
+            faces.append(View(view.name, None, side, side, focal, focal, middle, middle, w2c))
+        return faces
+
+    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+        """The faces' frames as one; depths by the nearest pixel, all else by the four around."""
+        faces = [_in_one_frame(frame, turn) for frame, turn in zip(frames, _TURNS, strict=True)]
+        bands = [self._band(top, faces) for top in range(0, self.width // 2, _BAND)]
+        joined = {name: np.concatenate([band[name] for band in bands]) for name in faces[0]}
+        if "normal" in joined:
+            length = np.linalg.norm(joined["normal"], axis=-1, keepdims=True)
+            joined["normal"] /= np.maximum(length, 1e-12)
+        return RenderOutput(**joined)
+
+    def _band(self, top: int, faces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Some rows of each map, from row `top` on."""
+        directions = self._directions(top, min(top + _BAND, self.width // 2))
+        shape = directions.shape[:2]
+        sums = {name: np.zeros((*shape, *face.shape[2:]), np.float32) for name, face in faces[0].items()}
+        total, largest = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        for turn, maps in zip(_TURNS, faces, strict=True):
+            x, y, z = np.moveaxis(directions @ turn.T, -1, 0)
+            reach = np.maximum(abs(x), abs(y)) / np.maximum(z, 1e-12)
+            weight = np.clip((_OVERLAP - reach) / (_OVERLAP - 1 / _OVERLAP), 0, 1).astype(np.float32)
+            at = np.nonzero(weight)
+            pixels = [self.focal * v[at] / z[at] + self.side / 2 - 0.5 for v in (x, y)]
+            for name, face in maps.items():
+                if name != "depth":
+                    values = _bilinear(face, *pixels)
+                    sums[name][at] += weight[at].reshape(-1, *[1] * (values.ndim - 1)) * values
+            if "depth" in maps:
+                column, row = (np.rint(v).astype(int) for v in pixels)
+                closer = weight[at] > largest[at]
+                sums["depth"][at] = np.where(closer, maps["depth"][row, column], sums["depth"][at])
+            largest, total = np.maximum(largest, weight), total + weight
+        return {name: v if name == "depth" else (v.T / total.T).T for name, v in sums.items()}
+
+    def _directions(self, top: int, bottom: int) -> np.ndarray:
+        """Of the pixels in rows `top` to `bottom`, float64 [rows, width, 3] of length 1 in the camera's frame."""
+        longitude = ((np.arange(self.width) + 0.5) / self.width - 0.5) * 2 * np.pi
+        latitude = (0.5 - (np.arange(top, bottom) + 0.5) / (self.width // 2))[:, None] * np.pi
+        down = np.broadcast_to(-np.sin(latitude), (bottom - top, self.width))
+        return np.stack([np.cos(latitude) * np.sin(longitude), down, np.cos(latitude) * np.cos(longitude)], axis=-1)
+
+
+def _in_one_frame(frame: RenderOutput, turn: np.ndarray) -> dict[str, np.ndarray]:
+    """A face's maps, with normals in the frame of the face ahead."""
+    maps = frame.maps()
+    return maps if frame.normal is None else {**maps, "normal": frame.normal @ turn.astype(np.float32)}
+
+
+def _bilinear(face: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Values [P, ...] of a map [side, side, ...] at pixels [P], whose centres have whole numbers."""
+    left, top = np.floor(x).astype(int), np.floor(y).astype(int)
+    shape = (-1, *[1] * (face.ndim - 2))
+    right, down = ((v - w).astype(np.float32).reshape(shape) for v, w in ((x, left), (y, top)))
+    upper = face[top, left] * (1 - right) + face[top, left + 1] * right
+    lower = face[top + 1, left] * (1 - right) + face[top + 1, left + 1] * right
+    return upper * (1 - down) + lower * down

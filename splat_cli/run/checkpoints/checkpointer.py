@@ -1,0 +1,105 @@
+"""Checkpoints of a run while it trains: when they are due, written in the background, the last few kept."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.errors import FormatError, SplatError
+from splat_cli.files import require_space
+from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_checkpoint
+from splat_cli.run.checkpoints.state import capture_state, checkpoint_bytes
+from splat_cli.train.trainer import Trainer
+
+
+class Checkpointer:
+    """Saves a trainer to `folder`/step_N.npz. What goes wrong with a disk is told through `warn`; training goes on."""
+
+    def __init__(self, folder: Path, config: TrainConfig, backend: Backend, warn: Callable[[str], None]) -> None:
+        self.folder, self.config, self.backend, self.warn = folder, config, backend, warn
+        self._thread: threading.Thread | None = None
+        self._failure: SplatError | None = None
+        self._last_step, self._last_time = 0, time.monotonic()
+
+    def start_from(self, step: int) -> None:
+        """Nothing is due yet: the state after `step` is on the disk."""
+        self._last_step, self._last_time = step, time.monotonic()
+
+    def save_if_due(self, trainer: Trainer, seconds: float) -> None:
+        """Saves where the settings say so, unless the save before is still being written."""
+        if self.config.keep and self._due(trainer.step) and not (self._thread and self._thread.is_alive()):
+            self.save(trainer, seconds)
+
+    def save(self, trainer: Trainer, seconds: float) -> None:
+        """Copies the state now and writes it in the background; `finish` waits for it. seconds: of training so far."""
+        self.finish()
+        if self.config.keep == 0 or (self._last_step == trainer.step and self._path(trainer.step).exists()):
+            return
+        self._last_step, self._last_time = trainer.step, time.monotonic()
+        try:
+            require_space(self.folder, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
+        except SplatError as error:
+            self._tell(error)
+            return
+        checkpoint = capture_state(trainer)
+        checkpoint.facts["seconds"] = seconds
+        self._thread = threading.Thread(target=self._write, args=(checkpoint,), daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Waits until the last save is on the disk, or tells why it is not."""
+        if self._thread:
+            self._thread.join()
+            self._thread = None
+        if self._failure:
+            self._tell(self._failure)
+            self._failure = None
+
+    def _due(self, step: int) -> bool:
+        every, minutes = self.config.checkpoint_every, self.config.checkpoint_minutes
+        by_steps = every > 0 and step - self._last_step >= every
+        return by_steps or (minutes > 0 and time.monotonic() - self._last_time >= 60 * minutes)
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        try:
+            checkpoint.arrays = {name: self.backend.download(array) for name, array in checkpoint.arrays.items()}
+            write_checkpoint(self._path(checkpoint.step), checkpoint)
+            for path in checkpoint_paths(self.folder)[self.config.keep :]:
+                path.unlink(missing_ok=True)
+        except SplatError as error:
+            self._failure = error
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step_{step}.npz"
+
+    def _tell(self, error: SplatError) -> None:
+        self.warn(f"{error}; training goes on, older checkpoints are as they were")
+
+
+def checkpoint_paths(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, the newest first."""
+    found = ((re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in folder.glob("step_*.npz"))
+    return [path for _, path in sorted(((int(match[1]), path) for match, path in found if match), reverse=True)]
+
+
+def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that can be read; None where there is none at all.
+
+    One that cannot is told and set aside as FILE.unreadable. FormatError where none of them can be read.
+    """
+    last_error = None
+    for path in checkpoint_paths(folder):
+        try:
+            return read_checkpoint(path)
+        except FormatError as error:
+            last_error = error
+            warn(f"{error}; trying the one before")
+            path.rename(path.with_name(path.name + ".unreadable"))
+    if last_error:
+        raise FormatError(f"no checkpoint of the run can be read, the last because {last_error}")
+    return None

@@ -1,0 +1,87 @@
+"""The container of a checkpoint: a .npz without pickles, and a checksum of the whole file (docs/checkpoints.md)."""
+
+import hashlib
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from splat_cli import __version__
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+
+FORMAT = 1
+_DIGEST = 64  # bytes: SHA-256 in hexadecimal
+_CHUNK = 1 << 22
+
+
+@dataclass
+class Checkpoint:
+    """A moment of a run.
+
+    arrays: float32 `params`, `moments1`, `moments2` [rows, num] and `stats` [2, num], and what the run trains besides
+    (train.auxiliary); on the device until written.
+    facts: everything else, as JSON can hold it (docs/checkpoints.md lists the keys).
+    """
+
+    step: int
+    arrays: dict[str, Any]
+    facts: dict[str, Any]
+
+    @property
+    def num_splats(self) -> int:
+        return int(self.arrays["params"].shape[1])
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Writes and flushes the file; `path` appears when it is complete. DiskError, UsageError as `replacing`."""
+    header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.facts}
+    header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with replacing(path, durable=True) as beside, beside.open("wb+") as file:
+        np.savez(file, header=header_bytes, **checkpoint.arrays)
+        length = file.tell()
+        file.write(_digest(file, length))
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Reads a checkpoint back. FormatError where it is damaged or of another version."""
+    with path.open("rb") as file:
+        _check_digest(path, file)
+        file.seek(0)
+        try:
+            with np.load(file, allow_pickle=False) as content:
+                arrays = {name: content[name] for name in content.files}
+            facts = json.loads(arrays.pop("header").tobytes())
+        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise FormatError(f"{path} is not a checkpoint of this program ({error}); name another file") from error
+    if facts.pop("format", None) != FORMAT:
+        raise FormatError(
+            f"{path} was written by version {facts.get('program')} in a format that {__version__} cannot read; "
+            "resume with that version"
+        )
+    return Checkpoint(facts.pop("step"), arrays, facts)
+
+
+def _check_digest(path: Path, file: IO[bytes]) -> None:
+    length = path.stat().st_size - _DIGEST
+    if length > 0:
+        digest = _digest(file, length)
+        if file.read(_DIGEST) == digest:
+            return
+    raise FormatError(f"{path} is damaged: its checksum does not fit its content")
+
+
+def _digest(file: IO[bytes], length: int) -> bytes:
+    """SHA-256 of the first `length` bytes of the file, in hexadecimal; the position is then after them."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while length > 0:
+        chunk = file.read(min(_CHUNK, length))
+        if not chunk:
+            break
+        digest.update(chunk)
+        length -= len(chunk)
+    return digest.hexdigest().encode()

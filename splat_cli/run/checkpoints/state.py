@@ -1,0 +1,68 @@
+"""What a trainer is at one moment, and back: everything that decides the bits of the steps to come."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import UsageError
+from splat_cli.render.iter_state import ITER_STATE_DTYPE
+from splat_cli.run.checkpoints.file import Checkpoint
+from splat_cli.train.trainer import Trainer
+
+_MiB = 2**20
+
+
+def capture_state(trainer: Trainer) -> Checkpoint:
+    """A copy of the trainer's state between two steps. The arrays are copied on the device, where it has the room."""
+    model, num = trainer.model, trainer.model.num
+    state = trainer.state.read()
+    arrays = {name: _copy(trainer, array, num) for name, array in model.planes().items()}
+    arrays |= {name: array.copy() for name, array in trainer.auxiliary.arrays().items()}
+    facts = {
+        "capacity": model.splats.capacity,
+        "size": trainer.size,
+        "state": {name: state[name].tolist() for name in ITER_STATE_DTYPE.names or ()},
+        "removed": trainer.removed,
+        "random": trainer.random.bit_generator.state,
+        "views": [view.name for view in trainer.cameras.views],
+        "settings": dataclasses.asdict(trainer.config),
+        "versions": {"numpy": np.__version__, "device": trainer.backend.describe()},
+    }
+    trainer.backend.synchronize()
+    return Checkpoint(trainer.step, arrays, facts)
+
+
+def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """Makes the trainer what it was. UsageError where the photographs are not those it was trained on."""
+    views = [view.name for view in trainer.cameras.views]
+    if views != checkpoint.facts["views"]:
+        changed = ", ".join(sorted(set(views) ^ set(checkpoint.facts["views"]))[:5])
+        raise UsageError(
+            f"the photographs are not those that the run was trained on: {changed} came or went; put them back, or "
+            "start a new run from its splats with --init-from"
+        )
+    capacity = int(checkpoint.facts["capacity"])
+    trainer.model.load_planes(checkpoint.arrays, capacity)
+    trainer.auxiliary.load(checkpoint.arrays)
+    trainer.rasterizer.resize_splats(capacity)
+    trainer.set_size(checkpoint.facts.get("size", trainer.extent))  # older checkpoints followed that
+    known = {name: value for name, value in checkpoint.facts["state"].items() if name in (ITER_STATE_DTYPE.names or ())}
+    trainer.state.write(**known)
+    trainer.random.bit_generator.state = checkpoint.facts["random"]
+    trainer.removed = checkpoint.facts["removed"]
+    trainer.loop.sync()
+
+
+def checkpoint_bytes(num_splats: int, rows: int) -> int:
+    """Size of the file in bytes, a little more than exactly."""
+    return num_splats * (3 * rows + 2) * 4 + _MiB
+
+
+def _copy(trainer: Trainer, array: Any, num: int) -> Any:
+    try:
+        return array[:, :num].copy()
+    except MemoryError:
+        return trainer.backend.download(array)[:, :num].copy()

@@ -1,0 +1,88 @@
+"""The splats of a run on the disk: the PLY for every program, and a colour field's own file beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from splat_cli.config import TrainConfig
+from splat_cli.errors import OutOfMemory
+from splat_cli.eval.embedding_fit import has_appearances
+from splat_cli.field.bake_sh import Baked, bake_field
+from splat_cli.field.color_field import ColorField
+from splat_cli.field.file import NAME, write_field
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import finite_splats, write_ply
+from splat_cli.run.fine_tune import fine_tune
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.memory_recovery import run_with_memory_fallback
+from splat_cli.train.refined_views import refined_views
+from splat_cli.train.trainer import Trainer
+
+TUNED = 1 / 3  # of the run's steps, for the harmonics that a field was baked into
+RATES = {"lr_means": 0.2, "lr_scales": 0.4, "lr_quats": 0.5, "lr_opacities": 0.4}  # then, times the run's
+
+
+@dataclass(frozen=True)
+class Saved:
+    """splats: those of the PLY. notice: what the user should hear about them."""
+
+    splats: SplatArrays
+    notice: str | None = None
+
+
+def save_splats(
+    trainer: Trainer, path: Path, photographs: ImageSet, say: Callable[[str], object] = lambda text: None
+) -> Saved:
+    """Writes the finite splats as PLY; a colour field is baked into it. DiskError, UsageError as `write_ply`.
+
+    photographs: those trained on. say: told what takes long.
+    """
+    splats, field = finite_splats(trainer.splats.to_arrays()), trainer.auxiliary.field
+    splats.antialiased = trainer.config.antialias
+    if field is None:
+        write_ply(path, splats)
+        return Saved(splats)
+    own = path.with_name(NAME)
+    write_field(own, field, splats, [view.name for view in trainer.cameras.views])
+    baked = _as_harmonics(trainer, field, splats, photographs, say)
+    write_ply(path, baked.splats)
+    sizes = [f"{file.stat().st_size / 2**20:.1f} MiB" for file in (own, path)]
+    return Saved(
+        baked.splats,
+        f"Colour field with its splats: {sizes[0]}, {own}; as a PLY: {sizes[1]}, baked into harmonics of degree "
+        f"{baked.splats.sh_degree}, which leave {baked.residual:.4f} (root mean square of colours 0 to 1)",
+    )
+
+
+def _as_harmonics(
+    trainer: Trainer, field: ColorField, splats: SplatArrays, photographs: ImageSet, say: Callable[[str], object]
+) -> Baked:
+    """The field baked; at the end of a run trained a little on the photographs, where they tell all that it knows.
+
+    What single splats cannot show of the field, several that lie over each other can, once they have had the time.
+    """
+    config, views = trainer.config, refined_views(trainer, trainer.cameras.views)
+    baked = run_with_memory_fallback(trainer, lambda: bake_field(field, splats, views, config.sh_degree))
+    if trainer.step < config.steps or not _all_in_photographs(config):
+        return baked
+    steps = max(round(TUNED * config.steps), 1)
+    say(f"Training the baked splats of the PLY for {steps:,} steps")
+    rates = {name: share * getattr(config, name) for name, share in RATES.items()}
+    placed = photographs._replace(views=views)
+    try:
+        tuned = run_with_memory_fallback(
+            trainer,
+            lambda: fine_tune(trainer.backend, baked.splats, placed, config, steps, **rates),
+        )
+    except (MemoryError, OutOfMemory):
+        say("There is not enough device memory for that: the PLY holds them as they were baked")
+        return baked
+    return dataclasses.replace(baked, splats=tuned)
+
+
+def _all_in_photographs(config: TrainConfig) -> bool:
+    """Whether photographs look as splats alone should: not each in its own way, nor before a colour that is learned."""
+    return not (has_appearances(config) or config.exposure or config.background == "learned")

@@ -1,0 +1,79 @@
+"""train.jsonl: how training goes, and every warning; each is told once and logged always. And TensorBoard's events."""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from splat_cli.console import Display, Progress
+from splat_cli.files import write_error
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.tensorboard_logger import TensorBoardLogger
+from splat_cli.train.trainer import Trainer
+
+_INTERVAL = 1.0  # seconds between two lines
+
+
+class RunLog:
+    """Writes a run's log; a disk that is full loses lines, not the run."""
+
+    def __init__(self, run: RunDir, display: Display) -> None:
+        self.run, self.display = run, display
+        self.board = TensorBoardLogger(run.path / "tensorboard", display.warn)
+        self._last_time = 0.0
+        self._last_step, self._last_seconds, self._steps_per_second = 0, 0.0, 0.0
+        self._told: set[str] = set()
+        self._num_logged = 0
+
+    def start_from(self, step: int, seconds: float) -> None:
+        """The next line's speed is measured from here."""
+        self._last_step, self._last_seconds = step, seconds
+
+    def note(self, trainer: Trainer, progress: Progress, seconds: float, last_step: int) -> None:
+        """A line a second and one for the last step; `seconds` of training so far."""
+        for notice in trainer.notices:
+            self.display.warn(notice)
+        trainer.notices.clear()
+        self._add_warnings(trainer.step)
+        now = time.perf_counter()
+        if now - self._last_time < _INTERVAL and progress.step != last_step:
+            return
+        self._last_time = now
+        bad = {name: count for name, count in trainer.bad_numbers.items() if count}
+        if bad:
+            words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in bad.items())
+            self._warn_once("numbers", f"numbers that are not finite: {words}; the log counts them")
+        facts = {"steps_per_second": self._speed(progress.step, seconds), "memory_bytes": trainer.backend.peak_bytes}
+        entry = {**dataclasses.asdict(progress), "seconds": round(seconds, 3), **facts, **bad}
+        self._add(entry)
+        self.board.figures(entry)
+
+    def close(self, step: int, phases: Mapping[str, float]) -> None:
+        """The last line of a session that ended in order: seconds by phase, from reading the scene on."""
+        self._add_warnings(step)
+        self._add({"step": step, "phases": phases})
+        self.board.close()
+
+    def _speed(self, step: int, seconds: float) -> float:
+        """Steps a second since the line before, or since the one before that where the last was just now."""
+        if seconds - self._last_seconds > _INTERVAL / 2 or self._steps_per_second == 0:
+            self._steps_per_second = (step - self._last_step) / max(seconds - self._last_seconds, 1e-6)
+            self.start_from(step, seconds)
+        return round(self._steps_per_second, 3)
+
+    def _add_warnings(self, step: int) -> None:
+        """A line for each warning that anybody has given since the last time."""
+        for text in self.display.warnings[self._num_logged :]:
+            self._add({"step": step, "warning": text})
+        self._num_logged = len(self.display.warnings)
+
+    def _add(self, entry: Mapping[str, Any]) -> None:
+        try:
+            self.run.log(entry)
+        except OSError as error:
+            self._warn_once("disk", f"{write_error(self.run.log_path, error)}; training goes on")
+
+    def _warn_once(self, subject: str, text: str) -> None:
+        if subject not in self._told:
+            self.display.warn(text)
+        self._told.add(subject)

@@ -1,0 +1,59 @@
+"""Going on with a run: which settings, from which checkpoint, with which changes."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.console import Display
+from splat_cli.errors import UsageError
+from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
+from splat_cli.run.checkpoints.file import Checkpoint
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.training_data import with_fixed_paths
+
+_FIXED = ("seed", "eval", "test_every", "split", "sh_degree", "color", "field_table_size", "field_appearance",
+          "field_direction_degree", "crop_start", "init", "init_points", "init_from", "init_opacity", "init_scale",
+          "background", "smooth_3d", "pose_opt", "exposure", "local_frame_adam")  # fmt: skip
+"""Settings that were used up at the start, or that decide what is held out or what the arrays of a checkpoint mean."""
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """What to train with; without a checkpoint, from the start."""
+
+    scene: Path
+    config: TrainConfig
+    checkpoint: Checkpoint | None
+
+
+def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:
+    """How to go on with `run` with `changes` to its settings, and with its scene elsewhere if `scene` says so.
+
+    UsageError where nothing is left to do, or where a change cannot be made.
+    """
+    before, scene = run.config(), scene or run.scene_path()
+    config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
+    changes = {name: getattr(config, name) for name in changes if getattr(config, name) != getattr(before, name)}
+    _refuse_fixed(changes)
+    for name in changes:
+        declared = SETTINGS[name]
+        display.say(
+            f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}"
+        )
+    done = run.result().get("steps", 0)
+    if config.steps <= done:
+        raise UsageError(f"{run.path} is finished after {done} steps: give more --steps to go on")
+    checkpoint = newest_checkpoint(run.checkpoints_path, display.warn)
+    if checkpoint is None:
+        display.say("No checkpoint was saved yet: starting from step 0")
+    elif checkpoint.step > config.steps:
+        raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.steps} --steps")
+    return Resumption(scene, config, checkpoint)
+
+
+def _refuse_fixed(changes: dict[str, Any]) -> None:
+    fixed = [SETTINGS[name].option for name in changes if name in _FIXED]
+    if fixed:
+        raise UsageError(f"{', '.join(fixed)} cannot change in a run that has begun: leave it out, or start a new run")

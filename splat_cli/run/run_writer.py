@@ -1,0 +1,66 @@
+"""What training has come to, in the run's folder: splats, cameras, a learned background, and scores."""
+
+import numpy as np
+
+from splat_cli.console import Display
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.run.export_splats import Saved, save_splats
+from splat_cli.run.storage.metrics_file import write_metrics
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.tensorboard_logger import TensorBoardLogger
+from splat_cli.run.training_data import TrainingData
+from splat_cli.train.memory_recovery import run_with_memory_fallback
+from splat_cli.train.refined_views import refined_views
+from splat_cli.train.trainer import Trainer
+
+
+class RunWriter:
+    """Writes it as often as it is asked to, as of the trainer's step. score: what was measured last, if anything."""
+
+    def __init__(
+        self, run: RunDir, trainer: Trainer, data: TrainingData, board: TensorBoardLogger, display: Display
+    ) -> None:
+        self.run, self.trainer, self.data, self.board, self.display = run, trainer, data, board, display
+        self.score: Score | None = None
+
+    def save(self) -> Saved:
+        """Writes the splats, and what `save_auxiliary` does. DiskError."""
+        path = self.run.ply_path(self.trainer.step)
+        saved = save_splats(self.trainer, path, self.data.training, self.display.say)
+        self.save_auxiliary()
+        return saved
+
+    def save_auxiliary(self) -> None:
+        """Writes where the cameras are now, where training moves them, and a learned background."""
+        learned = self.trainer.auxiliary.background_color()
+        if learned:
+            self.run.save_background(learned)
+        if self.trainer.config.pose_opt:
+            self.run.save_cameras(refined_views(self.trainer, self.data.scene.views))
+
+    def evaluate(self, seconds: float) -> None:
+        """Measures on what is held out, if anything is; writes and tells the scores. seconds: of training so far."""
+        if self.data.held_out is None:
+            return
+        step, backend = self.trainer.step, self.trainer.backend
+        scores = run_with_memory_fallback(self.trainer, self._scores)
+        facts = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 2)}
+        facts["peak_bytes"] = int(backend.peak_bytes)
+        write_metrics(self.run, step, scores, backend.describe(), facts)
+        self.score = mean_score(scores.values())
+        self.board.scores(step, self.score)
+        self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")
+
+    def _scores(self) -> dict[str, Score]:
+        trainer, held_out = self.trainer, self.data.held_out
+        assert held_out is not None
+        held_out = held_out._replace(views=refined_views(trainer, held_out.views))
+
+        def on_render(index: int, render: np.ndarray) -> None:
+            self.board.render(trainer.step, index, held_out.views[index].name, render)
+
+        return evaluate(
+            trainer.backend, trainer.splats, held_out, trainer.config, on_render,
+            field=trainer.auxiliary.field, background=trainer.auxiliary.background_color(),
+        )  # fmt: skip

@@ -1,0 +1,34 @@
+"""What a run has saved, on a device: splats, and the colour field that goes with them if they were trained with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from splat_cli.device import Backend
+from splat_cli.field.color_field import ColorField
+from splat_cli.field.file import NAME, FieldFile, read_field
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.run.storage.run_dir import find_splats
+
+
+def field_path(source: Path) -> Path | None:
+    """The file of the colour field that a run has; None for a run without one, and for files of splats. UsageError."""
+    path = find_splats(source)[0].with_name(NAME)
+    return path if source.is_dir() and path.is_file() else None
+
+
+def field_beside(ply: Path) -> FieldFile | None:
+    """The field that was saved with a run's PLY; None where there is none. FormatError where it is damaged."""
+    path = ply.with_name(NAME)
+    return read_field(path) if path.is_file() else None
+
+
+def load_model(ply: Path, backend: Backend, arrays: SplatArrays | None = None) -> tuple[Splats, ColorField | None]:
+    """Splats and field as training left them; without a field those of the PLY, `arrays` if it was read before."""
+    saved = field_beside(ply)
+    if saved is None:
+        return Splats.from_arrays(backend, read_ply(ply) if arrays is None else arrays), None
+    splats = Splats.from_arrays(backend, saved.splats)
+    return splats, saved.open(backend, splats.capacity)

@@ -1,0 +1,53 @@
+"""The splats of a run or a file, and its cameras, as other programs are to show them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from splat_cli.device import Backend, open_backend
+from splat_cli.errors import DeviceError, UsageError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.formats import read_splats
+from splat_cli.render.bake_antialiasing import bake_antialiasing
+from splat_cli.run.storage.run_dir import RunDir, find_splats
+from splat_cli.scene.cameras_json import write_cameras
+
+
+def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
+    """Writes the cameras of the one run among `sources` as JSON, moved as `edits` move the splats. UsageError."""
+    runs = [run for _, run in map(find_splats, sources) if run is not None]
+    if len(runs) != 1:
+        raise UsageError(f"--cameras writes those of one run, but {len(runs)} of the sources are runs: export it alone")
+    moved = edits.similarity()
+    write_cameras(out, [moved.apply(view) for view in runs[0].views("all")])
+
+
+def load_splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None = None) -> SplatArrays:
+    """The splats of `source`, a run or a file; those of an antialiased run baked for viewers without antialiasing.
+
+    Where they are not baked, because `bake` is false or no views are known, `antialiased` says how they were trained.
+    backend: where to bake, by default wherever it can be done. Raises DeviceError.
+    """
+    splats, run = load_trained_splats(source)
+    return bake_for_viewers(splats, run, backend) if bake else splats
+
+
+def load_trained_splats(source: Path) -> tuple[SplatArrays, RunDir | None]:
+    """The splats of `source` as they were trained, and the run that they are from, if any."""
+    file, run = find_splats(source)
+    splats = read_splats(file)
+    return (dataclasses.replace(splats, antialiased=run.config().antialias) if run else splats), run
+
+
+def bake_for_viewers(splats: SplatArrays, run: RunDir | None, backend: Backend | None = None) -> SplatArrays:
+    """Antialiased splats of a run, baked; all others as they are."""
+    if run is None or not splats.antialiased or len(splats) == 0:
+        return splats
+    try:
+        backend = backend or open_backend()
+    except DeviceError as error:
+        raise DeviceError(f"{error}; or export with --no-bake, for viewers with antialiasing") from None
+    return bake_antialiasing(backend, splats, run.views("train"))

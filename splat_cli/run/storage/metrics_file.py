@@ -1,0 +1,28 @@
+"""Entries of a run's metrics.json."""
+
+from typing import Any
+
+from splat_cli.eval.embedding_fit import has_appearances
+from splat_cli.eval.metrics import Score, mean_score, protocol
+from splat_cli.run.storage.run_dir import RunDir
+
+
+def write_metrics(
+    run: RunDir, step: int, scores: dict[str, Score], device: str, facts: dict[str, float]
+) -> dict[str, Any]:
+    """Writes the scores after `step` steps and `facts` into the run's metrics.json; returns the file's content."""
+    config = run.config()
+    metrics = run.metrics()
+    steps = metrics.get("steps", {})
+    mean = mean_score(scores.values())
+    per_image = {name: one.facts() for name, one in scores.items()}
+    steps[str(step)] = {**steps.get(str(step), {}), **mean.facts(), **facts, "per_image": per_image}
+    is_named, has_flips = run.split_path.is_file(), mean.flip is not None
+    halves = has_appearances(config)
+    measured = protocol(
+        config.test_every, config.eval, named=is_named, refined=config.pose_opt, with_flip=has_flips,
+        fitted=config.exposure, halves=halves,
+    )  # fmt: skip
+    metrics = {"protocol": measured, "device": device, "steps": steps}
+    run.save_metrics(metrics)
+    return metrics

@@ -1,0 +1,27 @@
+"""What a run came to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from splat_cli.eval.metrics import Score
+from splat_cli.run.storage.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run ended with; `seconds` of training, without reading, saving and measuring."""
+
+    run: RunDir
+    steps: int
+    num_splats: int
+    seconds: float
+    score: Score | None
+    bad_numbers: dict[str, int]
+
+    def facts(self) -> dict[str, Any]:
+        """The same for programs: what result.json holds and `--json` prints."""
+        measured = self.score.facts() if self.score else {}
+        return {
+            "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
+            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.bad_numbers,
+        }  # fmt: skip

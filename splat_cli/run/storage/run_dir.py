@@ -1,0 +1,197 @@
+"""A run's folder: what lies where, in the INRIA layout where other programs read it."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli import __version__
+from splat_cli.config import TrainConfig
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.files import replacing
+from splat_cli.presets import config_toml, read_settings, read_toml
+from splat_cli.render.pictures import background_color
+from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
+from splat_cli.scene.split import read_split, split
+from splat_cli.scene.view import View
+
+LEGACY_DEFAULTS = {"local_frame_adam": False}
+"""What a run did whose config.toml is older than the setting."""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The folder of one training run; every file in it appears whole or not at all."""
+
+    path: Path
+
+    def ply_path(self, step: int) -> Path:
+        """Where the splats after `step` steps lie."""
+        return self.path / "point_cloud" / f"iteration_{step}" / "point_cloud.ply"
+
+    def saved_steps(self) -> list[int]:
+        """The steps whose splats are there, ascending."""
+        matches = (re.fullmatch(r"iteration_(\d+)", found.name) for found in (self.path / "point_cloud").glob("*"))
+        return sorted(step for match in matches if match and self.ply_path(step := int(match[1])).is_file())
+
+    @property
+    def config_path(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def cameras_path(self) -> Path:
+        return self.path / "cameras.json"
+
+    @property
+    def split_path(self) -> Path:
+        """Names of trained and held-out photographs, where somebody chose them by name."""
+        return self.path / "split.json"
+
+    @property
+    def background_path(self) -> Path:
+        """The colour that --background learned has found."""
+        return self.path / "background.json"
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def result_path(self) -> Path:
+        return self.path / "result.json"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "train.jsonl"
+
+    def config(self) -> TrainConfig:
+        """The settings that the run was trained with."""
+        return TrainConfig(**{**LEGACY_DEFAULTS, **read_settings(self.config_path)})
+
+    def about(self) -> dict[str, str]:
+        """What config.toml says under [run]: scene, device and version."""
+        table = read_toml(self.config_path).get("run")
+        return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
+
+    def background(self) -> tuple[float, float, float]:
+        """What stands behind the splats, 0 to 1: as learned, or as the settings say."""
+        learned = _read_json(self.background_path)
+        return tuple(learned["color"]) if learned else background_color(self.config().background)
+
+    def save_background(self, color: tuple[float, float, float]) -> None:
+        _write_json(self.background_path, {"color": color})
+
+    def scene_path(self) -> Path:
+        """The scene that the run was trained on; it may have moved since."""
+        about = self.about()
+        if "scene" not in about:
+            raise UsageError(f"{self.config_path} names no scene under [run]: name it, with --scene or as SCENE")
+        return Path(about["scene"])
+
+    def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
+        """Writes config.toml: every setting, and under [run] the scene, the device and this program's version."""
+        run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
+        with replacing(self.config_path) as beside:
+            beside.write_text(config_toml(config, run), encoding="utf-8")
+
+    def views(self, which: str) -> list[View]:
+        """The run's views without their photographs, by name: "all", "test" or "train".
+
+        "test" is what --eval holds out; a run without --eval was trained on these as well.
+        """
+        views, config = read_cameras(self.cameras_path), self.config()
+        names = read_split(self.split_path) if self.split_path.is_file() else None
+        train, test = split(views, config.test_every, names)
+        if which == "test":
+            return test
+        return train if which == "train" and config.eval else views
+
+    def save_cameras(self, views: Sequence[View]) -> None:
+        write_cameras(self.cameras_path, views)
+
+    def metrics(self) -> dict[str, Any]:
+        """The content of metrics.json, empty where nothing was measured yet."""
+        return _read_json(self.metrics_path)
+
+    def save_metrics(self, metrics: dict[str, Any]) -> None:
+        _write_json(self.metrics_path, metrics)
+
+    def result(self) -> dict[str, Any]:
+        """What the finished run came to (RunResult.facts), empty where it is not finished."""
+        return _read_json(self.result_path)
+
+    def save_result(self, facts: dict[str, Any]) -> None:
+        _write_json(self.result_path, facts)
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        """Adds a line to train.jsonl."""
+        with self.log_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        """What train.jsonl says, without a last line that was not finished."""
+        lines = self.log_path.read_text(encoding="utf-8").splitlines() if self.log_path.is_file() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def cut_log(self, step: int) -> None:
+        """Drops the lines after `step`, and a last one that was not finished."""
+        kept = [json.dumps(line) + "\n" for line in self.log_lines() if line["step"] <= step]
+        with replacing(self.log_path) as beside:
+            beside.write_text("".join(kept), encoding="utf-8")
+
+
+def is_run(path: Path) -> bool:
+    """Whether `path` is the folder of a run."""
+    return (path / "config.toml").is_file() and (path / "cameras.json").is_file()
+
+
+def open_run(path: Path) -> RunDir:
+    """The run at `path`; UsageError where there is none."""
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; name the folder of a run")
+    if not is_run(path):
+        missing = "it has no config.toml and cameras.json; name a folder that `splat train` filled"
+        raise UsageError(f"{path} is not the folder of a run: {missing}")
+    return RunDir(path)
+
+
+def find_splats(path: Path) -> tuple[Path, RunDir | None]:
+    """(file, its run): of a run the splats saved last, of a file itself and the run it was saved by, if any."""
+    if path.is_file():
+        around = path.resolve().parents
+        run = RunDir(around[2]) if len(around) > 2 and is_run(around[2]) else None
+        return path, run if run and path.resolve() in map(run.ply_path, run.saved_steps()) else None
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; name the folder of a run or a file of splats")
+    run = open_run(path)
+    steps = run.saved_steps()
+    if not steps:
+        raise UsageError(f"{path} holds no splats yet: there is no point_cloud/iteration_N/point_cloud.ply")
+    return run.ply_path(steps[-1]), run
+
+
+def step_of(ply: Path) -> int:
+    """The step after which a run saved the file, from its folder's name."""
+    return int(ply.resolve().parent.name.removeprefix("iteration_"))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise FormatError(f"{path}: expected a JSON object, as it was written: remove the file")
+    return content
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    with replacing(path) as beside:
+        beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

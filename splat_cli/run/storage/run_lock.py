@@ -1,0 +1,80 @@
+"""Taking a folder for a run, new or begun: one program at a time writes into it."""
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from splat_cli.errors import UsageError
+from splat_cli.files import is_leftover, remove_leftovers
+from splat_cli.run.storage.run_dir import RunDir, is_run, open_run
+
+
+@contextmanager
+def new_run_folder(path: Path) -> Iterator[RunDir]:
+    """Makes and locks `path` for a new run, checks that it can be written, removes it if an error leaves it empty.
+
+    Raises UsageError where it cannot be made or written, or already holds something. A run that was killed before it
+    had read its scene counts as nothing.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        scorer = path / ".writable"
+        scorer.touch()
+        scorer.unlink()
+    except OSError as error:
+        _remove_empty(missing)
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}; name another folder") from None
+    try:
+        with _locked(path):
+            if is_run(path) or not all(is_leftover(found) or found.name == "cameras.json" for found in path.iterdir()):
+                raise UsageError(f"{path} is not empty: name another folder, or remove it first")
+            remove_leftovers(path)
+            yield RunDir(path)
+    except BaseException:
+        _remove_empty(missing)
+        raise
+
+
+@contextmanager
+def existing_run(path: Path) -> Iterator[RunDir]:
+    """The run at `path`, locked to go on writing into it. UsageError where there is none, or another process has it."""
+    run = open_run(path)
+    with _locked(path):
+        remove_leftovers(path)
+        yield run
+
+
+def unused_folder(path: Path) -> Path:
+    """`path` if nothing is there yet, else the first of `path`-2, `path`-3, ... of which that is true."""
+    candidate, number = path, 1
+    while candidate.exists() and not (candidate.is_dir() and not any(candidate.iterdir())):
+        number += 1
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """UsageError where another process is inside. The system drops the lock of a killed process.
+
+    The lock is on the folder itself: there is no lock file to be left behind.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{folder} is in use by another process: wait until it ends, or stop it") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Removes the folders that this program made, innermost first, as far as they are empty."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()

@@ -1,0 +1,109 @@
+"""What TensorBoard shows of a run while it trains: scalars, held-out renders, distributions of the splats.
+
+Written with TensorBoard's own package, without TensorFlow; the extra `tensorboard` brings it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from splat_cli.errors import UsageError
+from splat_cli.eval.metrics import Score
+from splat_cli.files import write_error
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edit import opacities
+
+_FLUSH_SECONDS = 5
+_NUM_VIEWS, _MAX_SIDE = 8, 800  # renders of an evaluation, and their pixels
+_FIGURES = ("loss", "psnr", "num_splats", "steps_per_second", "memory_bytes")
+
+
+def require_tensorboard() -> None:
+    """UsageError where the package is missing."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise UsageError("--tensorboard needs its package: pip install 'splat-cli[tensorboard]'")
+
+
+class TensorBoardLogger:
+    """Writes events into `folder` from `open` to `close`; before, between and after, it does nothing.
+
+    A disk that is full ends the writing, which `warn` is told.
+    """
+
+    def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
+        self.folder, self.warn = folder, warn
+        self._writer: Any = None
+
+    def open(self, step: int) -> None:
+        """From here on events are written; those of steps after `step`, from a run that was interrupted, are void."""
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._writer = EventFileWriter(str(self.folder), flush_secs=_FLUSH_SECONDS)
+        self._attempt(
+            lambda: self._writer.add_event(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
+        )
+
+    def figures(self, entry: Mapping[str, Any]) -> None:
+        """The numbers of a line of the log."""
+        for name in _FIGURES:
+            if entry.get(name) is not None:
+                self._scalar(entry["step"], f"train/{name}", entry[name])
+
+    def scores(self, step: int, score: Score) -> None:
+        """What was measured on the held-out photographs."""
+        for name, value in score.facts().items():
+            self._scalar(step, f"held out/{name}", value)
+
+    def render(self, step: int, number: int, name: str, pixels: np.ndarray) -> None:
+        """uint8 [H, W, 3], the render of held-out view `number`; of the first few alone."""
+        if self._writer and number < _NUM_VIEWS:
+            from tensorboard.compat.proto.summary_pb2 import Summary
+
+            picture, memory = Image.fromarray(pixels), io.BytesIO()
+            picture.thumbnail((_MAX_SIDE, _MAX_SIDE))
+            picture.save(memory, "JPEG", quality=85)
+            image = Summary.Image(
+                height=picture.height, width=picture.width, colorspace=3, encoded_image_string=memory.getvalue()
+            )
+            self._add(step, Summary(value=[Summary.Value(tag=f"held out/{name}", image=image)]))
+
+    def splats(self, step: int, splats: SplatArrays) -> None:
+        """How opacities and sizes, as natural logarithms, are distributed."""
+        if self._writer and len(splats):
+            from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+
+            self._add(step, histogram_pb("splats/opacity", opacities(splats)))
+            self._add(step, histogram_pb("splats/log_scale", splats.log_scales))
+
+    def close(self) -> None:
+        """Writes what is left."""
+        if self._writer:
+            self._attempt(self._writer.close)
+        self._writer = None
+
+    def _scalar(self, step: int, tag: str, value: float) -> None:
+        if self._writer:
+            from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+
+            self._add(step, scalar_pb(tag, value))
+
+    def _add(self, step: int, summary: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        self._attempt(lambda: self._writer.add_event(Event(step=step, wall_time=time.time(), summary=summary)))
+
+    def _attempt(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self._writer = None
+            self.warn(f"{write_error(self.folder, error)}; training goes on without TensorBoard")

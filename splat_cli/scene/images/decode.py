@@ -1,0 +1,154 @@
+"""Image files of any kind as 8-bit RGB, and as masks. ValueErrors say what is wrong with a file in a few words."""
+
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from splat_cli.errors import one_line
+from splat_cli.scene.images.jpeg import decode_jpeg
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own words would go to the terminal
+
+_RATIO_TOLERANCE = 0.02
+_WHITE = 128
+_MAX_MASK_SHARE = 4  # of the photograph's pixels
+_ALWAYS_DECODED = 1 << 24  # pixels
+_MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black pictures up to 100
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """(width, height) from the file's header; its EXIF rotation is ignored, as COLMAP does."""
+    with _opened(path) as image:
+        return image.size
+
+
+def decode_photo(
+    path: Path, size: tuple[int, int], background: tuple[int, int, int] | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """uint8 [H, W, 3] at `size` (width, height), and of a file with pixels that are not finite, a mask of the others.
+
+    The mask is uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent
+    pixels show the background; ValueError if it is None.
+    """
+    content, finite = _content(path), None
+    pixels = decode_jpeg(content, size) if _is_plausible(size, content) else None
+    if pixels is not None:
+        return pixels, None
+    with _opened(io.BytesIO(content)) as image:
+        if not _is_plausible(image.size, content):
+            raise ValueError(f"has {image.width}x{image.height} pixels in {len(content)} bytes, as no photograph has")
+        # A JPEG decodes faster to a half or a quarter; twice the wanted size leaves the filter something to do.
+        image.draft(None, (2 * size[0], 2 * size[1]))
+        try:
+            if image.mode == "F":
+                image, finite = _float_levels(np.asarray(image))
+            color = _rgb(image, background)
+        except _Transparent:
+            raise ValueError("is transparent in places: train with --background black or white") from None
+        except Exception as error:
+            raise ValueError(f"cannot be decoded ({_reason(error)})") from error
+    if color.size != size:
+        color = color.resize(size, Image.Resampling.LANCZOS)
+    return np.array(color), finite if finite is None else _mask_of(finite, size)
+
+
+def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:
+    """uint8 [H, W] at `size`: 255 where the file is white, 0 where it is black or, at a smaller size, partly black.
+
+    photo: the photograph it belongs to.
+    """
+    photo_size = image_size(photo)
+    try:
+        with _opened(io.BytesIO(_content(path))) as image:
+            if image.width * image.height > _MAX_MASK_SHARE * photo_size[0] * photo_size[1]:
+                raise ValueError(f"is {image.width}x{image.height}, the photograph {photo_size[0]}x{photo_size[1]}")
+            mask = image.convert("I" if image.mode.startswith("I") else "L")
+            values = np.asarray(mask)
+    except Exception as error:
+        raise ValueError(f"its mask {path.name} {_reason(error)}") from error
+    if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
+        raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
+    white = values >= _WHITE * (257 if values.max(initial=0) > 255 else 1)
+    return _mask_of(white != inverted, size)
+
+
+def wholly_white(mask: Image.Image, size: tuple[int, int]) -> np.ndarray:
+    """uint8 [H, W] at a smaller size: 255 where all that a pixel is made of is 255, else 0."""
+    return (np.asarray(mask.resize(size, Image.Resampling.BOX)) == 255).astype(np.uint8) * np.uint8(255)
+
+
+def _mask_of(kept: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The mask uint8 [H, W] at `size` of the pixels to keep, bool."""
+    mask = Image.fromarray(kept.astype(np.uint8) * np.uint8(255))
+    return np.array(mask) if mask.size == size else wholly_white(mask, size)
+
+
+class _Transparent(Exception):
+    """Transparent pixels without a background to show through."""
+
+
+def _content(path: Path) -> bytes:
+    """The whole file, because decoders ask a file for as many bytes as it pretends to have; ValueErrors of _opening."""
+    with _opening():
+        return path.read_bytes()
+
+
+def _opened(file: Path | io.BytesIO) -> Image.Image:
+    """The image with only its header decoded; ValueErrors of _opening."""
+    with _opening():
+        return Image.open(file)
+
+
+@contextmanager
+def _opening() -> Iterator[None]:
+    """What goes wrong becomes a ValueError with the reason."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ValueError("the file is missing") from error
+    except UnidentifiedImageError as error:
+        raise ValueError("the file is empty or not an image") from error
+    except Exception as error:  # decoders raise whatever a broken file leads them into
+        raise ValueError(f"cannot be opened ({_reason(error)})") from error
+
+
+def _is_plausible(size: tuple[int, int], content: bytes) -> bool:
+    """False of a file that is made to take much more memory than it has bytes."""
+    return size[0] * size[1] <= max(_ALWAYS_DECODED, _MAX_PIXELS_PER_BYTE * len(content))
+
+
+def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:
+    """8-bit RGB; 16-bit grey keeps its high byte (Pillow would clip it), transparent pixels show the background."""
+    if image.mode.startswith("I"):
+        values = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
+        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    layered = image.convert("RGBA")
+    if layered.getchannel("A").getextrema() == (255, 255):
+        return layered.convert("RGB")
+    if background is None:
+        raise _Transparent
+    return Image.alpha_composite(Image.new("RGBA", layered.size, (*background, 255)), layered).convert("RGB")
+
+
+def _float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
+    """Grey levels of floating-point pixels, 0 black and 1 white; and which are finite, bool, or None if all are.
+
+    The others get the mean level, which does the least harm where a smaller picture mixes them with their neighbours.
+    """
+    finite = np.isfinite(values)
+    if not finite.any():
+        raise ValueError("no pixel is finite")
+    levels = np.where(finite, np.clip(values, 0, 1), 0)
+    levels[~finite] = levels[finite].mean()
+    return Image.fromarray(np.rint(255 * levels).astype(np.uint8)), None if finite.all() else finite
+
+
+def _reason(error: Exception) -> str:
+    return one_line(error) or type(error).__name__

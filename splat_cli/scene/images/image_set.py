@@ -1,0 +1,103 @@
+"""Photographs and their masks, decoded in parallel, undistorted, and at the size of their views."""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from splat_cli.device import Backend
+from splat_cli.errors import SceneError
+from splat_cli.scene.images.decode import decode_mask, decode_photo, wholly_white
+from splat_cli.scene.lens import undistort
+from splat_cli.scene.view import View
+
+
+class ImageSet(NamedTuple):
+    """The views that have a photograph, their pixels uint8 [H, W, 3], their masks, and "name: reason" of the others.
+
+    A mask is uint8 [H, W], 255 where a pixel counts and 0 where it does not, or None where all count. bad_pixels: name
+    of a photograph -> how many of its pixels are not finite and therefore masked.
+    """
+
+    views: list[View]
+    images: Sequence[np.ndarray]
+    masks: Sequence[np.ndarray | None]
+    skipped: list[str]
+    bad_pixels: Mapping[str, int] = MappingProxyType({})
+
+
+def load_images(
+    views: Sequence[View],
+    progress: Callable[[int], object] | None = None,
+    *,
+    backend: Backend | None = None,
+    background: tuple[int, int, int] | None = (0, 0, 0),
+    invert_masks: bool = False,
+) -> ImageSet:
+    """Decodes the views' photographs and masks on all cores, undistorts them and resizes each to its view's size.
+
+    progress: called with 1 after every photograph. backend: undistorts; needed where a view has a lens. background:
+    what shows through transparent pixels, 0 to 255; None refuses them. Broken photographs are left out, with their
+    views. SceneError where none can be decoded.
+    """
+    loader = Loader(backend, background, invert_masks)
+    found: list[tuple[View, np.ndarray, np.ndarray | None]] = []
+    skipped = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for view, result in zip(views, pool.map(loader.load, views), strict=True):
+            if isinstance(result, str):
+                skipped.append(f"{view.name}: {result}")
+            else:
+                found.append((view, *result))
+            if progress is not None:
+                progress(1)
+    if not found:
+        first = f": {skipped[0]}" if skipped else ""
+        raise SceneError(f"none of the {len(views)} photographs can be used{first}; correct the files or the options")
+    return ImageSet([view for view, _, _ in found], [image for _, image, _ in found],
+                       [mask for _, _, mask in found], skipped, loader.bad_pixels)  # fmt: skip
+
+
+class Loader:
+    """Loads one photograph at a time, in as many threads as there are; the backend works for one of them at a time.
+
+    bad_pixels: as of ImageSet, of those that were loaded so far.
+    """
+
+    def __init__(self, backend: Backend | None, background: tuple[int, int, int] | None, invert_masks: bool) -> None:
+        self.backend, self.background, self.invert_masks = backend, background, invert_masks
+        self.backend_lock = threading.Lock()
+        self.bad_pixels: dict[str, int] = {}
+
+    def load(self, view: View) -> tuple[np.ndarray, np.ndarray | None] | str:
+        """Pixels and mask of the view's size, or why there are none."""
+        try:
+            return self._load(view)
+        except ValueError as error:
+            return str(error)
+
+    def _load(self, view: View) -> tuple[np.ndarray, np.ndarray | None]:
+        if view.path is None:
+            raise ValueError("it has no photograph")
+        size = (view.width, view.height)
+        whole = None if view.lens is None else (view.lens.width, view.lens.height)
+        photo, finite = decode_photo(view.path, whole or size, self.background)
+        mask = None if view.mask is None else decode_mask(view.mask, view.path, whole or size, self.invert_masks)
+        if finite is not None:
+            self.bad_pixels[view.name] = int((finite == 0).sum())
+            mask = finite if mask is None else np.minimum(mask, finite)
+        if view.lens is not None:
+            assert self.backend is not None, "photographs with distortion need a backend"
+            with self.backend_lock:
+                photo, mask = undistort(self.backend, view.lens, photo, mask)
+            if photo.shape[:2] != (view.height, view.width):
+                photo = np.array(Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS))
+                mask = wholly_white(Image.fromarray(mask), size)
+        if mask is not None and not mask.any():
+            raise ValueError("its mask leaves no pixel")
+        return photo, None if mask is None or mask.all() else mask

@@ -1,0 +1,81 @@
+"""Photographs that are decoded each time they are asked for: for sets that do not fit into memory."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.scene.images.image_set import ImageSet, Loader
+from splat_cli.scene.view import View
+
+Pixels = tuple[np.ndarray, np.ndarray | None]
+
+
+def lazy_images(
+    views: Sequence[View],
+    on_broken: Callable[[str], object],
+    *,
+    backend: Backend | None = None,
+    background: tuple[int, int, int] | None = (0, 0, 0),
+    invert_masks: bool = False,
+) -> ImageSet:
+    """As load_images, but nothing is decoded yet: images and masks are whenever, and in whichever thread, one is taken.
+
+    on_broken: told "name: reason" when a photograph turns out to be broken (it is black then, and none of it counts) or
+    to have pixels that are not finite.
+    """
+    decode = _Decoder(views, Loader(backend, background, invert_masks), on_broken)
+    return ImageSet(list(views), _Part(len(views), decode.image), _Part(len(views), decode.mask), [])
+
+
+class _Decoder:
+    """The image of a photograph and then its mask, in any thread, with one decoding."""
+
+    def __init__(self, views: Sequence[View], loader: Loader, on_broken: Callable[[str], object]) -> None:
+        self.views, self.loader, self.on_broken = views, loader, on_broken
+        self._last = threading.local()
+        self._told: set[int] = set()
+
+    def image(self, index: int) -> np.ndarray:
+        """Kept for the mask, which is asked for next."""
+        self._last.kept = index, self._decoded(index)
+        return self._last.kept[1][0]
+
+    def mask(self, index: int) -> np.ndarray | None:
+        kept, self._last.kept = getattr(self._last, "kept", None), None
+        return (kept[1] if kept and kept[0] == index else self._decoded(index))[1]
+
+    def _decoded(self, index: int) -> Pixels:
+        view = self.views[index]
+        result = self.loader.load(view)
+        if not isinstance(result, str):
+            if view.name in self.loader.bad_pixels:
+                self._tell(index, f"{self.loader.bad_pixels[view.name]:,} pixels that are not finite")
+            return result
+        self._tell(index, result)
+        return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
+
+    def _tell(self, index: int, what: str) -> None:
+        if index not in self._told:
+            self._told.add(index)
+            self.on_broken(f"{self.views[index].name}: {what}")
+
+
+class _Part(Sequence[Any]):
+    """The images, or the masks, of a decoder."""
+
+    def __init__(self, count: int, get: Callable[[int], Any]) -> None:
+        self._count, self._get = count, get
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._get(index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))

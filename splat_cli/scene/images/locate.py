@@ -1,0 +1,109 @@
+"""From a dataset's frames to views: photographs and masks are found, sizes checked and chosen."""
+
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import Dataset, Frame, Unusable, file_inside
+from splat_cli.scene.images.decode import image_size
+from splat_cli.scene.lens import MAX_SIDE, Lens
+from splat_cli.scene.options import NO_MASKS, SceneOptions
+from splat_cli.scene.view import View
+
+_RATIO_TOLERANCE = 0.01
+
+
+def image_folder(root: Path, beside: Path, options: SceneOptions) -> Path:
+    """The folder of the photographs: the one asked for, images_N for --downscale N, or images; or SceneError.
+
+    beside: where the dataset's own files lie; `images` may lie there or up to three folders above.
+    """
+    if options.images is not None:
+        candidates = [root / options.images, Path(options.images)]
+    else:
+        candidates = [folder / "images" for folder in (root, *beside.resolve().parents[:3])]
+    for folder in candidates:
+        smaller = folder.with_name(f"{folder.name}_{options.downscale}")
+        if options.images is None and options.downscale > 1 and smaller.is_dir():
+            return smaller
+        if folder.is_dir():
+            return folder
+    raise SceneError(f"there is no folder {candidates[0]}; name the folder of the photographs with --images DIR")
+
+
+class ImageLocator:
+    """Makes views of a dataset's frames, as the options say."""
+
+    def __init__(self, root: Path, dataset: Dataset, options: SceneOptions) -> None:
+        self.root, self.photos, self.options = root, dataset.photos, options
+        self.masks = self._mask_folder()
+        self._lenses: dict[tuple[Lens, int, int], Lens] = {}
+        self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
+
+    def view(self, frame: Frame) -> View:
+        """The view; Unusable where its photograph is missing, broken or another camera's. SceneError for a bad lens."""
+        if not np.isfinite(frame.w2c).all():
+            raise Unusable("its pose is not finite")
+        path = file_inside(self.photos, frame.file)
+        try:
+            width, height = image_size(path)
+        except ValueError as error:
+            raise Unusable(str(error)) from error
+        ratio = (width / frame.lens.width) / (height / frame.lens.height)
+        if abs(ratio - 1) > _RATIO_TOLERANCE:
+            raise Unusable(f"is {width}x{height}, but its camera is {frame.lens.width}x{frame.lens.height}")
+        if max(width, height) > MAX_SIDE:
+            raise Unusable(f"is {width}x{height}; sides may have up to {MAX_SIDE} pixels")
+        self._check_downscaled(path, width, frame.lens.width)
+        lens = self._lens(frame.lens, width, height)
+        pinhole = lens.pinhole
+        camera = pinhole.resized(*self._size(pinhole.width, pinhole.height))
+        return View(
+            frame.name, path, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, frame.w2c,
+            lens=lens if lens.distortion else None, mask=self._mask(frame),
+        )  # fmt: skip
+
+    def _lens(self, lens: Lens, width: int, height: int) -> Lens:
+        """The lens at the photograph's size: one object for equal lenses, since its pinhole takes time to find."""
+        key = (lens, width, height)
+        if key not in self._lenses:
+            is_whole = (width, height) == (lens.width, lens.height)
+            self._lenses[key] = lens if is_whole else lens.resized(width, height)
+        return self._lenses[key]
+
+    def _size(self, width: int, height: int) -> tuple[int, int]:
+        """Of the view, in pixels, from the undistorted photograph's."""
+        scale = 1 if self.is_downscaled else 1 / self.options.downscale
+        if self.options.max_size is not None:
+            scale = min(scale, self.options.max_size / max(width, height))
+        return max(1, round(width * scale)), max(1, round(height * scale))
+
+    def _check_downscaled(self, path: Path, width: int, camera_width: int) -> None:
+        if self.is_downscaled and abs(width * self.options.downscale - camera_width) > self.options.downscale:
+            raise SceneError(
+                f"{path} is {width} pixels wide, not 1/{self.options.downscale} of its camera's {camera_width}: "
+                f"make {path.parent.name} again, or give --images images"
+            )
+
+    def _mask_folder(self) -> Path | None:
+        masks = self.options.masks
+        if masks == NO_MASKS:
+            return None
+        for folder in [self.root / "masks"] if masks is None else [self.root / masks, Path(masks)]:
+            if folder.is_dir():
+                return folder
+        if masks is None:
+            return None
+        raise SceneError(f"there is no folder {masks}; name the folder of the masks with --masks DIR")
+
+    def _mask(self, frame: Frame) -> Path | None:
+        """masks/NAME.jpg.png or masks/NAME.png, or what the dataset names."""
+        if self.options.masks == NO_MASKS:
+            return None
+        if frame.mask is not None:
+            return file_inside(self.root, frame.mask)
+        if self.masks is None:
+            return None
+        named = self.masks / f"{frame.file}.png"
+        return next((path for path in (named, (self.masks / frame.file).with_suffix(".png")) if path.is_file()), None)

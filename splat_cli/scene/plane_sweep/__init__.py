@@ -1,0 +1,91 @@
+"""Points from photographs and poses alone, for scenes that bring none: a plane sweep at random pixels.
+
+First roughly: a few pixels of very small photographs, at all depths that the distances between the cameras leave open.
+What is found tells how near the scene is and which views see the same. Then larger photographs are compared at even
+steps of disparity. Only what several views agree on, at one depth and no other, becomes a point.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages, nearest_mask, small_copies
+from splat_cli.scene.plane_sweep.ncc import RADIUS, Surfaces, find_surfaces
+from splat_cli.scene.plane_sweep.view_selection import disparity, neighbors_by_points, neighbors_by_position
+from splat_cli.scene.view import View, evenly_spread
+
+MIN_POINTS = 50
+"""Fewer are no start: the sweep has failed."""
+_MAX_VIEWS = 400  # looked at, spread evenly over more
+_ROUGH_SIDE, _ROUGH_PIXELS, _ROUGH_DEPTHS = 160, 8000, 160
+_FARTHEST = 1000.0  # over the nearest depth, while nothing is known
+_ROUGH_SCORE, _ROUGH_MARGIN = 0.9, 0.05
+_SIDE, _SCORE, _MARGIN = 512, 0.75, 0.1
+_STEP = 1.5  # px of disparity between two depths
+_DEPTHS = (32, 256)  # at least, at most
+_PIXELS_A_TRY = 4  # on average
+
+
+def plane_sweep_points(
+    backend: Backend, photographs: ImageSet, count: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points float32 [P, 3] and colours uint8 [P, 3] found at up to `count` random pixels, or none."""
+    chosen = evenly_spread(range(len(photographs.views)), _MAX_VIEWS)
+    small = small_copies(photographs, chosen, _SIDE, nearest_mask)
+    rough = _rough_points(backend, small, random)
+    if len(rough) < MIN_POINTS:
+        return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
+    grays = GrayscaleImages.of(backend, small.views, small.images, _SIDE)
+    neighbors = neighbors_by_points(grays.views, rough)
+    num_depths = int(np.clip(disparity(grays.views, neighbors) / _STEP, *_DEPTHS))
+    inverse_depths = (neighbors.nearest[:, None] * np.linspace(0, 1, num_depths)).astype(np.float32)
+    pixels = _random_pixels(grays.views, small.masks, count, random)
+    found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _SCORE, _MARGIN)
+    return found.points(grays.views).astype(np.float32), _colors(found, grays.views, small.images)
+
+
+def _rough_points(backend: Backend, photographs: ImageSet, random: np.random.Generator) -> np.ndarray:
+    """A few points float64 [P, 3] that are seen well."""
+    grays = GrayscaleImages.of(backend, photographs.views, photographs.images, _ROUGH_SIDE)
+    neighbors = neighbors_by_position(grays.views)
+    if neighbors is None:
+        return np.zeros((0, 3))
+    spread = np.geomspace(1 / _FARTHEST, 1, _ROUGH_DEPTHS)
+    inverse_depths = (neighbors.nearest[:, None] * spread).astype(np.float32)
+    pixels = _random_pixels(grays.views, photographs.masks, _ROUGH_PIXELS, random)
+    found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _ROUGH_SCORE, _ROUGH_MARGIN)
+    return found.points(grays.views)
+
+
+def _random_pixels(
+    views: Sequence[View], masks: Sequence[np.ndarray | None], count: int, random: np.random.Generator
+) -> np.ndarray:
+    """Up to `count` pixels int32 [P, 3] (view, column, row) whose patches are in the images and that masks leave."""
+    sizes = np.array([(view.width, view.height) for view in views])
+    count = min(count, int(sizes.prod(axis=1).sum()) // _PIXELS_A_TRY)
+    which = np.sort(random.integers(len(views), size=count))
+    room = sizes[which] - 2 * RADIUS
+    places = (RADIUS + random.random((count, 2)) * room).astype(np.int32)
+    kept = np.all(room > 0, axis=1)
+    for index, mask in enumerate(masks):
+        if mask is not None:
+            rows = np.flatnonzero(which == index)
+            kept[rows] = kept[rows] & (_at(mask, places[rows], views[index]) > 0)
+    return np.c_[which, places].astype(np.int32)[np.flatnonzero(kept)]
+
+
+def _colors(found: Surfaces, views: Sequence[View], images: Sequence[np.ndarray]) -> np.ndarray:
+    """uint8 [P, 3], from the photographs of the shrunk `views`."""
+    colors = np.empty((len(found.pixels), 3), np.uint8)
+    for index in np.unique(found.pixels[:, 0]):
+        rows = np.flatnonzero(found.pixels[:, 0] == index)
+        colors[rows] = _at(images[index], found.pixels[rows, 1:], views[index])
+    return colors
+
+
+def _at(image: np.ndarray, places: np.ndarray, view: View) -> np.ndarray:
+    """The values of a large image at (column, row) [P, 2] of its shrunk view."""
+    columns, rows = ((places + 0.5) * image.shape[1::-1] / (view.width, view.height)).astype(int).T
+    return image[rows, columns]

@@ -1,0 +1,110 @@
+"""How well photographs agree on the distance of pixels, by cuda_src/image/plane_sweep.cu, and where they agree best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend, check_arrays
+from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages, intrinsics
+from splat_cli.scene.view import View
+
+RADIUS = 2  # px of a patch, as in cuda_src/image/plane_sweep.cu
+_THREADS = 128
+_PEAK = 3  # depths to each side that belong to a peak
+_SCORES_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """Pixels int32 [P, 3] (view, column, row) whose distance was found: inverse depths float64 [P], per world unit."""
+
+    pixels: np.ndarray
+    inverse_depths: np.ndarray
+
+    def points(self, views: Sequence[View]) -> np.ndarray:
+        """Where they lie in the world, float64 [P, 3]; `views` are those that the pixels are of."""
+        outward = np.array([np.linalg.inv(view.w2c)[:3] for view in views])[self.pixels[:, 0]]
+        unprojected = np.array([np.linalg.inv(intrinsics(view)) for view in views])[self.pixels[:, 0]]
+        corners = np.c_[self.pixels[:, 1:] + 0.5, np.ones(len(self.pixels))]
+        rays = (unprojected @ corners[:, :, None]) / self.inverse_depths[:, None, None]
+        return (outward[:, :, :3] @ rays)[:, :, 0] + outward[:, :, 3]
+
+
+def find_surfaces(
+    backend: Backend,
+    grays: GrayscaleImages,
+    neighbors: np.ndarray,
+    pixels: np.ndarray,
+    inverse_depths: np.ndarray,
+    min_score: float,
+    margin: float,
+) -> Surfaces:
+    """Those of `pixels` for which one depth has a score of at least `min_score`, and by `margin` the best.
+
+    neighbors: int32 [V, K], the views to compare each view with. pixels: int32 [P, 3]. inverse_depths: float32 [V, D],
+    ascending.
+    """
+    step = max(1, _SCORES_AT_ONCE // inverse_depths.shape[1])
+    chunks = [pixels[start : start + step] for start in range(0, len(pixels), step)]
+    peaks = []
+    for chunk in chunks:
+        scores = agreement(backend, grays, neighbors, chunk, inverse_depths)
+        peaks.append(backend.download(_peaks(backend.xp, scores, min_score, margin)))
+    places = np.concatenate(peaks) if peaks else np.zeros(0)
+    found = np.flatnonzero(places > 0)
+    pixels, places = pixels[found], places[found]
+    whole = places.astype(np.int64)
+    low, high = (inverse_depths[pixels[:, 0], index].astype(np.float64) for index in (whole, whole + 1))
+    return Surfaces(pixels, low + (high - low) * (places - whole))
+
+
+def agreement(
+    backend: Backend, grays: GrayscaleImages, neighbors: np.ndarray, pixels: np.ndarray, inverse_depths: np.ndarray
+) -> Any:
+    """The scores float32 [P, D], -1 to 1, of pixels at the inverse depths of their views, on the device.
+
+    Arguments as those of find_surfaces. ShapeError where they do not fit.
+    """
+    warps = _warps(grays.views, neighbors)
+    sizes = check_arrays(
+        "sweep",
+        neighbors=(neighbors, np.int32, "V K"),
+        warps=(warps, np.float32, "V K 12"),
+        pixels=(pixels, np.int32, "P 3"),
+        inverse_depths=(inverse_depths, np.float32, "V D"),
+    )
+    num_pixels, num_depths = sizes["P"], sizes["D"]
+    scores = backend.xp.empty((num_pixels, num_depths), np.float32)
+    backend.kernel("image/plane_sweep", "plane_sweep")(
+        (-(-num_pixels * num_depths // _THREADS),), (_THREADS,),
+        grays.pixels, grays.begins, grays.sizes, backend.upload(neighbors), backend.upload(warps), sizes["K"],
+        backend.upload(pixels), num_pixels, backend.upload(inverse_depths), num_depths, scores,
+    )  # fmt: skip
+    return scores
+
+
+def _peaks(xp: Any, scores: Any, min_score: float, margin: float) -> Any:
+    """Where each row of scores [P, D] has its peak, between entries by a parabola; 0 where it has none that counts."""
+    num_depths = scores.shape[1]
+    rows, best = xp.arange(len(scores)), scores.argmax(axis=1)
+    top = scores[rows, best]
+    left, right = (scores[rows, xp.clip(best + side, 0, num_depths - 1)] for side in (-1, 1))
+    elsewhere = xp.abs(xp.arange(num_depths)[None] - best[:, None]) > _PEAK
+    rival = xp.where(elsewhere, scores, -1).max(axis=1)
+    is_inside = (best > 0) & (best < num_depths - 1) & (left > -1) & (right > -1)
+    shift = 0.5 * (left - right) / xp.minimum(left - 2 * top + right, -1e-6)
+    counts = is_inside & (top >= min_score) & (top - rival >= margin)
+    return xp.where(counts, best + xp.clip(shift, -0.5, 0.5), 0)
+
+
+def _warps(views: Sequence[View], neighbors: np.ndarray) -> np.ndarray:
+    """float32 [V, K, 12]: from a view's (x, y, 1, 1 / z) to a neighbour's homogeneous pixels."""
+    matrices, w2c = np.array([intrinsics(view) for view in views]), np.array([view.w2c for view in views])
+    relative = w2c[neighbors] @ np.linalg.inv(w2c)[:, None]
+    turned = matrices[neighbors] @ relative[..., :3, :3] @ np.linalg.inv(matrices)[:, None]
+    moved = matrices[neighbors] @ relative[..., :3, 3:]
+    return np.concatenate([turned, moved], axis=-1).reshape(*neighbors.shape, 12).astype(np.float32)

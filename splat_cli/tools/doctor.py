@@ -1,0 +1,123 @@
+"""Is everything here that the program needs? One check a part, with what to install where it is missing."""
+
+import importlib.util
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from splat_cli.device import open_backend
+from splat_cli.device.cuda import why_no_cuda
+from splat_cli.device.host_compiler import find_compiler
+from splat_cli.device.nvrtc import why_no_nvrtc
+from splat_cli.errors import SplatError, one_line
+from splat_cli.gaussians.knn import neighbor_distances
+
+_EXTRAS = {
+    "sfm": ("splat sfm", ("pycolmap", "imageio_ffmpeg")),
+    "video": ("splat render --video", ("imageio_ffmpeg",)),
+    "viewer": ("splat view, splat train --viewer", ("viser",)),
+    "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
+    "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
+    "zstd": ("SPZ files of version 4", ("zstandard",)),
+    "test": ("the tests", ("pytest", "xdist", "hypothesis", "build")),
+    "browser": ("tests of pages", ("playwright",)),
+}
+"""Extra -> what it is for, and the modules that it brings."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found of one part. `ok`: it works; `needed`: `splat train` cannot do without it."""
+
+    part: str
+    ok: bool
+    text: str
+    needed: bool = False
+
+
+def run_checks() -> list[Check]:
+    """Looks at Python, the GPU, the compiler and the extras, and runs a kernel wherever one can run."""
+    cuda, cpu = _gpu(), _compiler()
+    kernels = [_kernel(name) for name, check in (("cuda", cuda), ("cpu", cpu)) if check.ok]
+    return [_python(), _cupy(), cuda, cpu, *kernels, _training(kernels), *map(_extra, _EXTRAS)]
+
+
+def _python() -> Check:
+    system = f"{platform.system()} {platform.machine()}"
+    return Check("Python", True, f"{platform.python_version()}, NumPy {np.__version__}, {system}")
+
+
+def _cupy() -> Check:
+    if importlib.util.find_spec("cupy") is None:
+        advice = "pip install 'splat-cli[cuda13]', or [cuda12] for a driver older than 580"
+        return Check("CuPy", False, f"not installed; to compute on an NVIDIA GPU: {advice}")
+    try:
+        import cupy
+    except ImportError as error:
+        return Check("CuPy", False, f"installed, but it does not load ({one_line(error)}); install it again")
+    no_nvrtc = why_no_nvrtc()
+    if no_nvrtc:
+        return Check("CuPy", False, f"{cupy.__version__}, but it cannot compile: {no_nvrtc}")
+    return Check("CuPy", True, f"{cupy.__version__}, with NVRTC")
+
+
+def _gpu() -> Check:
+    reason = why_no_cuda()
+    if reason:
+        return Check("GPU", False, reason)
+    import cupy
+
+    driver = cupy.cuda.runtime.driverGetVersion()
+    return _attempt("GPU", lambda: f"{open_backend('cuda').describe()}, driver for CUDA {driver // 1000}")
+
+
+def _compiler() -> Check:
+    return _attempt("C++ compiler", lambda: find_compiler().version)
+
+
+def _kernel(device: str) -> Check:
+    """Compiles and runs a kernel whose result is known: distances of four points on a line."""
+
+    def run() -> str:
+        points = np.array([[0, 0, 0], [3, 0, 0], [4, 0, 0], [12, 0, 0]], np.float32)
+        expected = np.sqrt([(9 + 16 + 144) / 3, (9 + 1 + 81) / 3, (16 + 1 + 64) / 3, (144 + 81 + 64) / 3])
+        backend = open_backend(device)
+        if not np.allclose(neighbor_distances(backend, points), expected, rtol=1e-5):
+            raise ArithmeticError("it computed wrong numbers; please report this with the lines above")
+        return f"runs: {backend.describe()}"
+
+    return _attempt(f"kernel on {device}", run)
+
+
+def _training(kernels: list[Check]) -> Check:
+    """Whether there is any device to train on: what the others come to."""
+    working = [kernel.part.removeprefix("kernel on ") for kernel in kernels if kernel.ok]
+    if working:  # --device auto takes the first, whether or not its kernels run
+        advice = "" if kernels[0].ok else f"; add --device {working[0]} to every command"
+        return Check("training", True, f"on {' and '.join(working)}{advice}", needed=True)
+    wanted = "an NVIDIA GPU with CuPy, or a C++ compiler (apt install g++, or pip install ziglang)"
+    if sys.platform != "linux":
+        wanted = f"an NVIDIA GPU with CuPy: on {sys.platform} the CPU cannot be used"
+    return Check("training", False, f"no device works here; it takes {wanted}", needed=True)
+
+
+def _extra(name: str) -> Check:
+    purpose, modules = _EXTRAS[name]
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        advice = f"for {purpose}: pip install 'splat-cli[{name}]' (lacks {', '.join(missing)})"
+        return Check(f"extra {name}", False, advice)
+    return Check(f"extra {name}", True, f"for {purpose}")
+
+
+def _attempt(part: str, find: Callable[[], str]) -> Check:
+    """What `find` says, or why it failed: whatever is wrong with a driver must not end the others' check."""
+    try:
+        return Check(part, True, find())
+    except SplatError as error:
+        return Check(part, False, one_line(error))
+    except Exception as error:
+        return Check(part, False, f"{type(error).__name__}: {one_line(error)}")

@@ -1,0 +1,71 @@
+"""`splat eval`: evaluates a saved run and updates its metrics.json."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.console import Display
+from splat_cli.device import Backend
+from splat_cli.errors import UsageError
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.flip import has_flip
+from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.error_map import side_by_side
+from splat_cli.render.pictures import png_names, refuse_foreign, save_png
+from splat_cli.run.load_images import load_run_images
+from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.metrics_file import write_metrics
+from splat_cli.run.storage.run_dir import find_splats, step_of
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores by photograph and their mean, after `step` steps; `path` is the metrics.json that now holds them."""
+
+    step: int
+    scores: dict[str, Score]
+    mean: Score
+    protocol: str
+    path: Path
+
+    def facts(self) -> dict[str, Any]:
+        """The same for programs."""
+        per_image = {name: one.facts() for name, one in self.scores.items()}
+        return {
+            "step": self.step, **self.mean.facts(), "protocol": self.protocol, "path": str(self.path),
+            "per_image": per_image,
+        }  # fmt: skip
+
+
+def evaluate_run(
+    source: Path, scene: Path | None, backend: Backend, display: Display, pictures: Path | None = None
+) -> Evaluation:
+    """Measures a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; fills metrics.json.
+
+    scene: where the photographs lie now, by default where they were in training. pictures: a folder for a PNG of each
+    photograph beside its render and their error map. FLIP is measured where it is installed.
+    """
+    ply, run = find_splats(source)
+    if run is None:
+        raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
+    photographs = load_run_images(run, run.views("test"), scene, backend, display)
+    splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
+    names = png_names([view.name for view in photographs.views])
+    if pictures:
+        refuse_foreign(pictures / name for name in names)
+    with display.counting("views", len(photographs.views)) as count:
+
+        def on_render(index: int, render: np.ndarray) -> None:
+            if pictures:
+                compared = side_by_side(render, photographs.images[index], photographs.masks[index])
+                save_png(pictures / names[index], compared)
+            count(1)
+
+        scores = evaluate(backend, splats, photographs, run.config(), on_render, has_flip(), field, run.background())
+    step = step_of(ply)
+    metrics = write_metrics(run, step, scores, backend.describe(), {"num_splats": splats.num})
+    return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)

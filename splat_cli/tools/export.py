@@ -1,0 +1,117 @@
+"""What `splat export` does: splats of several sources as one set, edited, or one run in levels of detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.console import Display
+from splat_cli.device import open_backend
+from splat_cli.errors import UsageError
+from splat_cli.field.bake_sh import bake_field
+from splat_cli.field.file import read_field
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edits import Edits, SplatStats
+from splat_cli.gaussians.formats import FORMATS
+from splat_cli.gaussians.knn import neighbor_distances
+from splat_cli.gaussians.selection import merged
+from splat_cli.render.contribution import contributions
+from splat_cli.run.storage.load_model import field_path
+from splat_cli.run.storage.load_splats import bake_for_viewers, load_trained_splats
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.crop import parse_crop
+from splat_cli.tools.lod import levels_of_detail
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """sources: runs and files. bake: what training's antialiasing does to opacities, for viewers without it.
+
+    crop_runs: whether each run's own crop, if it has one, is applied to its splats.
+    appearance: of runs with a colour field, the training photograph as which the splats look. notes: for the user.
+    """
+
+    sources: Sequence[Path]
+    edits: Edits
+    bake: bool = True
+    crop_runs: bool = True
+    appearance: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def splats(self) -> SplatArrays:
+        """All sources as one set, edited. Raises UsageError, DeviceError."""
+        return self._edited([self._trained(source) for source in self.sources])
+
+    def levels(self, num_levels: int, steps: int, display: Display) -> Iterator[SplatArrays]:
+        """Of one run, its splats, and sets of half, a quarter, ... as many, each trained for `steps` steps; edited."""
+        splats, run = self._trained(self.sources[0])
+        if len(self.sources) > 1 or run is None:
+            raise UsageError("--lod makes levels of one run, whose photographs it trains on: name its folder alone")
+        for level in levels_of_detail(open_backend(), run, splats, num_levels, steps, display):
+            yield self._edited([(level, run)])
+
+    def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
+        """A colour field was baked into what a run saved; it is baked anew for another look or degree."""
+        splats, run = load_trained_splats(source)
+        if self.appearance is None and self.edits.sh_degree is None:
+            return splats, run
+        path = field_path(source)
+        if path is None or run is None:
+            if self.appearance is not None:
+                raise UsageError(f"--appearance {self.appearance}: {source} is no run with --color field")
+            return splats, run
+        degree = run.config().sh_degree if self.edits.sh_degree is None else self.edits.sh_degree
+        saved = read_field(path)
+        embedding = saved.embedding(self.appearance)
+        baked = bake_field(saved.open(open_backend(), 1), saved.splats, run.views("train"), degree, embedding)
+        self.notes.append(
+            f"{source}: its colour field as harmonics of degree {degree}, {baked.residual:.4f} off "
+            "(root mean square of colours 0 to 1)"
+        )
+        return baked.splats, run
+
+    def _edited(self, found: Sequence[tuple[SplatArrays, RunDir | None]]) -> SplatArrays:
+        parts = [self._part(splats, run) for splats, run in found]
+        splats = merged(parts)
+        edits = self.edits
+        too_many = edits.max_splats is not None and len(splats) > edits.max_splats
+        runs = [run for _, run in found]
+        if edits.min_contribution is not None and None in runs:
+            raise UsageError("--min-contribution looks at the views of runs, and one of the sources is a file of none")
+        edited = edits.apply(
+            splats,
+            SplatStats(
+                contributions=_contributions(parts, runs) if edits.min_contribution is not None or too_many else None,
+                distances=neighbor_distances(open_backend(), splats.means) if edits.max_isolation is not None else None,
+            ),
+        )
+        if len(edited) == 0 and (count := sum(len(whole) for whole, _ in found)):
+            raise UsageError(f"none of the {count:,} splats is left: crop less, or lower the limits")
+        return edited
+
+    def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
+        crop = run.config().crop if run is not None and self.crop_runs else None
+        if crop is not None:
+            splats = splats.select(parse_crop(crop).holds(splats.means))
+        return bake_for_viewers(splats, run) if self.bake else splats
+
+
+def level_path(out: Path, level: int) -> Path:
+    """OUT_lod0.spz of OUT.spz."""
+    suffix = next((kind.suffix for kind in FORMATS.values() if out.name.lower().endswith(kind.suffix)), out.suffix)
+    stem = out.name[: len(out.name) - len(suffix)]
+    return out.with_name(f"{stem}_lod{level}{out.name[len(stem) :]}")
+
+
+def _contributions(parts: Sequence[SplatArrays], runs: Sequence[RunDir | None]) -> np.ndarray | None:
+    """Of the splats of all parts in the training views of their own runs; None where some part is of no run."""
+    known = [run for run in runs if run is not None]
+    if len(known) < len(runs):
+        return None
+    backend = open_backend()
+    return np.concatenate(
+        [contributions(backend, part, run.views("train")) for part, run in zip(parts, known, strict=True)]
+    )

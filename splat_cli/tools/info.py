@@ -1,0 +1,51 @@
+"""What a scene, a run or a file of splats holds, in words."""
+
+from pathlib import Path
+
+from splat_cli.config import SETTINGS
+from splat_cli.errors import UsageError
+from splat_cli.field.file import read_field
+from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.summary import summarize_splats
+from splat_cli.presets import changed_settings
+from splat_cli.run.storage.load_model import field_path
+from splat_cli.run.storage.run_dir import RunDir, find_splats, is_run
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.summary import summarize_scene
+
+
+def describe_path(path: Path) -> dict[str, str]:
+    """Label -> text for whatever lies at `path`. Raises UsageError and its kin."""
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; name a scene, the folder of a run or a file of splats")
+    if path.is_file():
+        return {"file": str(path)} | summarize_splats(read_splats(path))
+    if is_run(path):
+        return _describe_run(RunDir(path))
+    return {"scene": str(path)} | summarize_scene(read_scene(path))
+
+
+def _describe_run(run: RunDir) -> dict[str, str]:
+    config = run.config()
+    steps = run.saved_steps()
+    changed = ", ".join(f"{name} {SETTINGS[name].show(value)}" for name, value in changed_settings(config).items())
+    facts = {
+        "run": str(run.path),
+        "scene": str(run.scene_path()),
+        "views": f"{len(run.views('all')):,}, of which {len(run.views('test')) if config.eval else 0} held out",
+        "settings": changed or "all at their defaults",
+        "saved steps": ", ".join(map(str, steps)) or "none",
+    }
+    for step, entry in run.metrics().get("steps", {}).items():
+        facts[f"step {step}"] = f"PSNR {entry['psnr']:.2f}, SSIM {entry['ssim']:.4f}"
+    if not steps:
+        return facts
+    path = field_path(run.path)
+    return facts | (_describe_field(path) if path else {}) | summarize_splats(read_splats(find_splats(run.path)[0]))
+
+
+def _describe_field(path: Path) -> dict[str, str]:
+    saved = read_field(path)
+    looks = f"looks of {len(saved.names)} photographs" if saved.shape.appearance else "one look for all photographs"
+    size = path.stat().st_size / 2**20
+    return {"colour field": f"{size:.1f} MiB with its {len(saved.splats):,} splats, {looks}; the PLY has it baked"}

@@ -1,0 +1,146 @@
+"""What `splat render` is to render: which splats, from where, how they look, and into which folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display
+from splat_cli.device import Backend
+from splat_cli.errors import UsageError
+from splat_cli.field.file import read_field
+from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera, StereoPair
+from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
+from splat_cli.render.output.panorama import Panorama
+from splat_cli.render.output.render_sequence import RenderSettings, SequenceResult, render_sequence
+from splat_cli.render.output.supersampling import samples_as_fine
+from splat_cli.render.output.video import write_video
+from splat_cli.render.pictures import background_color
+from splat_cli.run.storage.load_model import field_path
+from splat_cli.run.storage.run_dir import find_splats
+from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
+from splat_cli.scene.trajectories.interpolate import with_size
+from splat_cli.scene.trajectories.orbits import levelled
+from splat_cli.scene.view import View
+from splat_cli.tools.appearance import colorings
+
+
+@dataclass(frozen=True)
+class RenderJob:
+    """The splats in `file` seen from `views`; `folder` is where pictures go if nobody says otherwise.
+
+    antialias: None for what the file says of itself; most formats say nothing, and mean what every viewer shows.
+    trained: the views that the splats were trained on, as far as they are known.
+    samples: across a pixel; None for as many as make antialiased pictures as fine as those views.
+    is_path: whether the views are the frames of a path, which leaves none of a longer one behind.
+    """
+
+    file: Path
+    views: list[View]
+    background: tuple[float, float, float]
+    antialias: bool | None
+    folder: Path
+    field_file: Path | None = None
+    """What colours the splats of `file`, with splats of its own, where the run was trained with a colour field"""
+    appearance: str | None = None
+    """See tools/appearance.py."""
+    rig: CameraRig = field(default_factory=SingleCamera)
+    files: FrameFiles = field(default_factory=FrameFiles)
+    frames_per_second: float = DEFAULT_FPS
+    trained: list[View] = field(default_factory=list)
+    samples: int | None = None
+    is_path: bool = False
+
+    def with_look(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
+        """The same job with what is given in place of what the run was trained with."""
+        return dataclasses.replace(
+            self,
+            background=self.background if background is None else background,
+            antialias=self.antialias if antialias is None else antialias,
+        )
+
+    def with_appearance(self, appearance: str | None) -> RenderJob:
+        """The same job in the look of a photograph, or on the way between two (tools/appearance.py). UsageError."""
+        if appearance is not None and self.field_file is None:
+            raise UsageError(f"--appearance {appearance}: only runs with --color field have appearances; name a run")
+        return dataclasses.replace(self, appearance=appearance)
+
+    def with_size(self, width: int, height: int) -> RenderJob:
+        """The same views at another size in pixels."""
+        return dataclasses.replace(self, views=[with_size(view, width, height) for view in self.views])
+
+    def as_panorama(self, width: int, up: tuple[float, float, float] | None) -> RenderJob:
+        """All around each view, in pictures of `width` x `width` / 2; the horizon is level."""
+        upwards = up_of(self.views, up)
+        views = [levelled(view, upwards) for view in self.views]
+        return dataclasses.replace(self, views=views, rig=Panorama(width))
+
+    def as_stereo(self, baseline: float) -> RenderJob:
+        """Each view twice, from places `baseline` world units apart, side by side in one picture."""
+        return dataclasses.replace(self, rig=StereoPair(baseline))
+
+    def render(self, backend: Backend, folder: Path | None, display: Display) -> SequenceResult:
+        """Writes the frames; those are kept that an earlier call wrote of the same file and views, in the same look."""
+        saved = read_field(self.field_file) if self.field_file else None
+        arrays = saved.splats if saved else read_splats(self.file)
+        antialias = arrays.antialiased if self.antialias is None else self.antialias
+        look = RenderSettings(self.background, antialias, self.rig, self._samples(antialias), self.files)
+        with (self.field_file or self.file).open("rb") as file:
+            source = hashlib.file_digest(file, "sha256").hexdigest()
+        splats, coloring = Splats.from_arrays(backend, arrays), None
+        if saved:
+            coloring = colorings(saved, backend, splats.capacity, self.appearance, len(self.views))
+            source = f"{source} {self.appearance} {len(self.views)}"
+        with display.counting("pictures", len(self.views)) as count:
+            folder = folder or self.folder
+            written = render_sequence(backend, splats, self.views, folder, look, source, count, coloring)
+        if self.is_path and (left := remove_frames_from(folder, len(self.views))):
+            display.say(f"{left} frames that an earlier, longer path left in {folder} are removed")
+        return written
+
+    def _samples(self, antialias: bool) -> int:
+        """Across a pixel."""
+        cameras = [camera for view in self.views[:1] for camera in self.rig.views(view)]
+        return self.samples or (samples_as_fine(cameras, self.trained) if antialias else 1)
+
+    def write_video(self, path: Path, written: SequenceResult, display: Display) -> None:
+        """Makes a video of the pictures."""
+        with display.counting("video", len(written.pictures)) as count:
+            write_video(path, written.pictures, self.frames_per_second, count)
+
+
+def plan_job(
+    source: Path, which: str | None = None, cameras: Path | None = None, path: CameraPath | None = None
+) -> RenderJob:
+    """A job for a run or a file of splats.
+
+    Its views are those of the run ("test", "train", "all"), or those of a JSON file, or a path through or about them.
+    """
+    file, run = find_splats(source)
+    if run is None and cameras is None and (path is None or not path.is_file):
+        raise UsageError(f"{source} brings no views: give some with --cameras FILE.json")
+    config = run.config() if run else TrainConfig()
+    which = which or ("test" if config.eval and path is None else "all")
+    views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
+    if cameras is not None:
+        views, name = read_cameras(cameras), cameras.stem
+    if path is not None:
+        (views, fps), name = path.through(views), path.name
+    root = run.path / "renders" if run else Path("renders")
+    return RenderJob(
+        file,
+        views,
+        run.background() if run else background_color(config.background),
+        antialias=config.antialias if run else None,
+        folder=root / name,
+        field_file=field_path(source),
+        frames_per_second=fps,
+        trained=run.views("train") if run else [],
+        is_path=path is not None,
+    )

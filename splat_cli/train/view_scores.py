@@ -1,0 +1,78 @@
+"""Looks at training views for density control: who contributes, and who is to blame for the error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.model import Model
+from splat_cli.render.captured_graph import CapturedGraph
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+
+SCORE_ONE = 2.0**24  # of fixed-point scores, as in cuda_src/raster/blend_scores.cu
+
+
+class ViewScorer:
+    """Renders random training views through the rasterizer of the training loop and scores the splats.
+
+    A look is recorded once and replayed, and the host waits for the device only after the last one.
+    """
+
+    def __init__(
+        self,
+        rasterizer: Rasterizer,
+        loss: PhotometricLoss,
+        model: Model,
+        state: IterState,
+        random: np.random.Generator,
+        show: Callable[[np.ndarray], object] = lambda views: None,
+    ) -> None:
+        """show: called with the views to look at, so that their photographs are there."""
+        self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
+        self._show = show
+        self._graph = CapturedGraph(rasterizer, self._launch)
+        self._scores: Any = None
+        self._views: Any = None  # to look at, int32, and how many looks are done, int32 [1]
+        self._cursor: Any = None
+
+    def release(self) -> None:
+        """Give up the memory of the last scores, together with the rasterizer's."""
+        self._scores = None
+
+    def scores(self, num_views: int) -> tuple[Any, Any]:
+        """Mean over random views of every splat's blending weight and of its share of the error, float32 [num], px."""
+        num_cameras = len(self.rasterizer.cameras.views)
+        views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
+        self._show(views)
+        self._look(views)
+        while self.rasterizer.grow_if_overflowed(self.state):
+            self._look(views)
+        scores = self._scores[: self.model.num]
+        if self.rasterizer.deterministic:
+            scores = (scores.view("int64") / SCORE_ONE).astype("float32")
+        mean = scores / np.float32(len(views))
+        return mean[:, 0], mean[:, 1]
+
+    def _look(self, views: np.ndarray) -> None:
+        """Score all `views`, as far as their pairs fit."""
+        backend = self.rasterizer.backend
+        if self._graph.current:
+            self._scores[...] = 0
+            self._views[...], self._cursor[...] = backend.upload(views), 0
+        else:
+            words = 4 if self.rasterizer.deterministic else 2
+            self._scores = backend.xp.zeros((self.model.splats.capacity, words), "float32")
+            self._views, self._cursor = backend.upload(views), backend.upload(np.zeros(1, np.int32))
+        self._graph.run(len(views))
+
+    def _launch(self) -> None:
+        raster = self.rasterizer
+        raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
+        raster.forward(self.model.splats, self.state)
+        errors = raster.picture.d_image  # free until the next training step
+        self.loss.forward(self.state, raster.picture.image, errors)
+        raster.score(self.state, errors, self._scores)

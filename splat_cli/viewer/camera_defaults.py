@@ -1,0 +1,48 @@
+"""Where a viewer stands: which way is up, and what a camera looks at."""
+
+import numpy as np
+
+from splat_cli.scene.trajectories.orbits import levelled, looking
+from splat_cli.scene.view import View
+
+UP = np.array([0.0, -1.0, 0.0])
+"""What is up for splats without cameras."""
+_MAX_ROLL = np.sin(np.radians(15))
+_OVERVIEW = np.array([0.0, -0.42, -0.91])
+_NEAR = 0.01
+_CENTRAL = 0.17
+"""Of the picture's width and height, on each side of the middle."""
+
+
+def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
+    """The rotation [3, 3] that turns `up`, a unit vector, into -y, and the way that `start` looks towards z.
+
+    A viewer's camera has no roll. Where `start` is rolled a little, up is tilted so that it is not.
+    """
+    right = start.w2c[0, :3]
+    if abs(up @ right) < _MAX_ROLL:
+        up = up - (up @ right) * right
+        up /= np.linalg.norm(up)
+    return levelled(start, up).w2c[:3, :3]
+
+
+def overview(means: np.ndarray) -> View:
+    """A camera above and before the middle of splats [N, 3], which sees most of them."""
+    middle, radius = np.zeros(3), 1.0
+    if len(means):
+        middle = np.median(means, axis=0).astype(np.float64)
+        radius = float(np.quantile(np.linalg.norm(means - middle, axis=1), 0.7)) or 1.0
+    w2c = looking(middle + 2.5 * radius * _OVERVIEW, middle, UP)
+    return View("overview", None, 960, 720, 720.0, 720.0, 480.0, 360.0, w2c)
+
+
+def looked_at(means: np.ndarray, view: View) -> np.ndarray:
+    """The point [3] on the camera's axis as far away as the splats [N, 3] around the axis are, in the median."""
+    points = means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+    depths = points[:, 2]
+    reach = np.abs(points[:, :2]) * [view.fx / view.width, view.fy / view.height]
+    ahead = depths > _NEAR
+    central = ahead & (reach < _CENTRAL * np.maximum(depths, 0)[:, None]).all(axis=1)
+    chosen = depths[central] if central.any() else depths[ahead]
+    depth = float(np.median(chosen)) if len(chosen) else 1.0
+    return view.center + depth * view.w2c[2, :3]

@@ -1,0 +1,70 @@
+"""What a page shows when it opens: the cameras that are known of the splats, and the one to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from splat_cli.errors import UsageError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.render.pictures import background_color
+from splat_cli.run.storage.run_dir import find_splats
+from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.poses import Similarity
+from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.scene.view import View
+from splat_cli.viewer.camera_defaults import UP, overview
+from splat_cli.viewer.html import write_html
+
+
+@dataclass(frozen=True)
+class InitialCamera:
+    """views: in the splats' coordinates, empty where none are known; start: where to begin, None for an overview."""
+
+    views: list[View]
+    start: View | None
+    background: tuple[float, float, float]
+    title: str
+
+    def moved(self, by: Similarity) -> InitialCamera:
+        """The same after the splats were moved."""
+        start = self.start and by.apply(self.start)
+        return dataclasses.replace(self, views=[by.apply(view) for view in self.views], start=start)
+
+    def write(self, path: Path, splats: SplatArrays) -> None:
+        """Writes the page."""
+        up = up_direction(self.views) if self.views else UP
+        write_html(path, splats, self.start or overview(splats.means), up, self.background, self.title)
+
+
+def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCamera:
+    """What to show of `sources`, runs or files, whose first run brings the cameras.
+
+    start: the name or the number of a view of that run, or a JSON file whose first camera is meant. Raises UsageError.
+    """
+    runs = [run for _, run in map(find_splats, sources) if run is not None]
+    views = runs[0].views("all") if runs else []
+    background = runs[0].background() if runs else background_color("black")
+    if start is None:
+        view = views[0] if views else None
+    elif start.lower().endswith(".json"):
+        views = read_cameras(Path(start))
+        view = views[0]
+    else:
+        view = _named(views, start)
+    first = sources[0].resolve()
+    return InitialCamera(views, view, background, first.name if first.is_dir() else first.name.partition(".")[0])
+
+
+def _named(views: Sequence[View], wanted: str) -> View:
+    if not views:
+        raise UsageError(f"--start-view {wanted}: no run among the sources brings views; name a .json file of cameras")
+    for view in views:
+        if wanted in (view.name, PurePosixPath(view.name).stem):
+            return view
+    if wanted.isdecimal() and int(wanted) < len(views):
+        return views[int(wanted)]
+    last = len(views) - 1
+    raise UsageError(f"--start-view {wanted}: expected 0 to {last} or a name such as {views[0].name}, or a .json file")

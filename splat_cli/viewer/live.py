@@ -1,0 +1,103 @@
+"""A viewer for splats while they train."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from splat_cli.console import Display, Progress
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.train.trainer import Trainer
+from splat_cli.viewer.browse import IDLE_SECONDS, attend, unused_file
+from splat_cli.viewer.server import serving
+from splat_cli.viewer.splat_source import LiveSource
+from splat_cli.viewer.throttle import Throttle
+from splat_cli.viewer.window import Window
+
+if TYPE_CHECKING:
+    from viser import ViserServer
+
+_NUM_VIEWS = 4
+"""That opacities are averaged over: few, for it happens again and again."""
+
+
+@contextmanager
+def attended(wanted: bool, host: str, port: int, display: Display) -> Iterator[TrainingViewer | None]:
+    """A viewer for what is trained inside, where one is wanted; afterwards it stays until Ctrl-C. Raises UsageError."""
+    if not wanted:
+        yield None
+        return
+    with serving(host, port, display) as server:
+        viewer = TrainingViewer(server, display)
+        yield viewer
+        viewer.stay()
+
+
+class TrainingViewer:
+    """An callback of training (run/callback.py) that shows it in browsers, and pauses it where they want.
+
+    Without a browser it does next to nothing; with one, showing new splats takes a twentieth of the time at most.
+    """
+
+    def __init__(self, server: ViserServer, display: Display) -> None:
+        self._server, self._display = server, display
+        self._pace = Throttle()
+        self._window: Window | None = None
+        self._shown_step = -1
+        self._last = (time.perf_counter(), 0)
+        with server.gui.add_folder("Training"):
+            self._status = server.gui.add_markdown("Starting ...")
+            self._pause = server.gui.add_button("Pause")
+        self._paused = False
+        self._pause.on_click(lambda _: self._toggle())
+
+    def begin(self, trainer: Trainer, run: RunDir) -> None:
+        """Shows what training starts from."""
+        self._window = Window(self._server, LiveSource(trainer), unused_file(run.path / "views.json"), _NUM_VIEWS)
+
+    def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
+        """Shows how far training is, and does not return while it is paused."""
+        if self._window is None or not (self._paused or self._server.get_clients()):
+            return
+        self._tell(progress, trainer.config.steps)
+        if self._paused or self._pace.due():
+            self._refresh(progress.step)
+        self._window.work()
+        while self._paused:
+            check()
+            if not self._window.work():
+                time.sleep(IDLE_SECONDS)
+
+    def stay(self) -> None:
+        """Goes on showing what came out, until Ctrl-C."""
+        if self._window is None:
+            return
+        self._pause.disabled = True
+        self._display.say("Training is done; the viewer stays until Ctrl-C")
+        with suppress(KeyboardInterrupt):
+            self._window.refresh()
+            attend(self._window)
+
+    def _refresh(self, step: int) -> None:
+        if self._window is not None and step != self._shown_step:
+            with self._pace.interruption():
+                self._window.refresh()
+            self._shown_step = step
+
+    def _tell(self, progress: Progress, num_steps: int) -> None:
+        now, (then, step) = time.perf_counter(), self._last
+        if now - then < 0.5 and not self._paused:
+            return
+        speed = (progress.step - step) / (now - then)
+        self._last = (now, progress.step)
+        psnr = "" if progress.psnr is None else f"PSNR {progress.psnr:.2f} dB, "
+        self._status.content = (
+            f"Step **{progress.step:,}** of {num_steps:,}, {speed:.0f} a second  \n"
+            f"{psnr}loss {progress.loss:.4f}  \n{progress.num_splats:,} splats"
+        )
+
+    def _toggle(self) -> None:
+        self._paused = not self._paused
+        self._pause.label = "Continue" if self._paused else "Pause"

@@ -1,0 +1,61 @@
+"""Views that somebody keeps while looking around: a JSON file that `splat render` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from splat_cli.errors import SplatError
+from splat_cli.scene.cameras_json import write_cameras
+from splat_cli.scene.view import View
+from splat_cli.viewer.viser_camera import field_of_view, pose_of, view_from
+
+if TYPE_CHECKING:
+    from viser import ViserServer
+
+_COLOR = (90, 220, 120)
+
+
+class SavedViews:
+    """A folder of the panel: keeps what a browser shows, in `file`, which is written at once.
+
+    size: of the pyramids that stand for the kept views, world units.
+    """
+
+    def __init__(self, server: ViserServer, file: Path, size: float) -> None:
+        self.views: list[View] = []
+        self._server, self._file, self._size = server, file, size
+        self._frustums: list[Any] = []
+        with server.gui.add_folder("Keep views"):
+            keep = server.gui.add_button("Keep this view")
+            drop = server.gui.add_button("Drop the last")
+            self._status = server.gui.add_markdown("None kept yet.")
+        keep.on_click(lambda event: self._keep(event.client))
+        drop.on_click(lambda _: self._drop())
+
+    def _keep(self, client: Any) -> None:
+        view = view_from(client.camera, f"view_{len(self.views):03d}")
+        position, rotation = pose_of(view)
+        self._frustums.append(self._server.scene.add_camera_frustum(
+            f"/kept/{len(self.views)}", field_of_view(view), view.width / view.height, scale=self._size,
+            thickness=1.5, thickness_units="screen", color=_COLOR, position=position, wxyz=rotation,
+        ))  # fmt: skip
+        self.views.append(view)
+        self._save()
+
+    def _drop(self) -> None:
+        if self.views:
+            self.views.pop()
+            self._frustums.pop().remove()
+            self._save()
+
+    def _save(self) -> None:
+        try:
+            if self.views:
+                write_cameras(self._file, self.views)
+            else:
+                self._file.unlink(missing_ok=True)
+        except (SplatError, OSError) as error:
+            self._status.content = f"Not saved: {error}"
+            return
+        self._status.content = f"{len(self.views)} in `{self._file}`" if self.views else "None kept yet."

@@ -1,0 +1,127 @@
+"""What a live viewer shows: splats, the cameras around them and what these photographed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display, Level
+from splat_cli.device import Backend
+from splat_cli.errors import SceneError
+from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.view import ViewRenderer
+from splat_cli.run.load_images import load_image_set
+from splat_cli.run.storage.run_dir import RunDir, find_splats
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.view import View
+from splat_cli.train.refined_views import refined_views
+from splat_cli.train.trainer import Trainer
+
+
+class SplatSource(Protocol):
+    """Only to be asked in the thread that owns the device."""
+
+    @property
+    def views(self) -> list[View]:
+        """The cameras, as they are now."""
+
+    @property
+    def splats(self) -> Splats:
+        """The splats, as they are now."""
+
+    @property
+    def config(self) -> TrainConfig:
+        """How they are or were trained."""
+
+    @property
+    def background(self) -> tuple[float, float, float]:
+        """The colour behind them, 0 to 1."""
+
+    def photograph(self, index: int, step: int = 1) -> np.ndarray | None:
+        """What camera `index` saw, uint8 [H, W, 3], or every `step`-th pixel each way; None without one."""
+
+
+def picture(source: SplatSource, index: int) -> np.ndarray:
+    """The splats as camera `index` sees them, uint8 [H, W, 3], rendered as in training."""
+    view, splats, config = source.views[index], source.splats, source.config
+    renderer = ViewRenderer(splats.backend, splats, [view], config.antialias)
+    return to_8bit(renderer.render(0, source.background))
+
+
+class LiveSource:
+    """A trainer's splats, training cameras and photographs."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    @property
+    def views(self) -> list[View]:
+        return refined_views(self._trainer, self._trainer.cameras.views)
+
+    @property
+    def splats(self) -> Splats:
+        return self._trainer.splats
+
+    @property
+    def config(self) -> TrainConfig:
+        return self._trainer.config
+
+    @property
+    def background(self) -> tuple[float, float, float]:
+        return self._trainer.auxiliary.background_color() or background_color(self.config.background)
+
+    def photograph(self, index: int, step: int = 1) -> np.ndarray:
+        backend, stream = self._trainer.backend, self._trainer.stream
+        if stream:
+            return np.ascontiguousarray(stream.images[index][::step, ::step])
+        return backend.download(backend.xp.ascontiguousarray(self._trainer.cameras.photos[index][::step, ::step]))
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A run or a file of splats. photographed: the views of the run's scene by name, empty where it is not there."""
+
+    splats: Splats
+    config: TrainConfig
+    views: list[View]
+    photographed: dict[str, View]
+    run: RunDir | None
+
+    @property
+    def background(self) -> tuple[float, float, float]:
+        return self.run.background() if self.run else background_color(self.config.background)
+
+    def photograph(self, index: int, step: int = 1) -> np.ndarray | None:
+        view = self.photographed.get(self.views[index].name)
+        if view is None:
+            return None
+        try:
+            quiet = Display(level=Level.QUIET, bar=False)
+            found = load_image_set([view], self.config, self.splats.backend, quiet)
+        except SceneError:
+            return None
+        return np.ascontiguousarray(found.images[0][::step, ::step])
+
+
+def open_source(source: Path, backend: Backend, display: Display) -> FileSource:
+    """The splats saved last of a run, or those of a file; says where photographs are missing. Raises UsageError."""
+    file, run = find_splats(source)
+    arrays = read_splats(file)
+    splats = Splats.from_arrays(backend, arrays)
+    if run is None:
+        return FileSource(splats, TrainConfig(antialias=arrays.antialiased), [], {}, None)
+    config = run.config()
+    try:
+        scene = read_scene(run.scene_path(), SceneOptions.of(config))
+        photographed = {view.name: view for view in scene.views}
+    except SceneError as error:
+        display.warn(f"no photographs to compare with: {error}")
+        photographed = {}
+    return FileSource(splats, config, run.views("all"), photographed, run)

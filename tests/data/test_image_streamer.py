@@ -1,0 +1,190 @@
+"""Photographs that come when they are needed: the same bits as with all of them there, within the memory allowed."""
+
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.data.image_budget import image_budget, photo_bytes
+from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
+from splat_cli.device import open_backend
+from splat_cli.errors import UsageError
+from splat_cli.presets import load_config
+from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
+from splat_cli.scene import load_images, read_scene
+from splat_cli.scene.images.lazy import lazy_images
+from splat_cli.train.schedule import view_order
+from splat_cli.train.trainer import Trainer
+from tests.small_scene import write_small_scene
+from tests.training import SETTINGS
+from tests.views import ring_of_views
+
+STEPS, VIEWS = 200, 30
+
+
+class Counting:
+    """A sequence of pictures, each of its own brightness; counts how many are alive and how often each was taken."""
+
+    def __init__(self, views):
+        self.views, self.taken, self.lock = views, Counter(), threading.Lock()
+
+    def __len__(self):
+        return len(self.views)
+
+    def __getitem__(self, index):
+        with self.lock:
+            self.taken[index] += 1
+        return np.full((self.views[index].height, self.views[index].width, 3), index, np.uint8)
+
+
+@pytest.fixture
+def stream(backend):
+    def stream(budget, masks=None):
+        views = ring_of_views(VIEWS)
+        order = view_order(VIEWS, STEPS, 0)
+        images = Counting(views)
+        masks = masks or [None] * VIEWS
+        return ImageStreamer(backend, CameraTable(backend, views), images, masks, order, budget)
+
+    return stream
+
+
+def shown(backend, stream, view):
+    """Brightness of the photograph that the camera table names for a view, by its address."""
+    rows = backend.download(stream.cameras.array).view(CAMERA_DTYPE)[:, 0]
+    addresses = {backend.address(photo): int(backend.download(photo)[0, 0, 0]) for photo, _, _ in stream._here.values()}
+    return addresses.get(int(rows["photo"][view]))
+
+
+def run(backend, stream, first=0, last=STEPS):
+    """Visits every step as training does; checks that its photograph is there. Returns the most that there were."""
+    queued, step, most = first, first, 0
+    while step < last:
+        stop = stream.ready(step)
+        assert stop > step
+        for at in range(queued, stop):  # what is queued stays while more is got ready
+            assert shown(backend, stream, stream.order[at]) == stream.order[at]
+        most = max(most, len(stream._here) + len(stream._coming))
+        queued, step = step, stop
+    return most
+
+
+@pytest.mark.parametrize("count", [4, 7, 15, 29])
+def test_every_step_has_its_photograph(backend, stream, count):
+    budget = ImageBudget.of(count)
+    assert run(backend, stream(budget)) <= count
+    assert budget.resident + budget.prefetch == count
+
+
+def test_a_set_that_nearly_fits_is_read_little(backend, stream):
+    """Belady's choice: of 30 photographs with room for 26, each round brings back only the few that left."""
+    most = stream(ImageBudget(26, 2))
+    run(backend, most)
+    rounds = STEPS / VIEWS
+    assert most.images.taken.total() < VIEWS + 8 * rounds
+
+
+def test_looks_out_of_turn(backend, stream):
+    streamed = stream(ImageBudget.of(12))
+    looks = [3, 1, 4, 15, 9, 26]
+    for step in (0, 1, 10, 11, 90):
+        streamed.show(looks)
+        assert [shown(backend, streamed, view) for view in looks] == looks
+        run(backend, streamed, step, step + 20)
+
+
+def test_any_step_may_come_next(backend, stream):
+    """As after a resumed checkpoint."""
+    streamed = stream(ImageBudget.of(6))
+    for first in (150, 20, 21, 120):
+        run(backend, streamed, first, first + 30)
+
+
+def test_masks_and_the_pixels_they_leave(backend, stream):
+    half = np.zeros((30, 40), np.uint8)
+    half[:15] = 255
+    streamed = stream(ImageBudget.of(5), masks=[half if i % 2 else None for i in range(VIEWS)])
+    stop = streamed.ready(0)
+    rows = backend.download(streamed.cameras.array).view(CAMERA_DTYPE)[:, 0]
+    for view in streamed.order[:stop]:
+        assert rows["num_pixels"][view] == (600 if view % 2 else 1200)
+        assert bool(rows["mask"][view]) == bool(view % 2)
+
+
+@pytest.mark.parametrize("strategy", ["default", "adc"])
+@pytest.mark.parametrize("budget", [ImageBudget(4, 1), ImageBudget(6, 2)])
+def test_same_bits_as_with_all_there(scene, strategy, budget):
+    backend = open_backend("cpu", threads=1)  # sums in a fixed order
+    settings = SETTINGS | {"strategy": strategy, "score_views": 4, "steps": 60}
+    config = load_config(None, settings)
+    views = read_scene(scene).views
+    rng = np.random.default_rng(0)
+    points, colors = rng.normal(size=(50, 3)).astype(np.float32), rng.integers(0, 256, (50, 3), dtype=np.uint8)
+
+    def trained(photographs, budget):
+        trainer = Trainer(backend, views, photographs.images, points, colors, config, photographs.masks, budget=budget)
+        trainer.run_until(40)
+        trainer.run_until(60)
+        return backend.download(trainer.splats.params)[:, : trainer.model.num]
+
+    whole = trained(load_images(views), None)
+    np.testing.assert_array_equal(trained(lazy_images(views, pytest.fail), budget), whole)
+
+
+def test_run_with_little_memory_and_resumed(training, finished, tmp_path):
+    run = training.new(tmp_path / "run", image_memory=8 * 3 * 40 * 30 / 2**30, score_views=4, steps=30)
+    assert any("photographs" in line for line in training.said)
+    training.resume(run.path, steps=60)
+    # other steps before the end of the schedule: the same run without the limit
+    other = training.new(tmp_path / "other", score_views=4, steps=30)
+    training.resume(other.path, steps=60)
+    assert run.ply_path(60).read_bytes() == other.ply_path(60).read_bytes()
+
+
+def test_broken_photograph_does_not_count(training, scene, tmp_path):
+    """Nothing is decoded before training, so that it is found out later."""
+    broken = write_small_scene(tmp_path / "scene")
+    path = broken / "images" / "a_04.jpg"
+    path.write_bytes(path.read_bytes()[:-100])
+    training.scene = broken
+    training.new(tmp_path / "run", image_memory=8 * 3 * 40 * 30 / 2**30, score_views=4)
+    assert sum("does not count: a_04.jpg" in line for line in training.display.warnings) == 1
+
+
+def test_lazy_photographs_are_those_that_are_decoded_at_once(scene):
+    views = read_scene(scene).views
+    now, later = load_images(views), lazy_images(views, pytest.fail)
+    assert len(later.images) == len(views)
+    for index in range(len(views)):
+        np.testing.assert_array_equal(now.images[index], later.images[index])
+        assert later.masks[index] is None
+
+
+def test_room(backend):
+    views = ring_of_views(50)
+    size = photo_bytes(views[0])
+    gib = size / 2**30
+
+    def room(count, **changes):
+        return image_budget(
+            backend, load_config(None, {"image_memory": count * gib, **changes}), views[:40], views[40:]
+        )
+
+    assert room(50) is None
+    assert room(49).resident + room(49).prefetch == 49
+    assert image_budget(backend, load_config(None), views, []) is None
+    with pytest.raises(UsageError, match="hold 11 photographs .* more --image-memory, or --downscale 2"):
+        room(11)
+    assert room(11, score_views=5).resident >= 5
+
+
+def test_thousands_of_photographs_start_soon(training, tmp_path):
+    """None is decoded before it is needed."""
+    folder = write_small_scene(tmp_path / "many", num_views=600)
+    for path in (folder / "images").iterdir():
+        Image.new("RGB", (40, 30), (int(path.stem[2:]) % 256, 0, 0)).save(path)
+    training.scene = folder
+    run = training.new(tmp_path / "run", image_memory=40 * 3 * 40 * 30 / 2**30, steps=10, deterministic=False)
+    assert run.ply_path(10).is_file()

@@ -1,0 +1,45 @@
+"""FLIP, where it is installed: against itself, masked, and on the way to metrics.json."""
+
+import numpy as np
+import pytest
+
+from splat_cli.eval.flip import flip
+from splat_cli.eval.metrics import Score, mean_score, protocol, score
+
+pytest.importorskip("flip_evaluator")
+
+
+@pytest.fixture
+def pair():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    y = x.copy()
+    y[:, 30:] = 255 - y[:, 30:]
+    return y, x
+
+
+def test_the_same_picture_does_not_differ(pair):
+    assert flip(pair[1], pair[1]) == pytest.approx(0, abs=1e-6)
+    assert flip(*pair) > 0.1
+
+
+def test_black_and_white_differ_as_much_as_can_be():
+    black = np.zeros((32, 32, 3), np.uint8)
+    assert flip(black + np.uint8(255), black) == pytest.approx(1, abs=0.05)
+
+
+def test_masked_pixels_do_not_count(pair):
+    left = np.zeros((40, 60), np.uint8)
+    left[:, :20] = 255
+    assert flip(*pair, left) < 0.1 * flip(*pair)
+
+
+def test_score_has_it_where_it_is_asked_for(pair):
+    assert score(*pair).facts().keys() == {"psnr", "ssim"}
+    assert score(*pair, with_flip=True).flip == pytest.approx(flip(*pair))
+    assert "FLIP at 67 pixels a degree" in protocol(8, held_out=True, with_flip=True)
+
+
+def test_mean_is_of_all_or_of_none():
+    assert mean_score([Score(20, 0.5, 0.1), Score(30, 0.7, 0.3)]).flip == pytest.approx(0.2)
+    assert mean_score([Score(20, 0.5, 0.1), Score(30, 0.7)]).flip is None

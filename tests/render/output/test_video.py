@@ -1,0 +1,48 @@
+"""Videos of pictures, read back by the same program that reads users' videos."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.render.output.video import require_video, write_video
+from splat_cli.render.pictures import save_png
+
+ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+
+def pictures(folder, count=6, width=41, height=31):
+    """A grey ramp that grows brighter."""
+    paths = [folder / f"{i}.png" for i in range(count)]
+    for i, path in enumerate(paths):
+        row = np.linspace(20, 120, width)[None, :, None] + 20 * i
+        save_png(path, np.broadcast_to(row, (height, width, 3)).astype(np.uint8))
+    return paths
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its reader leaves its pipes open
+def test_all_frames_in_order_at_their_speed(tmp_path):
+    done = []
+    write_video(tmp_path / "a.mp4", pictures(tmp_path), 12, done.append)
+    frames = ffmpeg.read_frames(str(tmp_path / "a.mp4"))
+    facts = next(frames)
+    assert (facts["size"], facts["fps"], facts["codec"]) == ((40, 30), 12, "h264")
+    levels = [np.frombuffer(frame, np.uint8).reshape(30, 40, 3) for frame in frames]
+    assert len(levels) == len(done) == 6
+    expected = np.linspace(20, 120, 41)[:40]
+    for i, level in enumerate(levels):
+        np.testing.assert_allclose(level[15].mean(axis=1), expected + 20 * i, atol=4)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".mp4"] + [".png"] * 6
+
+
+def test_pictures_of_several_sizes_are_refused(tmp_path):
+    both = [*pictures(tmp_path, 1), *pictures(tmp_path / "b", 1, width=50)]
+    with pytest.raises(UsageError, match="--size"):
+        write_video(tmp_path / "a.mp4", both, 10, print)
+    assert not (tmp_path / "a.mp4").exists()
+
+
+def test_other_kinds_of_video_are_refused():
+    with pytest.raises(UsageError, match=r"\.mp4"):
+        require_video(Path("a.avi"))

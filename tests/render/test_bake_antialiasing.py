@@ -1,0 +1,86 @@
+"""Antialiased splats, baked for viewers that know nothing of antialiasing."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from splat_cli.gaussians.smoothing_3d import smoothed
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.bake_antialiasing import bake_antialiasing, plain
+from splat_cli.render.view import ViewRenderer
+from tests.reference import inputs as reference
+from tests.reference.project import Options, forward
+from tests.scattered import scattered_splats
+from tests.views import ring_of_views
+
+
+def _tiny_splats(num=300):
+    """Smaller than a pixel from the ring's distance, so that the compensation matters."""
+    return scattered_splats(num, 0.5, (-4.5, 0.5), 1.0)
+
+
+def _pictures(backend, splats, views, antialias):
+    renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, antialias)
+    return np.stack([renderer.render(index) for index in range(len(views))])
+
+
+def test_baked_splats_look_as_trained(backend):
+    views, splats = ring_of_views(6), _tiny_splats()
+    baked = bake_antialiasing(backend, splats, views)
+    trained = _pictures(backend, splats, views, True)
+    raw_error = np.abs(_pictures(backend, splats, views, False) - trained).mean()
+    baked_error = np.abs(_pictures(backend, baked, views, False) - trained).mean()
+    assert baked_error < 0.2 * raw_error
+    assert not baked.antialiased
+
+
+@pytest.mark.parametrize("size", [-2.5, -4.5])
+def test_baked_splats_cover_as_much_in_all_views_together(backend, size):
+    views, splats = ring_of_views(5), _tiny_splats()
+    splats.means *= np.float32(0.2)  # in every view
+    splats.log_scales = np.clip(splats.log_scales, -5, -4) + np.float32(size + 4.5)
+    splats.logit_opacities = np.clip(splats.logit_opacities, 0, 2)
+    baked = bake_antialiasing(backend, splats, views)
+    expected = _covered(splats, views, antialias=True)
+    np.testing.assert_allclose(_covered(baked, views, antialias=False), expected, rtol=1e-3)
+
+
+def _covered(splats, views, antialias):
+    """Opacity times area, px^2, of each splat: the sum over the views."""
+    scene = reference.Splats(**{name: array.astype(np.float64) for name, array in splats.arrays().items()})
+    seen = [forward(scene, _camera(view), Options(antialias)) for view in views]
+    assert all(one.visible.all() for one in seen)
+    return sum(one.opacities / np.sqrt(one.conics[:, 0] * one.conics[:, 2] - one.conics[:, 1] ** 2) for one in seen)
+
+
+def _camera(view):
+    return reference.Camera(
+        **{name: getattr(view, name) for name in ("w2c", "fx", "fy", "cx", "cy", "width", "height")}
+    )
+
+
+def test_large_splats_are_narrowed_by_a_tenth_of_a_pixel_and_tiny_ones_hardly(backend):
+    """A pixel's variance is known where a splat is equally far from all views: (3 / f)^2."""
+    splats, pixel = _tiny_splats(3), 9 / (35 * 36)
+    splats.means[:] = 0
+    splats.log_scales[:] = np.log(pixel * np.array([[4.0], [0.1], [0.001]])) / 2  # variances of 4, 0.1 and 0.001 px^2
+    baked = bake_antialiasing(backend, splats, ring_of_views(4))
+    np.testing.assert_allclose(np.exp(2 * baked.log_scales[:, 0]) / pixel, [3.9, 0.01, 0.001], rtol=1e-3)
+
+
+def test_the_3d_filter_is_baked_as_well(backend):
+    splats, views = _tiny_splats(40), ring_of_views(4)
+    filters = np.full((1, 40), 0.02, np.float32)
+    filtered = Splats.from_arrays(backend, splats)
+    filtered.filters = backend.upload(filters)
+    expected = plain(Splats.from_arrays(backend, smoothed(splats, filters[0])), views).to_arrays()
+    for name, array in plain(filtered, views).to_arrays().arrays().items():
+        np.testing.assert_allclose(array, expected.arrays()[name], rtol=1e-3, atol=1e-3)
+
+
+def test_splats_that_no_view_sees_stay_as_they_are(backend):
+    splats = _tiny_splats(20)
+    splats = dataclasses.replace(splats, means=splats.means + np.float32([0, 1000, 0]))
+    for name, array in bake_antialiasing(backend, splats, ring_of_views(4)).arrays().items():
+        np.testing.assert_array_equal(array, splats.arrays()[name])

@@ -1,0 +1,115 @@
+"""The folder of a run: made, checked, filled, found again."""
+
+import pytest
+
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.presets import load_config
+from splat_cli.run.storage.run_dir import RunDir, find_splats, open_run
+from splat_cli.run.storage.run_lock import new_run_folder, unused_folder
+from tests.views import ring_of_views
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDir(tmp_path / "run")
+    run.save_config(load_config("demo", {"test_every": 4}), tmp_path / "scene", "CPU")
+    run.save_cameras(ring_of_views(12))
+    return run
+
+
+def _save(run, step):
+    path = run.ply_path(step)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    return path
+
+
+def test_new_folder_is_removed_after_an_error_with_the_parents_made_for_it(tmp_path):
+    with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "a" / "b"):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_new_folder_keeps_what_was_saved_before_an_error(tmp_path):
+    def save_and_fail(run):
+        run.log({"step": 1})
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "a") as run:
+        save_and_fail(run)
+    assert (tmp_path / "a" / "train.jsonl").is_file()
+
+
+def test_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(UsageError, match="not empty"), new_run_folder(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written"), new_run_folder(tmp_path / "file" / "run"):
+        pass
+
+
+def test_unused_folder_counts_up(tmp_path):
+    assert unused_folder(tmp_path / "run").name == "run"
+    for expected in ("run", "run-2", "run-3"):
+        folder = unused_folder(tmp_path / "run")
+        assert folder.name == expected
+        folder.mkdir()
+        (folder / "something").touch()
+
+
+def test_views_by_name(run):
+    test = [view.name for view in run.views("test")]
+    assert test == ["a_00.jpg", "a_04.jpg", "a_08.jpg"]
+    assert len(run.views("train")) == 9
+    assert len(run.views("all")) == 12
+
+
+def test_run_that_held_nothing_out_trained_on_all(run):
+    run.save_config(load_config(), run.path / "scene", "CPU")
+    assert len(run.views("train")) == 12
+
+
+def test_splats_of_a_run_are_the_last_saved(run):
+    _save(run, 7000)
+    last = _save(run, 30000)
+    assert run.saved_steps() == [7000, 30000]
+    assert find_splats(run.path) == (last, run)
+
+
+def test_splats_in_a_run_know_it_and_others_do_not(run, tmp_path):
+    early = _save(run, 7000)
+    ply, found = find_splats(early)
+    assert (ply, found) == (early, RunDir(run.path.resolve()))
+    other = tmp_path / "other.ply"
+    other.touch()
+    assert find_splats(other) == (other, None)
+
+
+def test_run_without_splats_says_so(run):
+    with pytest.raises(UsageError, match="no splats yet"):
+        find_splats(run.path)
+
+
+def test_what_is_no_run_says_so(tmp_path):
+    with pytest.raises(UsageError, match="not the folder of a run"):
+        open_run(tmp_path)
+    with pytest.raises(UsageError, match="does not exist"):
+        open_run(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+@pytest.mark.parametrize("name", ["metrics", "result", "background"])
+def test_a_damaged_file_is_named(run, name, content):
+    (run.path / f"{name}.json").write_text(content)
+    with pytest.raises(FormatError, match=f"{name}.json"):
+        getattr(run, name)()
+
+
+def test_scene_and_settings_read_back(run, tmp_path):
+    assert run.scene_path() == (tmp_path / "scene").resolve()
+    assert run.config() == load_config("demo", {"test_every": 4})

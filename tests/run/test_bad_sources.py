@@ -1,0 +1,94 @@
+"""Numbers that are not finite in what a run starts from: it finishes as it would without them, and says how many."""
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+
+from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.scene.colmap import read_model
+from splat_cli.scene.colmap.write import write_model
+from tests.training import Trained
+
+
+def _photograph(scene, folder, bad, mask=None):
+    """A copy of the scene in which one photograph is grey, of floats, with `bad` in some pixels, or `mask` on them."""
+    shutil.copytree(scene, folder)
+    levels = np.random.default_rng(0).random((30, 40), np.float32)
+    places = np.zeros(levels.shape, bool)
+    places[4:9, 30:37] = places[20, 3] = True
+    levels[places] = bad
+    Picture.fromarray(levels).save(folder / "images" / "a_02.jpg", "TIFF")
+    if mask is not None:
+        (folder / "masks").mkdir()
+        Picture.fromarray(np.where(places, mask, 255).astype(np.uint8)).save(folder / "masks" / "a_02.png")
+    return folder
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_pixels_count_as_little_as_masked_ones(scene, tmp_path, bad):
+    broken = Trained(_photograph(scene, tmp_path / "broken", bad))
+    masked = Trained(_photograph(scene, tmp_path / "masked", 0.25, mask=0))
+    unmasked = Trained(_photograph(scene, tmp_path / "unmasked", 0.25))
+    runs = [one.new(tmp_path / f"run-{i}") for i, one in enumerate((broken, masked, unmasked))]
+    bits = [run.ply_path(60).read_bytes() for run in runs]
+    assert bits[0] == bits[1] != bits[2]
+    told = [line for line in broken.said if "finite" in line]
+    assert told == ["Warning: 36 pixels are not finite and do not count: 36 in a_02.jpg"]
+
+
+def test_pixels_of_photographs_that_are_decoded_late(scene, tmp_path):
+    broken = Trained(_photograph(scene, tmp_path / "broken", np.nan))
+    late = broken.new(tmp_path / "late", score_views=4, image_memory=8 * 3 * 40 * 30 / 2**30)
+    told = [line for line in broken.said if "finite" in line]
+    assert told == ["Warning: does not count: a_02.jpg: 36 pixels that are not finite"]
+    whole = broken.new(tmp_path / "whole", score_views=4)
+    assert late.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
+
+
+def test_point_is_left_out(scene, training, finished, tmp_path):
+    broken = Trained(shutil.copytree(scene, tmp_path / "broken"))
+    model = read_model(broken.scene / "sparse" / "0")
+    model.points = np.insert(model.points, 7, [0, np.nan, 0], axis=0)
+    model.colors = np.insert(model.colors, 7, 0, axis=0)
+    model.errors = model.track_lengths = None
+    write_model(broken.scene / "sparse" / "0", model)
+    run = broken.new(tmp_path / "run")
+    assert "Left out points: 1 not finite" in broken.said
+    assert run.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
+
+
+@pytest.fixture
+def start(finished, tmp_path):
+    """A file of splats of which the eighth has one number that is not finite; and one without it."""
+    splats = read_ply(finished.ply_path(60))
+    write_ply(tmp_path / "good.ply", splats)
+    doubled = splats.select(np.insert(np.arange(len(splats)), 7, 7))
+    doubled.log_scales[7, 1] = np.nan
+    write_ply(tmp_path / "broken.ply", doubled)
+    return tmp_path / "broken.ply", tmp_path / "good.ply"
+
+
+def test_splat_is_left_out(training, start, tmp_path):
+    broken, good = [training.new(tmp_path / path.stem, init_from=str(path)) for path in start]
+    assert broken.ply_path(60).read_bytes() == good.ply_path(60).read_bytes()
+    told = [line for line in training.said if "finite" in line]
+    assert told == [f"Warning: left out 1 splats of {start[0]} that are not finite"]
+
+
+def test_fewer_splats_than_the_file_has_are_told_of(training, start, tmp_path):
+    training.new(tmp_path / "run", init_from=str(start[1]), max_splats=50, steps=2)
+    expected = f"Warning: starting from 50 of the {len(read_ply(start[1])):,} splats of"
+    assert any(line.startswith(expected) for line in training.said)
+
+
+def test_file_of_the_start_is_not_needed_to_go_on(training, start, tmp_path):
+    run = training.new(tmp_path / "run", init_from=str(start[0]))
+    bits = run.ply_path(60).read_bytes()
+    for path in (run.result_path, run.checkpoints_path / "step_60.npz", start[0]):
+        path.unlink()
+    training.resume(run.path)
+    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert run.ply_path(60).read_bytes() == bits
+    assert sum("finite" in line for line in training.said) == 1  # not again

@@ -1,0 +1,62 @@
+"""Somebody who looks on while training: told of every round, at no cost, and able to keep it waiting."""
+
+import time
+
+import numpy as np
+import pytest
+
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.presets import load_config
+from splat_cli.run.interrupt import Interrupted
+from splat_cli.run.session import open_device, train_scene
+from splat_cli.run.storage.run_lock import new_run_folder
+from tests.training import SETTINGS
+
+
+class Watching:
+    """Keeps what it saw; waits `seconds` in every round; asks to stop from step `stop` on."""
+
+    def __init__(self, seconds=0.0, stop=None):
+        self.seconds, self.stop = seconds, stop
+        self.began, self.steps = [], []
+
+    def begin(self, trainer, run):
+        self.began.append((trainer.step, run.path))
+
+    def on_steps(self, trainer, progress, check):
+        assert trainer.step == progress.step
+        self.steps.append(progress.step)
+        time.sleep(self.seconds)
+        if self.stop and progress.step >= self.stop:
+            raise KeyboardInterrupt  # as `check` does
+
+
+def train(training, path, callback):
+    config = load_config(None, SETTINGS)
+    with new_run_folder(path) as run:
+        backend = open_device("cpu", config, training.display)
+        return train_scene(training.scene, run, config, backend, training.display, callback=callback)
+
+
+def test_it_sees_every_round_and_changes_nothing(training, finished, tmp_path):
+    watching = Watching(seconds=0.05)
+    result = train(training, tmp_path / "run", watching)
+    assert watching.began == [(0, tmp_path / "run")]
+    assert watching.steps == sorted(watching.steps)
+    assert watching.steps[-1] == 60
+    seen, alone = (read_ply(run.ply_path(60)) for run in (result.run, finished))
+    for name, array in seen.arrays().items():
+        np.testing.assert_array_equal(array, getattr(alone, name))
+
+
+def test_its_time_is_no_training(training, tmp_path):
+    watching = Watching(seconds=0.5)
+    began = time.perf_counter()
+    result = train(training, tmp_path / "run", watching)
+    assert result.seconds < time.perf_counter() - began - 0.5 * len(watching.steps)
+
+
+def test_training_can_be_stopped_from_a_pause(training, tmp_path):
+    with pytest.raises(Interrupted, match="Interrupted after step"):
+        train(training, tmp_path / "run", Watching(stop=5))
+    assert list((tmp_path / "run" / "point_cloud").iterdir())

@@ -1,0 +1,83 @@
+"""Training with a colour field: it learns, resumes to the same bits, is fitted to photographs."""
+
+import numpy as np
+
+from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half
+from splat_cli.eval.metrics import psnr
+from splat_cli.field.coloring import FieldColoring
+from splat_cli.field.parameters import Parameters
+from splat_cli.gaussians.splats import Splats
+from splat_cli.presets import load_config
+from splat_cli.run.checkpoints.state import capture_state, restore_state
+from splat_cli.scene.images.image_set import ImageSet
+from tests.field_scenes import lively_field, pictures, some_splats, tinted_trainer
+from tests.views import ring_of_views
+
+
+def test_photographs_of_different_looks_need_appearances(backend):
+    plain, tinted = tinted_trainer(backend, field_appearance=0), tinted_trainer(backend)
+    errors = []
+    for trainer in (plain, tinted):
+        trainer.run_until(160)
+        errors.append(10 ** (-float(trainer.state.read()["psnr"]) / 10))
+        assert not any(trainer.bad_numbers.values())
+    assert errors[1] < 0.6 * errors[0]
+
+
+def test_training_goes_on_to_the_same_bits():
+    whole = tinted_trainer(field_moves=True, densify_start=15)
+    whole.run_until(20)
+    checkpoint = capture_state(whole)
+    whole.run_until(40)
+    resumed = tinted_trainer(field_moves=True, densify_start=15)
+    restore_state(resumed, checkpoint)
+    resumed.run_until(40)
+    np.testing.assert_array_equal(
+        resumed.splats.params[:, : resumed.model.num], whole.splats.params[:, : whole.model.num]
+    )
+    for name, array in whole.auxiliary.field.arrays().items():
+        np.testing.assert_array_equal(resumed.auxiliary.field.arrays()[name], array)
+
+
+def test_gradients_of_colours_move_splats_only_where_asked():
+    moved = []
+    for moves in (False, True):
+        trainer = tinted_trainer(field_moves=moves, opacity_reg=0.0, scale_reg=0.0)
+        trainer.run_until(30)
+        moved.append(trainer.splats.params[:3, :400].copy())
+    assert (moved[0] != moved[1]).any()
+
+
+def test_held_out_photographs_are_fitted_on_their_left_halves(backend):
+    """Photographs in a look that lies between those of training: right halves, too, are met."""
+    splats, views = some_splats(), ring_of_views(6)
+    field = lively_field(backend, splats)
+    looks = field.embedding_rows()[:3] * 0.8 + 0.3
+    true = FieldColoring(field, Parameters(backend, looks))
+    images = pictures(backend, splats, views[:3], true)
+    photographs = ImageSet(views[:3], images, [None] * 3, [])
+    before = {name: backend.download(array) for name, array in field.arrays().items()}
+    fitted = fit_held_out_embeddings(
+        Splats.from_arrays(backend, splats), field, photographs, load_config(), (0.0, 0.0, 0.0)
+    )
+    mean = FieldColoring(field, Parameters(backend, np.tile(field.embedding_rows().mean(axis=0), (3, 1))))
+    rights = [
+        np.stack(shown)[:, :, 20:]
+        for shown in (images, *(pictures(backend, splats, views[:3], c) for c in (fitted, mean)))
+    ]
+    assert psnr(rights[1], rights[0]) > psnr(rights[2], rights[0]) + 10
+    for name, array in field.arrays().items():
+        np.testing.assert_array_equal(backend.download(array), before[name])
+    assert not any(backend.download(parameters.gradients).any() for parameters in field.parts().values())
+
+
+def test_halves_share_no_pixel_and_respect_masks():
+    view = ring_of_views(1)[0]
+    mask = np.zeros((view.height, view.width), np.uint8)
+    mask[5:9] = 255
+    photographs = ImageSet([view, view], [np.zeros((view.height, view.width, 3), np.uint8)] * 2, [None, mask], [])
+    left, right = half(photographs, right=False).masks, half(photographs, right=True).masks
+    for whole, one, other in zip((np.full_like(mask, 255), mask), left, right, strict=True):
+        np.testing.assert_array_equal(one | other, whole)
+        assert not (one & other).any()
+    assert photographs.masks[0] is None

@@ -1,0 +1,119 @@
+"""What is kept of a colour field: its file, and the splats that it is baked into."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.eval.metrics import psnr
+from splat_cli.field.bake_sh import bake_field
+from splat_cli.field.coloring import FieldColoring
+from splat_cli.field.file import NAME, read_field, write_field
+from splat_cli.field.parameters import Parameters
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.run import export_splats
+from splat_cli.run.export_splats import save_splats
+from splat_cli.scene.images.image_set import ImageSet
+from tests.field_scenes import SHAPE, SMALL, lively_field, pictures, some_splats, tinted_images, tinted_trainer
+from tests.views import ring_of_views
+
+
+def test_file_keeps_field_and_splats(backend, tmp_path):
+    splats, views = dataclasses.replace(some_splats(), antialiased=True), ring_of_views(6)
+    field = lively_field(backend, splats)
+    names = [view.name for view in views]
+    write_field(tmp_path / NAME, field, splats, names)
+    saved = read_field(tmp_path / NAME)
+    assert saved.names == names
+    assert saved.shape == SHAPE
+    assert saved.splats.antialiased
+    np.testing.assert_array_equal(saved.embedding("a_02.jpg"), field.embedding_rows()[2])
+    np.testing.assert_allclose(saved.embedding(None), field.embedding_rows().mean(axis=0), rtol=1e-5)
+    with pytest.raises(UsageError, match="expected mean or a training photograph such as a_00"):
+        saved.embedding("elsewhere.jpg")
+    before = pictures(backend, splats, views, FieldColoring(field))
+    after = pictures(backend, saved.splats, views, FieldColoring(saved.open(backend, len(splats))))
+    assert psnr(np.stack(before), np.stack(after)) > 45
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "shape"])
+def test_damaged_file_is_an_error(backend, tmp_path, damage):
+    splats = some_splats(20)
+    path = tmp_path / NAME
+    write_field(path, lively_field(backend, splats), splats, [f"{i}" for i in range(6)])
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif damage == "other":
+        np.savez(path, means=splats.means)
+    else:
+        with np.load(path) as content:
+            np.savez(path, **{**content, "tables": content["tables"][:-4]})
+    with pytest.raises(FormatError, match="is not the file of a colour field"):
+        read_field(path)
+
+
+def test_baked_splats_look_as_the_field(backend):
+    """To the views, and the better the higher the degree."""
+    splats, views = some_splats(), ring_of_views(12)
+    field = lively_field(backend, splats, len(views))
+    mean = Parameters(backend, np.tile(field.embedding_rows().mean(axis=0), (len(views), 1)))
+    own = np.stack(pictures(backend, splats, views, FieldColoring(field, mean)))
+    residuals, scores = [], []
+    for degree in (0, 2, 3):
+        baked = bake_field(field, splats, views, degree)
+        assert baked.splats.sh_degree == degree
+        residuals.append(baked.residual)
+        scores.append(psnr(np.stack(pictures(backend, baked.splats, views)), own))
+    assert residuals[0] > residuals[1] > residuals[2]
+    assert scores[0] < scores[1] < scores[2]
+    assert scores[2] > 38
+
+
+def test_baked_residual_is_what_the_coefficients_leave(backend):
+    """A field that ignores directions leaves none even at degree 0."""
+    splats, views = some_splats(50), ring_of_views(5)
+    field = lively_field(backend, splats, 5)
+    layer = field.network.layers[0]
+    begin = SHAPE.grid.width
+    weights = layer.weights.reshape(layer.num_inputs + 1, layer.num_outputs)
+    weights[begin : begin + 16] = 0
+    assert bake_field(field, splats, views, 0).residual < 1e-5
+
+
+def test_last_saved_splats_are_trained_on_after_they_were_baked(backend, tmp_path):
+    """Those of an earlier step are baked alone."""
+    images, scores = pictures(backend, some_splats(), ring_of_views(2) * 2), []
+    trainer = tinted_trainer(backend, images, field_appearance=0, steps=90, background="black", antialias=False)
+    views = trainer.cameras.views
+    for step in (89, 90):
+        trainer.run_until(step)
+        saved = save_splats(trainer, tmp_path / "splats.ply", ImageSet(views, images, [None] * len(views), []))
+        assert saved.splats.sh_degree == 3
+        scores.append(psnr(np.stack(pictures(backend, saved.splats, views)), np.stack(images)))
+    assert scores[1] > scores[0] + 0.1  # a step of training changes it by a tenth of that
+
+
+def test_without_memory_to_train_on_the_baked_splats_are_saved(tmp_path, monkeypatch):
+    def no_memory(*args, **changes):
+        raise MemoryError
+
+    monkeypatch.setattr(export_splats, "fine_tune", no_memory)
+    trainer, told = tinted_trainer(field_appearance=0, steps=20, background="black"), []
+    trainer.run_until(20)
+    views = trainer.cameras.views
+    photographs = ImageSet(views, tinted_images(trainer.backend), [None] * len(views), [])
+    saved = save_splats(trainer, tmp_path / "splats.ply", photographs, told.append)
+    assert "not enough device memory" in told[-1]
+    assert len(read_ply(tmp_path / "splats.ply")) == len(saved.splats) == trainer.model.num
+
+
+def test_run_saves_both_files_and_measures_right_halves(training, tmp_path):
+    run = training.new(tmp_path / "run", **{**SMALL, "steps": 20}, eval=True, report=False)
+    ply = run.ply_path(20)
+    assert read_ply(ply).sh_degree == 3
+    saved = read_field(ply.with_name(NAME))
+    assert len(saved.splats) == len(read_ply(ply))
+    assert any("Colour field with its splats" in line for line in training.said)
+    assert "only right halves" in run.metrics()["protocol"]
+    assert dataclasses.asdict(run.config())["color"] == "field"

@@ -1,0 +1,92 @@
+"""A disk that fills up while a run saves: a small tmpfs, where this process may mount one."""
+
+import json
+import subprocess
+
+import pytest
+
+from splat_cli.errors import DiskError
+from splat_cli.files import replacing, require_space
+from splat_cli.run.checkpoints import checkpointer
+from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
+from splat_cli.run.checkpoints.file import read_checkpoint
+from splat_cli.run.storage.run_dir import RunDir
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of its own, of 6 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this process may not mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _fill(folder, leave=0):
+    """Writes a file that takes all the room but `leave` bytes."""
+    with (folder / "filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            file.truncate(max(file.tell() - leave, 0))
+
+
+def _fill_after_first_save(folder, monkeypatch):
+    save = Checkpointer.save
+
+    def save_and_fill(self, trainer, seconds):
+        save(self, trainer, seconds)
+        if not (folder / "filler").exists():
+            self.finish()
+            _fill(folder, leave=100_000)
+
+    monkeypatch.setattr(Checkpointer, "save", save_and_fill)
+
+
+@pytest.mark.parametrize("checked_before", [True, False])
+def test_run_goes_on_and_older_checkpoints_stay(training, finished, small_disk, monkeypatch, checked_before):
+    with monkeypatch.context() as patch:
+        _fill_after_first_save(small_disk, patch)
+        if not checked_before:
+            patch.setattr(checkpointer, "require_space", lambda path, needed: None)
+        with pytest.raises(DiskError, match=r"splat train --resume"):
+            training.new(small_disk / "run", save_at=(40,))
+    run = RunDir(small_disk / "run")
+    warnings = [line for line in training.said if line.startswith("Warning: ")]
+    assert any("checkpoints" in line and "older checkpoints are as they were" in line for line in warnings)
+    assert any("iteration_40" in line for line in warnings)
+    assert run.saved_steps() == []
+    assert not list(run.path.rglob(".*"))
+    assert read_checkpoint(*checkpoint_paths(run.checkpoints_path)).step < 40
+    for line in run.log_path.read_text().splitlines():
+        json.loads(line)
+    (small_disk / "filler").unlink()
+    training.resume(run.path)
+    assert run.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
+
+
+def test_file_that_does_not_fit_is_not_there(small_disk):
+    path = small_disk / "file"
+    path.write_bytes(b"before")
+    with pytest.raises(DiskError, match="no space left"), replacing(path) as beside:
+        beside.write_bytes(bytes(10_000_000))
+    assert path.read_bytes() == b"before"
+    assert [found.name for found in small_disk.iterdir()] == ["file"]
+
+
+def test_room_is_looked_for_before(small_disk):
+    require_space(small_disk / "new" / "run", 1_000_000)
+    with pytest.raises(DiskError, match=r"needs 9\.5 MiB and the disk has [56]\.\d MiB"):
+        require_space(small_disk / "new" / "run", 10_000_000)
+
+
+def test_run_is_refused_where_there_is_no_room_for_it(training, small_disk):
+    _fill(small_disk, leave=400_000)
+    with pytest.raises(DiskError, match="make room"):
+        training.new(small_disk / "run")

@@ -1,0 +1,186 @@
+"""Memory: the estimate, the cap that follows from it, and going on after an allocation has failed."""
+
+import os
+import weakref
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+from splat_cli.device import open_backend
+from splat_cli.device.cpu import CpuBackend
+from splat_cli.errors import OutOfMemory
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.presets import load_config
+from splat_cli.run.memory_plan import plan_memory
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.memory_recovery import run_with_memory_fallback
+from tests.noise_trainer import noise_trainer
+from tests.training import SETTINGS
+from tests.views import ring_of_views
+
+MIB = 2**20
+
+
+class Budget:
+    """NumPy whose arrays from `empty` and `zeros` may take `limit` bytes together."""
+
+    def __init__(self):
+        self.limit, self.live = float("inf"), 0
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def empty(self, shape, dtype="float64"):
+        return self._counted(np.empty, shape, dtype)
+
+    def zeros(self, shape, dtype="float64"):
+        return self._counted(np.zeros, shape, dtype)
+
+    def _counted(self, make, shape, dtype):
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if size and self.live + size > self.limit:
+            raise MemoryError(size)
+        array = make(shape, dtype)
+        self.live += size
+        weakref.finalize(array, self._release, size)
+        return array
+
+    def _release(self, size):
+        self.live -= size
+
+
+@pytest.fixture
+def budget():
+    return Budget()
+
+
+@pytest.fixture
+def backend(budget):
+    backend = open_backend("cpu", threads=1)
+    backend.xp = budget
+    return backend
+
+
+def _trainer(backend, num_points=2000, **changes):
+    return noise_trainer(backend, num_points, **{**SETTINGS, **changes})
+
+
+def _plan(backend, views=(), **changes):
+    return plan_memory(backend, load_config(None, changes), views or ring_of_views(4), 100)
+
+
+def test_estimate_is_what_is_allocated():
+    backend = open_backend("cpu")
+    num = 8192
+    trainer = _trainer(backend, num, max_splats=num)
+    raster, model = trainer.rasterizer, trainer.model
+    arrays = [*model.planes().values(), trainer.loss.d_maps, *trainer.cameras.photos]
+    for part in (raster.projection, raster.picture, raster.tiles):
+        arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
+    plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
+    growing = num * (4 * 59 + 8)  # a row of parameters and the scores of a scorer come and go
+    expected = plan.photographs + plan.pictures + num * plan.per_splat - growing
+    assert sum(array.nbytes for array in arrays) == pytest.approx(expected, rel=0.01)
+
+
+def test_cap_is_what_fits_into_the_memory_allowed():
+    backend = open_backend("cpu")
+    plan = _plan(backend, max_memory=0.1)
+    assert plan.max_splats < plan.wanted_splats == 1_000_000
+    assert plan.photographs + plan.pictures + plan.max_splats * plan.per_splat <= 0.1 * 1024 * MIB
+    assert _plan(backend, max_memory=0.1, max_splats=10_000).max_splats == 10_000
+    assert _plan(backend, max_memory=0.1, sh_degree=0).max_splats > 1.5 * plan.max_splats
+
+
+def test_without_any_room_the_message_names_three_settings(training, tmp_path):
+    with pytest.raises(OutOfMemory, match=r"do not fit; --downscale 2 saves .* --sh-degree 0 .* --max-splats"):
+        training.new(tmp_path / "run", max_memory=0.001, max_splats=5000, steps=100)
+
+
+def test_run_is_told_what_it_takes_and_capped(training, tmp_path):
+    run = training.new(tmp_path / "run", max_memory=0.003, max_splats=50_000)
+    assert any(line.startswith("Memory: ") for line in training.said)
+    warning = next(line for line in training.said if line.startswith("Warning: only "))
+    cap = int(warning.split()[2].replace(",", ""))
+    assert run.result()["num_splats"] <= cap < 50_000
+    assert run.config().max_splats == 50_000
+
+
+@pytest.mark.parametrize("strategy", ["default", "adc", "mcmc"])
+def test_growth_that_does_not_fit_ends_and_training_goes_on(backend, budget, strategy):
+    trainer = _trainer(backend, 4000, strategy=strategy, max_splats=4000, grad_threshold=0.0)
+    trainer.cap_splats(100_000)
+    trainer.run_until(5)
+    budget.limit = budget.live + MIB // 4
+    trainer.run_until(60)
+    assert trainer.step == 60
+    assert trainer.notices[0].startswith("out of device memory at step ")
+    assert trainer.model.num <= trainer.config.max_splats < 100_000
+    assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
+    assert trainer.splats.params.shape == trainer.model.moments.first.shape == trainer.model.moments.second.shape
+
+
+def test_pairs_that_do_not_fit_cost_the_most_transparent_splats(backend, budget):
+    trainer = _trainer(backend, densify_start=100)
+    trainer.run_until(2)
+    trainer.splats.params[10, :1000] = -3.0
+    trainer.splats.params[3:6, :2000] = 1.0  # splats that cover every tile
+    trainer.rasterizer.resize_pairs(4096)
+    budget.limit = budget.live
+    trainer.run_until(10)
+    assert trainer.step == 10
+    assert "most transparent were dropped" in trainer.notices[0]
+    assert 100 < trainer.model.num < 2000
+    assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
+
+
+def test_measuring_that_does_not_fit_gets_what_training_had(backend, budget):
+    trainer, other = _trainer(backend), _trainer(open_backend("cpu", threads=1))
+    trainer.run_until(5)
+    views = trainer.cameras.views
+    photographs = ImageSet(views, [np.zeros((view.height, view.width, 3), np.uint8) for view in views], [None] * 4, [])
+
+    def work():
+        return evaluate(backend, trainer.splats, photographs, trainer.config)
+
+    expected = work()
+    budget.limit = budget.live
+    with pytest.raises(MemoryError):
+        work()
+    assert run_with_memory_fallback(trainer, work) == expected
+    trainer.run_until(8)
+    other.run_until(8)
+    np.testing.assert_array_equal(trainer.splats.params, other.splats.params)
+    assert trainer.notices == []
+
+
+def test_nothing_fits_at_all(backend, budget):
+    trainer = _trainer(backend)
+    trainer.run_until(2)
+    trainer.splats.params[3:6, :2000] = 1.0
+    budget.limit = 0
+    with pytest.raises(OutOfMemory, match="use --max-splats, --downscale 2 or --sh-degree 0"):
+        trainer.run_until(10)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_steps():
+    with ProcessPoolExecutor(1, get_context("spawn")) as alone:  # other tests leave holes in this process's memory
+        assert alone.submit(_growth).result() < MIB
+
+
+def _growth():
+    """Bytes by which 4000 steps make a process larger that has done 2000."""
+    trainer = _trainer(CpuBackend(threads=1), 200, steps=6000, densify_stop=6000, max_splats=300)
+    trainer.run_until(2000)
+    before = _resident()
+    trainer.run_until(6000)
+    return _resident() - before
+
+
+def _resident():
+    """Bytes of this process in memory now."""
+    with open(f"/proc/{os.getpid()}/statm") as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

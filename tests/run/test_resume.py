@@ -1,0 +1,246 @@
+"""Runs that are killed, interrupted, damaged, extended: they go on, to the same bits where that is promised."""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.checkpoints.file import FORMAT, read_checkpoint, write_checkpoint
+from splat_cli.run.storage.run_dir import RunDir, is_run
+from splat_cli.run.storage.run_lock import existing_run, new_run_folder
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = [
+    "--deterministic", "--device=cpu", "--densify-start=20", "--densify-interval=20", "--checkpoint-every=10",
+    "--save-at=",
+]  # fmt: skip
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    """A copy of the finished run, without its result and its end: as if it had been killed after step 45."""
+    run = RunDir(shutil.copytree(finished.path, tmp_path / "run"))
+    run.result_path.unlink()
+    shutil.rmtree(run.ply_path(60).parent)
+    (run.checkpoints_path / "step_60.npz").unlink()
+    return run
+
+
+def _bits(run, step=60):
+    return run.ply_path(step).read_bytes()
+
+
+def test_checkpoints_are_kept_up_to_the_number_asked_for(finished):
+    steps = [read_checkpoint(path).step for path in checkpoint_paths(finished.checkpoints_path)]
+    assert steps[0] == 60
+    assert len(steps) == 3
+    assert steps == sorted(steps, reverse=True)
+
+
+def test_checkpoint_holds_what_the_page_says(finished):
+    checkpoint = read_checkpoint(checkpoint_paths(finished.checkpoints_path)[0])
+    num = checkpoint.arrays["params"].shape[1]
+    shapes = {name: (array.shape, array.dtype) for name, array in checkpoint.arrays.items()}
+    planes = ((59, num), np.float32)
+    assert shapes == {"params": planes, "moments1": planes, "moments2": planes, "stats": ((2, num), np.float32)}
+    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    for key in ("format", "program", "step", *checkpoint.facts, *checkpoint.arrays):
+        assert f"`{key}`" in page
+
+
+def test_no_checkpoints_where_none_are_wanted(training, tmp_path):
+    run = training.new(tmp_path / "run", keep=0)
+    assert not run.checkpoints_path.exists()
+
+
+def test_resumed_run_ends_with_the_same_bits(training, finished, copy):
+    training.resume(copy.path)
+    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert _bits(copy) == _bits(finished)
+    assert copy.result()["num_splats"] == finished.result()["num_splats"]
+
+
+def test_run_without_a_checkpoint_starts_again(training, finished, copy):
+    shutil.rmtree(copy.checkpoints_path)
+    training.resume(copy.path)
+    assert "No checkpoint was saved yet: starting from step 0" in training.said
+    assert _bits(copy) == _bits(finished)
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "version"])
+def test_newest_checkpoint_that_cannot_be_read_is_set_aside(training, finished, copy, damage):
+    newest, before = checkpoint_paths(copy.checkpoints_path)[:2]
+    step = read_checkpoint(before).step
+    _damage(newest, damage)
+    training.resume(copy.path)
+    warning = next(line for line in training.said if line.startswith("Warning: "))
+    assert str(newest) in warning
+    assert ("version" if damage == "version" else "damaged") in warning
+    assert f"Going on from step {step}" in training.said
+    assert newest.with_name(newest.name + ".unreadable").is_file()
+    assert _bits(copy) == _bits(finished)
+
+
+def test_every_flipped_byte_is_found(finished, tmp_path):
+    whole = bytearray(checkpoint_paths(finished.checkpoints_path)[0].read_bytes())
+    path = tmp_path / "step_1.npz"
+    for at in [0, 5, 20, len(whole) - 1, *random.Random(0).sample(range(len(whole)), 40)]:
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(FormatError):
+            read_checkpoint(path)
+
+
+def test_run_whose_checkpoints_are_all_damaged_says_so(training, copy):
+    for path in checkpoint_paths(copy.checkpoints_path):
+        _damage(path, "flip")
+    with pytest.raises(FormatError, match="no checkpoint of the run can be read"):
+        training.resume(copy.path)
+
+
+def _damage(path, how):
+    content = bytearray(path.read_bytes())
+    if how == "flip":
+        content[len(content) // 2] ^= 16
+    elif how == "truncate":
+        del content[-1000:]
+    elif how == "empty":
+        content.clear()
+    else:
+        checkpoint = read_checkpoint(path)
+        checkpoint.facts["format"] = FORMAT + 1
+        write_checkpoint(path, checkpoint)
+        return
+    path.write_bytes(content)
+
+
+def test_finished_run_is_extended(training, finished, tmp_path):
+    run = RunDir(shutil.copytree(finished.path, tmp_path / "run"))
+    with pytest.raises(UsageError, match="finished after 60 steps"):
+        training.resume(run.path)
+    training.resume(run.path, steps=80)
+    assert "Changed: --steps 60 -> 80" in training.said
+    assert "Going on from step 60" in training.said
+    assert run.saved_steps() == [60, 80]
+    assert run.config().steps == 80
+
+
+def test_settings_that_cannot_change_are_named(training, copy):
+    with pytest.raises(UsageError, match="--seed, --sh-degree cannot change"):
+        training.resume(copy.path, seed=5, sh_degree=1)
+
+
+def test_a_run_of_before_goes_on_along_the_axes_of_the_world(training, copy):
+    text = copy.config_path.read_text()
+    assert copy.config().local_frame_adam
+    copy.config_path.write_text(text.replace("local_frame_adam = true\n", ""))
+    assert not copy.config().local_frame_adam
+    with pytest.raises(UsageError, match="--local-frame-adam cannot change"):
+        training.resume(copy.path, local_frame_adam=True)
+
+
+def test_photograph_that_is_gone_is_named(training, copy, scene, tmp_path):
+    moved = shutil.copytree(scene, tmp_path / "moved")
+    (moved / "images" / "a_02.jpg").unlink()
+    copy.save_config(copy.config(), moved, "CPU")
+    with pytest.raises(UsageError, match=r"a_02\.jpg"):
+        training.resume(copy.path)
+
+
+def test_start_from_a_ply_of_another_degree(training, finished, tmp_path):
+    splats = read_ply(finished.ply_path(60))
+    path = tmp_path / "start.ply"
+    write_ply(path, splats)
+    run = training.new(tmp_path / "run", init_from=str(path), steps=1, sh_degree=2, lr_means=0.0, lr_means_final=0.0,
+                       noise_scale=0.0)  # fmt: skip
+    after = read_ply(run.ply_path(1))
+    assert after.sh_degree == 2
+    np.testing.assert_array_equal(after.means, splats.means)
+
+
+def test_folder_is_locked(training, copy):
+    with existing_run(copy.path), pytest.raises(UsageError, match="in use by another process"):
+        training.resume(copy.path)
+    with new_run_folder(copy.path.parent / "new") as run, pytest.raises(UsageError, match="in use"):
+        training.new(run.path)
+
+
+def test_log_goes_on_where_the_checkpoint_was(training, copy):
+    with copy.log_path.open("a") as file:
+        file.write('{"step": 1000000}\n{"step": 10')
+    training.resume(copy.path)
+    assert "1000000" not in copy.log_path.read_text()
+    assert all(line.endswith("}") for line in copy.log_path.read_text().splitlines())
+
+
+def test_leftovers_of_a_killed_run_are_removed(training, copy):
+    (copy.checkpoints_path / ".step_50.npz.17.part").touch()
+    training.resume(copy.path)
+    assert not list(copy.path.rglob(".*"))
+
+
+def _command(run, scene, steps):
+    command = [sys.executable, "-m", "splat_cli", "train"]
+    if is_run(run.path):
+        return [*command, "--resume", run.path, "--device", "cpu"]
+    return [*command, scene, "-o", run.path, "--steps", str(steps), *OPTIONS]
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(scene, tmp_path):
+    whole, killed = RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
+    subprocess.run(_command(whole, scene, 600), cwd=ROOT, check=True, capture_output=True)
+    dice, kills = random.Random(1), 0
+    while not killed.result():
+        with subprocess.Popen(_command(killed, scene, 600), cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+            try:
+                process.wait(timeout=dice.uniform(0.5, 1.5) if kills < 8 else 60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                kills += 1
+    assert kills > 0
+    assert _bits(killed, 600) == _bits(whole, 600)
+
+
+def _interrupted(run, scene, number, times=1):
+    """(exit code, stderr, seconds to the end) of a long run that gets a signal once it trains."""
+    with subprocess.Popen(_command(run, scene, 1_000_000), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        while not run.log_path.is_file() and process.poll() is None:
+            time.sleep(0.05)
+        begin = time.perf_counter()
+        for _ in range(times):
+            process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        return process.returncode, err, time.perf_counter() - begin
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_saves_and_tells_how_to_resume(scene, tmp_path, training, number):
+    run = RunDir(tmp_path / "run")
+    code, err, seconds = _interrupted(run, scene, number)
+    assert (code, "Traceback" in err) == (130, False), err
+    assert f"go on with: splat train --resume {run.path}" in err
+    assert seconds < 5
+    (step,) = run.saved_steps()
+    assert read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).step == step
+    training.resume(run.path, steps=step + 5)
+    assert run.saved_steps() == [step, step + 5]
+
+
+def test_second_signal_ends_at_once_without_harm(scene, tmp_path, training):
+    run = RunDir(tmp_path / "run")
+    code, _, seconds = _interrupted(run, scene, signal.SIGTERM, times=2)
+    assert code in (130, -signal.SIGTERM)
+    assert seconds < 5
+    steps = [read_checkpoint(path).step for path in checkpoint_paths(run.checkpoints_path)]
+    last = max(steps, default=0) + 5
+    training.resume(run.path, steps=last)
+    assert run.result()["steps"] == last

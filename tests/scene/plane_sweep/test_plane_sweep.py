@@ -1,0 +1,110 @@
+"""Points found in photographs: the kernel against its reference, and a textured ball whose surface is known."""
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import ShapeError
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.plane_sweep import plane_sweep_points
+from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages
+from splat_cli.scene.plane_sweep.ncc import RADIUS, agreement
+from splat_cli.scene.plane_sweep.view_selection import NUM_NEIGHBORS, neighbors_by_points, neighbors_by_position
+from tests import textured_ball as ball
+from tests.reference import plane_sweep as reference
+from tests.textured_ball import photographs_of_ball, views_of_ball
+from tests.views import ring_of_views
+
+COUNT = 2000
+
+
+def found(backend, taken, count=COUNT):
+    return plane_sweep_points(backend, taken, count, np.random.default_rng(0))
+
+
+def test_kernel_against_reference(backend):
+    views = ring_of_views(6, width=40, height=30)
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (30, 40, 3), dtype=np.uint8) for _ in views]
+    images[2][:, :20] = 77  # no contrast in half of one
+    grays = GrayscaleImages.of(backend, views, images, 40)
+    neighbors = np.array([[(i + k) % 6 for k in (1, 2, 5, 4)] for i in range(6)], np.int32)
+    edge = [[0, RADIUS, RADIUS], [1, 39 - RADIUS, 29 - RADIUS]]
+    inner = np.c_[rng.integers(6, size=60), rng.integers(RADIUS, [40 - RADIUS, 30 - RADIUS], (60, 2))]
+    pixels = np.array([*edge, *inner], np.int32)
+    inverse_depths = np.tile(np.linspace(0, 0.6, 9, dtype=np.float32), (6, 1))
+    scores = backend.download(agreement(backend, grays, neighbors, pixels, inverse_depths))
+    flat = backend.download(grays.pixels).reshape(6, 30, 40)
+    expected = reference.agreement(views, flat, neighbors, pixels, inverse_depths)
+    assert 0.2 < (expected > -1).mean() < 0.9
+    same_views_see_it = np.abs(scores - expected) < 1e-3  # in float32, a patch may just miss the border of an image
+    assert same_views_see_it.mean() > 0.99
+
+
+def test_kernel_arguments(backend):
+    views = ring_of_views(4)
+    grays = GrayscaleImages.of(backend, views, [np.zeros((30, 40, 3), np.uint8)] * 4, 40)
+    with pytest.raises(ShapeError, match="sweep: inverse_depths"):
+        agreement(backend, grays, np.zeros((4, 3), np.int32), np.zeros((1, 3), np.int32), np.ones((3, 5), np.float32))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_points_lie_on_the_surface(backend, scale):
+    taken = photographs_of_ball(views_of_ball(scale=scale), scale=scale)
+    points, colors = found(backend, taken)
+    off = np.abs(np.linalg.norm(points / scale, axis=1) - ball.RADIUS)
+    assert 100 < len(points) <= COUNT
+    assert np.median(off) < 0.02
+    assert np.percentile(off, 95) < 0.1
+    assert points.dtype == np.float32
+    assert colors.dtype == np.uint8
+    assert (colors[:, 1] == 90).all()
+    assert np.ptp(colors[:, 0]) > 100
+
+
+def test_masked_pixels_give_no_points(backend):
+    views = views_of_ball()
+    mask = np.zeros(ball.SIZE[::-1], np.uint8)
+    mask[:60] = 255
+    points, _ = found(backend, photographs_of_ball(views, [mask] * len(views)))
+    below = points @ views[0].w2c[1, :3] > 0.1  # the cameras share their vertical axis
+    assert len(points) > 50
+    assert not below.any()
+
+
+def test_few_views_are_enough(backend):
+    points, _ = found(backend, photographs_of_ball(views_of_ball(18)[::6]))
+    assert len(points) > 50
+    assert np.median(np.abs(np.linalg.norm(points, axis=1) - ball.RADIUS)) < 0.05
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        pytest.param(lambda: photographs_of_ball(views_of_ball(1)), id="one view"),
+        pytest.param(lambda: photographs_of_ball([views_of_ball(1)[0]] * 4), id="one place"),
+        pytest.param(lambda: photographs_of_ball(views_of_ball(), texture=0.0), id="no texture"),
+        pytest.param(lambda: ImageSet(v := ring_of_views(5, 4, 4), [np.eye(4, dtype=np.uint8)[..., None]
+                     .repeat(3, axis=2) * 255] * len(v), [None] * len(v), []), id="tiny"),
+    ],
+)  # fmt: skip
+def test_nothing_where_nothing_can_be_found(backend, taken):
+    points, colors = found(backend, taken())
+    assert points.shape == (0, 3)
+    assert colors.shape == (0, 3)
+
+
+def test_noise_gives_next_to_nothing(backend):
+    views, rng = views_of_ball(), np.random.default_rng(0)
+    images = [rng.integers(0, 256, (ball.SIZE[1], ball.SIZE[0], 3), dtype=np.uint8) for _ in views]
+    points, _ = found(backend, ImageSet(views, images, [None] * len(views), []))
+    assert len(points) < 0.02 * COUNT
+
+
+def test_every_view_has_other_views_to_compare_with():
+    """Also where fewer views are there than a view is compared with."""
+    views = views_of_ball(3)
+    points = np.random.default_rng(0).normal(size=(40, 3)) * 0.2
+    for neighbors in (neighbors_by_position(views), neighbors_by_points(views, points)):
+        assert neighbors.neighbors.shape == (3, NUM_NEIGHBORS)
+        assert (neighbors.neighbors != np.arange(3)[:, None]).all()
+        assert (neighbors.nearest > 0).all()

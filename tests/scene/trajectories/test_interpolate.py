@@ -1,0 +1,49 @@
+"""Paths through cameras, and views at another size."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from splat_cli.scene.trajectories.interpolate import interpolate_path, with_size
+from tests.views import ring_of_views
+
+
+def test_path_begins_and_ends_at_its_cameras():
+    views = ring_of_views()
+    frames = interpolate_path(views, 25)
+    assert len(frames) == 25
+    np.testing.assert_allclose(frames[0].w2c, views[0].w2c, atol=1e-9)
+    np.testing.assert_allclose(frames[-1].w2c, views[-1].w2c, atol=1e-9)
+
+
+def test_path_on_a_ring_stays_near_it_at_even_speed_and_rotates_properly():
+    frames = interpolate_path(ring_of_views(), 200)
+    centers = np.array([frame.center for frame in frames])
+    np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 3, rtol=0.01)
+    speeds = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+    assert speeds.max() < 1.3 * speeds.min()
+    for frame in frames:
+        rotation = frame.w2c[:3, :3]
+        np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-9)
+        assert np.linalg.det(rotation) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("views", [ring_of_views(1), [ring_of_views(1)[0]] * 3, ring_of_views(2)])
+def test_few_or_equal_cameras_make_a_path_too(views):
+    for frame in interpolate_path(views, 5):
+        assert np.isfinite(frame.w2c).all()
+
+
+def test_one_frame_is_the_first_camera():
+    (frame,) = interpolate_path(ring_of_views(), 1)
+    np.testing.assert_allclose(frame.w2c, ring_of_views()[0].w2c, atol=1e-9)
+
+
+def test_other_size_keeps_the_vertical_field_of_view():
+    view = ring_of_views(1)[0]
+    double = with_size(view, 80, 60)
+    assert (double.fx, double.fy, double.cx, double.cy) == (70, 72, 42, 26)
+    wide = with_size(view, 100, 30)
+    assert (wide.fy, wide.cy, wide.cx - 50) == (view.fy, view.cy, view.cx - 20)
+    assert with_size(dataclasses.replace(view), 40, 30).fx == view.fx

@@ -1,0 +1,132 @@
+"""`splat batch`: each scene apart, finished ones skipped, begun ones resumed, stopped as a whole."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.tools.batch_list import plan_batch
+
+ROOT = Path(__file__).parents[2]
+
+
+def _list(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_list_gives_scenes_names_and_settings(tmp_path):
+    text = 'steps = 5\n[[scene]]\npath = "a"\nmax_splats = 7\n[[scene]]\npath = "b"\nname = "other"\nsteps = 6\n'
+    first, second = plan_batch([_list(tmp_path / "l.toml", text)], tmp_path / "out", None, {"seed": 3})
+    assert (first.name, first.scene, first.run) == ("a", tmp_path / "a", tmp_path / "out" / "a")
+    assert (first.config.steps, first.config.max_splats, first.config.seed) == (5, 7, 3)
+    assert (second.name, second.config.steps) == ("other", 6)
+
+
+def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists/a/images_4").mkdir(parents=True)
+    text = 'split = "test.txt"\nmasks = "none"\n[[scene]]\npath = "a"\nimages = "images_4"\ninit_from = "start.ply"\n'
+    (job,) = plan_batch([_list(tmp_path / "lists/l.toml", text)], tmp_path / "out", None, {"crop": None})
+    beside = tmp_path / "lists"
+    assert (job.config.split, job.config.init_from) == (str(beside / "test.txt"), str(beside / "start.ply"))
+    assert (job.config.images, job.config.masks) == ("images_4", "none")
+    text = '[[scene]]\npath = "a"\nimages = "elsewhere"\n'
+    (job,) = plan_batch([_list(tmp_path / "lists/l.toml", text)], tmp_path / "out", None, {})
+    assert job.config.images == str(beside / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps = 5\n", "lists no scenes"),
+        ("scene = 3\n", "lists no scenes"),
+        ("[[scene]]\nsteps = 5\n", "needs a path"),
+        ('[[scene]]\npath = "a"\nstepz = 5\n', "l.toml: 'stepz' is not a setting; the nearest is 'steps'"),
+        ('[[scene]]\npath = "a"\n[[scene]]\npath = "b/a"\n', "both called 'a'"),
+    ],
+)
+def test_wrong_list_is_refused(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
+        plan_batch([_list(tmp_path / "l.toml", text)], tmp_path / "out", None, {})
+
+
+def test_batch_trains_skips_and_isolates(splat, scene, tmp_path):
+    good, bad, out = tmp_path / "good", tmp_path / "bad", tmp_path / "out"
+    shutil.copytree(scene, good)
+    bad.mkdir()
+    arguments = ["batch", good, bad, "-o", out, "--device", "cpu", "--steps", 3, "--save-at", "", "--eval"]
+    result = splat(*arguments, "--json")
+    assert result.code == 1, result.err
+    first, second = json.loads(result.out)["scenes"]
+    assert (first["scene"], first["status"], first["steps"]) == ("good", "done", 3)
+    assert (second["scene"], second["status"], second["exit_code"]) == ("bad", "failed", 2)
+    assert str(bad) in second["error"]
+    assert json.loads((out / "summary.json").read_text()) == [first, second]
+    table = splat(*arguments).out.splitlines()
+    assert table[1].startswith("good  skipped  ")
+    assert table[2].startswith("bad   failed   ")
+
+
+def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
+    out = tmp_path / "out"
+    run = RunDir(out / scene.name)
+    command = [sys.executable, "-m", "splat_cli", "batch", scene, "-o", out, "--device", "cpu", "--steps"]
+    with subprocess.Popen([*command, "1000000"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        while not run.log_path.is_file() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    (step,) = run.saved_steps()
+    result = splat("batch", scene, "-o", out, "--device", "cpu", "--steps", step + 3)
+    assert result.code == 0, result.err
+    assert run.saved_steps() == [step, step + 3]
+    assert "Going on from step" in (out / f"{scene.name}.log").read_text()
+
+
+def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
+    scenes = tmp_path / "scenes.toml"
+    lines = f'[[scene]]\npath = "{scene}"\nname = "%s"\nsteps = %d\n'
+    scenes.write_text(lines % ("killed", 1_000_000) + lines % ("other", 3))
+    arguments = [
+        "batch",
+        str(scenes),
+        "-o",
+        str(tmp_path / "out"),
+        "--device",
+        "cpu",
+        "--checkpoint-every",
+        "0",
+        "--json",
+    ]
+    run = RunDir(tmp_path / "out" / "killed")
+    command = [sys.executable, "-m", "splat_cli", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not run.log_path.is_file() and process.poll() is None:
+            time.sleep(0.05)
+        os.kill(_child_of(process.pid), signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    killed, other = json.loads(out)["scenes"]
+    assert (killed["status"], killed["exit_code"]) == ("failed", -signal.SIGKILL)
+    assert "the process ended with -9" in killed["error"]
+    assert (other["status"], other["steps"]) == ("done", 3)
+    scenes.write_text(lines % ("killed", 4) + lines % ("other", 3))
+    result = splat(*arguments)
+    assert result.code == 0, result.err
+    assert [outcome["status"] for outcome in json.loads(result.out)["scenes"]] == ["done", "skipped"]
+
+
+def _child_of(pid):
+    """The process that this one has started."""
+    (child,) = [text for path in Path(f"/proc/{pid}/task").glob("*/children") for text in path.read_text().split()]
+    return int(child)

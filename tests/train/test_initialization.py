@@ -1,0 +1,89 @@
+"""Where splats start, as --init says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display
+from splat_cli.errors import SceneError
+from splat_cli.run import initial_points
+from splat_cli.run.initial_points import starting_points
+from splat_cli.scene.view import Scene
+from tests.textured_ball import photographs_of_ball, views_of_ball
+
+POINTS = np.array([[0, 0, 0], [1, 0, 0]], np.float32)
+
+
+@pytest.fixture
+def start(backend):
+    taken = photographs_of_ball(views_of_ball(16))
+
+    def start(points=POINTS, taken=taken, **settings):
+        said = []
+        display = Display()
+        display.say = display.warn = said.append
+        scene = Scene(Path(), taken.views, points, np.full((len(points), 3), 7, np.uint8))
+        found, colors = starting_points(scene, taken, TrainConfig(init_points=1500, **settings), backend, display)
+        assert colors.shape == found.shape
+        return found, " ".join(said)
+
+    return start
+
+
+def test_points_of_the_scene(start):
+    points, said = start(init="points")
+    np.testing.assert_array_equal(points, POINTS)
+    assert not said
+
+
+def test_points_found_in_photographs(start):
+    points, said = start(POINTS[:0])
+    assert f"{len(points)} points on which photographs agree" in said
+    assert np.median(np.abs(np.linalg.norm(points, axis=1) - 1)) < 0.05
+    np.testing.assert_array_equal(start(init="sweep")[0], points)
+
+
+def test_points_of_the_scene_and_those_found(start):
+    points, said = start()
+    np.testing.assert_array_equal(points[: len(POINTS)], POINTS)
+    np.testing.assert_array_equal(points[len(POINTS) :], start(init="sweep")[0])
+    assert f"{len(POINTS)} points, and {len(points) - len(POINTS):,} on which" in said
+
+
+def test_no_memory_to_look_for_points(start, monkeypatch):
+    def plane_sweep_points(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(initial_points, "plane_sweep_points", plane_sweep_points)
+    points, said = start()
+    np.testing.assert_array_equal(points, POINTS)
+    assert "memory" in said
+    assert len(start(POINTS[:0])[0]) == 1500
+
+
+def test_random_points(start):
+    points, said = start(init="random")
+    assert len(points) == 1500
+    assert not said
+
+
+def test_random_points_where_photographs_have_nothing_in_common(start):
+    points, said = start(POINTS[:0], taken=photographs_of_ball(views_of_ball(16), texture=0.0))
+    assert len(points) == 1500
+    assert "1,500 random points" in said
+
+
+def test_crop(start):
+    points, _ = start(init="random", crop="0,0,0,1", crop_start=True)
+    assert 0 < len(points) < 1500
+    assert np.linalg.norm(points, axis=1).max() <= 1
+    with pytest.raises(SceneError, match="outside the crop"):
+        start(init="random", crop="99,99,99,1", crop_start=True)
+    assert len(start(init="random", crop="0,0,0,1")[0]) == 1500
+
+
+def test_no_points(start):
+    """What makes splats of them says that there are none."""
+    assert len(start(POINTS[:0], init="points")[0]) == 0

@@ -1,0 +1,40 @@
+"""Training runs inside the test's process."""
+
+import io
+
+from splat_cli.console import Display
+from splat_cli.presets import load_config
+from splat_cli.run.resume import plan_resumption
+from splat_cli.run.session import open_device, train_scene
+from splat_cli.run.storage.run_lock import existing_run, new_run_folder
+
+SETTINGS = {
+    "deterministic": True, "steps": 60, "save_at": (), "densify_start": 5, "densify_stop": 50, "densify_interval": 10,
+    "checkpoint_every": 15, "keep": 3, "noise_scale": 1000.0, "background": "random",
+}  # fmt: skip
+
+
+class Trained:
+    """Trains, and keeps what was said."""
+
+    def __init__(self, scene):
+        self.scene = scene
+        self._stream = io.StringIO()
+        self.display = Display(self._stream)
+
+    @property
+    def said(self):
+        return self._stream.getvalue().splitlines()
+
+    def new(self, path, **changes):
+        config = load_config(None, {**SETTINGS, **changes})
+        with new_run_folder(path) as run:
+            train_scene(self.scene, run, config, open_device("cpu", config, self.display), self.display)
+        return run
+
+    def resume(self, path, **changes):
+        with existing_run(path) as run:
+            plan = plan_resumption(run, None, changes, self.display)
+            backend = open_device("cpu", plan.config, self.display)
+            train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
+        return run
