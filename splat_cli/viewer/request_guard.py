@@ -1,0 +1,142 @@
+"""Access check of the viewer's server: requests of foreign web pages are refused before viser sees them.
+
+Two attacks are open to any page that somebody visits while a viewer runs on the same machine. Browsers let every page
+open a websocket to localhost (they send its `Origin` and leave the check to the server); and a page whose own host name
+is made to resolve to 127.0.0.1 is of the same origin as the server (DNS rebinding; the name is in `Host`). So `Host`
+has to be a name that no stranger can own, and `Origin`, where there is one, has to be the server itself.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from splat_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from websockets.datastructures import Headers
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_NO_FRAMES = "frame-ancestors 'self'"
+"""A foreign page must not show the viewer in a frame and lead clicks to its buttons."""
+_FOREIGN = "foreign.invalid"
+"""A host name that is nobody's (RFC 2606)."""
+_TIMEOUT = 5.0
+
+
+def own_names(host: str) -> frozenset[str]:
+    """Host names, besides localhost and addresses, under which a server that listens at `host` is asked for."""
+    names = {host}
+    if not is_loopback(host):
+        machine = socket.gethostname()
+        names |= {machine, f"{machine}.local"}
+    return frozenset(name.lower() for name in names)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens at `host`."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def refusal(headers: Headers, names: frozenset[str]) -> str | None:
+    """Why a request with these headers is refused, or None.
+
+    Host: an address, localhost or one of `names`, with any port (SSH tunnels change it). Origin: absent, as programs
+    other than browsers leave it out, or the same host and port.
+    """
+    hosts, origins = headers.get_all("Host"), headers.get_all("Origin")
+    if len(hosts) != 1 or not _is_trusted(hosts[0], names):
+        return f"host {', '.join(hosts) or 'missing'}: expected localhost, an address or the machine's name"
+    if len(origins) > 1 or (origins and not _is_same(origins[0], hosts[0])):
+        return f"origin {', '.join(origins)}: expected the page of this server"
+    return None
+
+
+@contextmanager
+def guarding(names: frozenset[str]) -> Iterator[None]:
+    """Has every server of websockets that is opened inside check its requests, as `refusal` does.
+
+    viser opens its own and has no option for this: the function that it calls is wrapped. `require_guard` finds out
+    whether that took effect.
+    """
+    import websockets.asyncio.server as module
+
+    original: Any = module.serve
+
+    def serve(*args: Any, process_request: Any = None, **options: Any) -> Any:
+        def checked(connection: Any, request: Any) -> Any:
+            reason = refusal(request.headers, names)
+            if reason:
+                return connection.respond(HTTPStatus.FORBIDDEN, f"splat: refused, {reason}\n")
+            response = process_request(connection, request) if process_request else None
+            if response is not None:
+                response.headers["Content-Security-Policy"] = _NO_FRAMES
+            return response
+
+        return original(*args, process_request=checked, **options)
+
+    module.serve = serve  # type: ignore[assignment,misc]
+    try:
+        yield
+    finally:
+        module.serve = original  # type: ignore[misc]
+
+
+def require_guard(host: str, port: int) -> None:
+    """Asks the server at `host` as foreign pages would; UsageError where it answers them."""
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    here = f"[{address}]" if ":" in address else address
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}  # fmt: skip
+    foreign = ({"Host": _FOREIGN}, {"Host": f"{here}:{port}", "Origin": f"http://{_FOREIGN}", **upgrade})
+    if any(_status(address, port, headers) != HTTPStatus.FORBIDDEN for headers in foreign):
+        raise UsageError(
+            "this version of viser answers pages of any origin, and the viewer could not be protected from them: "
+            "pip install 'viser==1.1.*'"
+        )
+
+
+def _status(address: str, port: int, headers: dict[str, str]) -> int:
+    connection = http.client.HTTPConnection(address, port, timeout=_TIMEOUT)
+    try:
+        connection.request("GET", "/", headers=headers)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def _is_trusted(host: str, names: frozenset[str]) -> bool:
+    name = _split(f"//{host}")[0]
+    with suppress(ValueError):
+        ipaddress.ip_address(name)
+        return True
+    return name == "localhost" or name.endswith(".localhost") or name in names
+
+
+def _is_same(origin: str, host: str) -> bool:
+    """Whether a browser's `Origin` is at the host and port of the header `Host`."""
+    scheme = origin.partition("://")[0]
+    default = _DEFAULT_PORTS.get(scheme)
+    if default is None:
+        return False
+    (name, port), (own_name, own_port) = _split(origin), _split(f"//{host}")
+    return bool(name) and (name, port or default) == (own_name, own_port or default)
+
+
+def _split(address: str) -> tuple[str, int | None]:
+    """(host name in lower case, port), or ("", None) of what is no address."""
+    with suppress(ValueError):
+        parts = urlsplit(address)
+        if parts.username is None and parts.password is None and not (parts.path or parts.query or parts.fragment):
+            return parts.hostname or "", parts.port
+    return "", None

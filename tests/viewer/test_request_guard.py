@@ -1,0 +1,104 @@
+"""Who may talk to the viewer's server."""
+
+import http.client
+
+import pytest
+
+pytest.importorskip("viser", reason="the live viewer needs viser (extra viewer)")
+
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from splat_cli.console import Display
+from splat_cli.errors import UsageError
+from splat_cli.viewer import request_guard, server
+from splat_cli.viewer.request_guard import own_names, refusal
+from splat_cli.viewer.server import serving
+
+
+@pytest.fixture(scope="module")
+def port():
+    """Of a server on this machine."""
+    with serving("127.0.0.1", 18180, Display()) as running:
+        yield running.get_port()
+
+
+def open_socket(port, **options):
+    import viser
+
+    protocol = f"viser-v{viser.__version__}"
+    with connect(f"ws://127.0.0.1:{port}", subprotocols=[protocol], proxy=None, **options) as socket:
+        return socket.recv(timeout=10)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://localhost:1", "null", "http://127.0.0.1.evil.example"]
+)
+def test_pages_of_other_origins_are_refused(port, origin):
+    with pytest.raises(InvalidStatus) as refused:
+        open_socket(port, origin=origin)
+    assert refused.value.response.status_code == 403
+
+
+def test_own_pages_and_programs_are_answered(port):
+    assert open_socket(port, origin=f"http://127.0.0.1:{port}")
+    assert open_socket(port)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:9000", 200), ("[::1]:80", 200), ("evil.example", 403), ("evil.example:8080", 403), ("", 403)],
+)
+def test_pages_under_foreign_names_are_refused(port, host, status):
+    """DNS rebinding: a page's own name is made to resolve to this machine. Tunnels change the port only."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", "/", headers={"Host": host})
+    response = connection.getresponse()
+    assert response.status == status
+    if status == 200:
+        assert response.getheader("Content-Security-Policy") == "frame-ancestors 'self'"
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "refused"),
+    [
+        ("localhost:9000", "http://localhost:9000", False),
+        ("localhost", "https://localhost:443", False),
+        ("LOCALHOST:80", "http://localhost", False),
+        ("10.0.0.7:8080", "http://10.0.0.7:8080", False),
+        ("10.0.0.7:8080", "http://6.6.6.6:8080", True),
+        ("localhost:8080", "http://localhost:8081", True),
+        ("localhost:8080", "file://", True),
+        ("localhost:8080", "http://evil.example@localhost:8080", True),
+        ("localhost:99999", "http://localhost:99999", True),
+        ("localhost@evil.example", None, True),
+        ("localhost.evil.example", None, True),
+        ("box:8080", "http://box:8080", False),
+    ],
+)
+def test_host_and_origin(host, origin, refused):
+    headers = Headers(Host=host) if origin is None else Headers(Host=host, Origin=origin)
+    assert (refusal(headers, frozenset({"box"})) is not None) == refused
+
+
+def test_repeated_headers_are_refused():
+    for name in ("Host", "Origin"):
+        headers = Headers([("Host", "localhost"), ("Origin", "http://localhost")])
+        headers[name] = headers[name]
+        assert refusal(headers, frozenset())
+
+
+def test_the_machines_name_counts_where_others_may_connect(monkeypatch):
+    monkeypatch.setattr(request_guard.socket, "gethostname", lambda: "Box")
+    assert own_names("0.0.0.0") == {"0.0.0.0", "box", "box.local"}
+    assert own_names("127.0.0.1") == {"127.0.0.1"}
+
+
+def test_a_version_of_viser_that_cannot_be_guarded_is_refused(monkeypatch):
+    from contextlib import nullcontext
+
+    monkeypatch.setattr(server, "guarding", lambda names: nullcontext())
+    with pytest.raises(UsageError, match="viser"), serving("127.0.0.1", 18280, Display()):
+        pytest.fail("it serves every page")
