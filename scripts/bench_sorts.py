@@ -40,7 +40,7 @@ def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.
 
     def sort() -> None:
         lists.keys[...] = unsorted
-        backend.kernel("raster/tiles", "sort_tiles")(
+        backend.kernel("raster/sort_tiles", "sort_tiles")(
             (len(lengths),), (SORT_THREADS[backend.name],),
             cameras.array, state.array, lists.tile_order, lists.tile_begins, lists.keys, lists.splat_from_pair,
         )  # fmt: skip

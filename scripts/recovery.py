@@ -128,7 +128,8 @@ def refined_views(
     state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree, background=background)
     step = 0
     while step < steps:
-        state.write(step=step + 1, view=step % num_views, num_visible=0, num_segments=0)
+        state.clear_counts()
+        state.write(step=step + 1, view=step % num_views)
         state.write(loss_l1=0, loss_l2=0, loss_ssim=0)
         raster.forward(splats, state)
         loss.forward(state, raster.picture.image)

@@ -60,7 +60,8 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
     while True:  # size the buffers by the view with most pairs
         worst = 0
         for index in range(len(views)):
-            state.write(view=index, overflowed=0, num_visible=0, num_segments=0, sh_degree=3)
+            state.clear_counts()
+            state.write(view=index, overflowed=0, sh_degree=3)
             raster.forward(splats, state)
             worst = max(worst, int(state.read()["needed_pairs"]))
         if worst <= raster.tiles.pair_capacity:

@@ -27,7 +27,8 @@ def versus(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str
     """Forward and backward of the rasterization, ours and gsplat's (the faster of its packed and dense forms)."""
     bench = make_bench(backend, arrays, views, plain=False)
     raster, passes = bench.raster, dict(bench.passes)
-    bench.state.write(view=0, overflowed=0, num_visible=0, num_segments=0)
+    bench.state.clear_counts()
+    bench.state.write(view=0, overflowed=0)
     raster.forward(bench.splats, bench.state)
     ours = np.moveaxis(backend.download(raster.image(0)), 0, -1)
     difference = float(np.abs(ours - picture(arrays, views[0])).mean())

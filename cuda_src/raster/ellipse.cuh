@@ -62,59 +62,28 @@ __device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera
     return tiles_meeting(lo, hi, camera.width, camera.tiles_x);
 }
 
-__device__ __forceinline__ int tile_count(const Ellipse& e, const Camera& camera)
+// Whether the ellipse meets any tile; stops at the first row where it does.
+__device__ __forceinline__ bool touches_tiles(const Ellipse& e, const Camera& camera)
 {
     const Span rows = tile_rows(e, camera);
-    int n = 0;
     for (int row = rows.begin; row < rows.end; ++row) {
-        const Span s = tile_span(e, camera, row);
-        n += max(s.end - s.begin, 0);
+        const Span span = tile_span(e, camera, row);
+        if (span.begin < span.end) return true;
     }
-    return n;
+    return false;
 }
 
-#define WORK_THREADS 256            // of a block that calls for_each_tile, at most
+struct TileBox { Span rows, columns; };     // tiles that the ellipse's bounding box meets
 
-struct TileWork {                   // in shared memory: what each thread's splat brings to its warp
-    Ellipse ellipse[WORK_THREADS];
-    Span rows[WORK_THREADS], columns[WORK_THREADS];     // tiles of the bounding box
-    float depth[WORK_THREADS];
-    unsigned count[WORK_THREADS], end[WORK_THREADS];    // tiles of the box; their running sum over the warp
-};
-
-// Calls f(splat, depth, tile) for every tile that a visible splat touches. All threads of a block call it, thread i with the
-// splat numbered as itself. The warp's splats are taken together: each lane takes every 32nd tile of all their bounding boxes
-// and tests it, so that a warp is busy for as long as it has tiles, however unequal its splats.
-template <class F>
-__device__ __forceinline__ void for_each_tile(
-    TileWork& work, bool visible, const Ellipse& e, const Camera& camera, float depth, F f)
+__device__ __forceinline__ TileBox tile_box(const Ellipse& e, const Camera& camera)
 {
-    const int me = threadIdx.x, lane = me & 31, warp = me - lane;
-    unsigned count = 0;
-    if (visible) {
-        work.ellipse[me] = e;
-        work.depth[me] = depth;
-        const Span rows = tile_rows(e, camera);
-        const Span columns = tiles_meeting(__fsub_rn(e.x, e.x_max), __fadd_rn(e.x, e.x_max), camera.width, camera.tiles_x);
-        work.rows[me] = rows;
-        work.columns[me] = columns;
-        count = max(rows.end - rows.begin, 0) * max(columns.end - columns.begin, 0);
-    }
-    work.count[me] = count;
-    __syncwarp();
-    unsigned end = count;
-    for (int k = 0; k < lane; ++k) end += work.count[warp + k];
-    work.end[me] = end;
-    __syncwarp();
-    const unsigned total = work.end[warp + 31];
-    for (unsigned at = lane; at < total; at += 32) {
-        int owner = warp;                                   // the first whose running sum is past `at`
-        for (int half = 16; half > 0; half /= 2) owner += work.end[owner + half - 1] <= at ? half : 0;
-        const Span columns = work.columns[owner];
-        const unsigned nth = at - (work.end[owner] - work.count[owner]), width = columns.end - columns.begin;
-        const int row = work.rows[owner].begin + nth / width, column = columns.begin + nth % width;
-        const Span span = tile_span(work.ellipse[owner], camera, row);
-        if (column >= span.begin && column < span.end)
-            f(blockIdx.x * blockDim.x + owner, work.depth[owner], row * camera.tiles_x + column);
-    }
+    TileBox box;
+    box.rows = tile_rows(e, camera);
+    box.columns = tiles_meeting(__fsub_rn(e.x, e.x_max), __fadd_rn(e.x, e.x_max), camera.width, camera.tiles_x);
+    return box;
+}
+
+__device__ __forceinline__ unsigned num_tiles_of(const TileBox& box)
+{
+    return max(box.rows.end - box.rows.begin, 0) * max(box.columns.end - box.columns.begin, 0);
 }

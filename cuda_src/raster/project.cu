@@ -1,6 +1,6 @@
-// Project every splat into the current view and count the tiles it touches.
+// Project every splat into the current view, and count the tiles it touches, or queue it where they are many.
 // One thread owns one splat, blocks are independent. EWA splatting (Zwicker et al. 2001); colours by spherical harmonics.
-#include "raster/ellipse.cuh"
+#include "raster/tile_walk.cuh"
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
 #ifdef SMOOTH_3D
@@ -47,7 +47,7 @@ __device__ __forceinline__ bool project_splat(
     if (!(fabsf(mean2d.x) + fabsf(mean2d.y) < 1e9f)) return false;
     conic.x = p.c / p.det; conic.y = -p.b / p.det; conic.z = p.a / p.det; conic.w = opacity;
     ellipse = make_ellipse(mean2d, conic);
-    if (tile_count(ellipse, camera) == 0) return false;
+    if (!touches_tiles(ellipse, camera)) return false;
 
     const float3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
     const float3 color = color_of(params, stride, i, scale(rsqrtf(dot(ray, ray)), ray), degree);
@@ -59,13 +59,14 @@ extern "C" __global__ void project(
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,               // [1] num_visible is counted
+    IterState* __restrict__ state,               // [1] num_visible and num_large are counted
     int antialias,                          // 0 or 1
     float* __restrict__ depths,             // [capacity] z; 0 where invisible
     float2* __restrict__ means2d,           // [capacity] px
     float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
     float4* __restrict__ colors,            // [capacity] rgb, unused
-    unsigned* __restrict__ tile_counts,     // [num_tiles] splats that touch a tile are added
+    unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added
+    unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
     float* __restrict__ d_splats,           // [capacity, 12] zeroed for visible splats; may be null
     const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; with SMOOTH_3D
     float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
@@ -97,5 +98,16 @@ extern "C" __global__ void project(
         if (d_splats)
             for (int k = 0; k < 12; ++k) d_splats[(size_t)i * 12 + k] = 0.0f;
     }
-    for_each_tile(work, visible, ellipse, camera, depth, [&](int, float, unsigned tile) { atomicAdd(&tile_counts[tile], 1u); });
+    TileBox box = {};
+    if (visible) box = tile_box(ellipse, camera);
+    const bool large = num_tiles_of(box) > LARGE_BOX;
+    if (large) {
+        const unsigned place = atomicAdd(&state->num_large, 1u);
+        if (place < (unsigned)capacity) large_splats[place] = i;        // always, unless a caller forgot to clear the count
+    }
+    for_each_tile(work, blockIdx.x * blockDim.x, !large, ellipse, box, camera, depth, [&](const TileBatch& batch) {
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; ++k)
+            if (batch.tile[k] != NO_TILE) atomicAdd(&tile_counts[batch.tile[k]], 1u);
+    });
 }

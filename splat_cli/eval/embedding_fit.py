@@ -80,7 +80,8 @@ class _Fit:
         for view in range(len(self.cameras.views)):
             step = 1
             while step <= STEPS:
-                self.state.write(view=view, num_visible=0, num_segments=0, loss_l1=0, loss_l2=0, loss_ssim=0)
+                self.state.clear_counts()
+                self.state.write(view=view, loss_l1=0, loss_l2=0, loss_ssim=0)
                 self.state.write(**adam_bias(step))
                 self._launch()
                 step += not self.rasterizer.grow_if_overflowed(self.state)

@@ -84,7 +84,8 @@ class _Eye:
     def areas(self, view: int) -> Any:
         """Root of the determinant of each splat's covariance in this view, float32 [num], px^2; 0 where not seen."""
         xp = self._splats.backend.xp
-        self._state.write(view=view, num_visible=0)
+        self._state.clear_counts()
+        self._state.write(view=view)
         self._seen.tile_counts[...] = 0
         project(self._splats, self._cameras, self._state, self._antialias, self._seen)
         seen = self.depths > 0

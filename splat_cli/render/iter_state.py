@@ -11,8 +11,8 @@ from splat_cli.device import Backend
 # Mirrors `struct IterState` in cuda_src/common.cuh.
 ITER_STATE_DTYPE = np.dtype([
     ("step", np.int32), ("view", np.int32), ("sh_degree", np.int32), ("overflowed", np.int32),
-    ("num_splats", np.uint32), ("num_visible", np.uint32), ("num_pairs", np.uint32), ("needed_pairs", np.uint32),
-    ("num_segments", np.uint32),
+    ("num_splats", np.uint32), ("num_visible", np.uint32), ("num_large", np.uint32),
+    ("num_pairs", np.uint32), ("needed_pairs", np.uint32), ("num_segments", np.uint32),
     ("background", np.float32, 3), ("loss_l1", np.float32), ("loss_l2", np.float32), ("loss_ssim", np.float32),
     ("loss", np.float32), ("psnr", np.float32),
     ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, 6), ("reference_size", np.float32),
@@ -21,7 +21,7 @@ ITER_STATE_DTYPE = np.dtype([
 
 
 class IterState:
-    """One `Step` on the device. `read` waits for the device; `write` takes effect in stream order."""
+    """One `struct IterState` on the device. `read` waits for the device; `write` takes effect in stream order."""
 
     def __init__(self, backend: Backend, **fields: Any) -> None:
         self.backend = backend
@@ -31,6 +31,10 @@ class IterState:
     def read(self) -> np.ndarray:
         """The state as a 0-d structured array of ITER_STATE_DTYPE."""
         return self.backend.download(self.array).view(ITER_STATE_DTYPE)[0]
+
+    def clear_counts(self) -> None:
+        """Before a forward pass without `begin_step` or `next_view`: what its kernels count starts at zero."""
+        self.write(num_visible=0, num_large=0, num_segments=0)
 
     def write(self, **fields: Any) -> None:
         """Change the named fields and leave the others as they are on the device."""

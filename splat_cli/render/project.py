@@ -20,6 +20,7 @@ class Projection:
     depths float32 [capacity], z and 0 for a culled splat.  means2d float32 [capacity, 2] px.
     conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
     tile_counts uint32 [max_tiles]: 0 but between `project` and `TileLists.build`.
+    large_splats uint32 [capacity]: the state's `num_large` splats whose tiles `project` left to `TileLists.build`.
     d_splats float32 [capacity, 12] (see cuda_src/raster/blend_backward.cu) and d_rays float32 [6, capacity] (see
     cuda_src/raster/project_backward.cu), only for training.
     fixed_sums float32 [capacity, 24] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
@@ -30,6 +31,7 @@ class Projection:
     conic_opacity: Any
     colors: Any
     tile_counts: Any
+    large_splats: Any
     d_splats: Any | None
     d_rays: Any | None
     fixed_sums: Any | None = None
@@ -43,6 +45,7 @@ class Projection:
             conic_opacity=empty((capacity, 4), "float32"),
             colors=empty((capacity, 4), "float32"),
             tile_counts=backend.xp.zeros(max_tiles, "uint32"),
+            large_splats=empty(capacity, "uint32"),
             d_splats=empty((capacity, 12), "float32") if training else None,
             d_rays=empty((6, capacity), "float32") if training else None,
         )
@@ -71,7 +74,7 @@ def project(
     splats.backend.kernel("raster/project", "project", **defines)(
         (-(-splats.capacity // THREADS),), (THREADS,),
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
-        out.conic_opacity, out.colors, out.tile_counts, out.d_splats, splats.filters, float(dropout),
+        out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats, splats.filters, float(dropout),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Which splats each tile blends, in depth order: the host side of cuda_src/raster/tiles.cu."""
+"""Which splats each tile blends, in depth order: the host side of cuda_src/raster/tiles.cu and sort_tiles.cu."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from splat_cli.render.project import THREADS, Projection
 # Threads of a block that works on one list. On the CPU a barrier costs more than a comparison: one thread does it all.
 SCAN_THREADS = {"cuda": 256, "cpu": 16}
 SORT_THREADS = {"cuda": 256, "cpu": 1}
+LARGE_BLOCKS = {"cuda": 1024, "cpu": 16}  # that share the large splats, whose number only the device knows
 
 
 class TileLists:
@@ -29,18 +30,22 @@ class TileLists:
 
     def build(self, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """Fill the lists for the state's view, as `project` counted them in projection.tile_counts."""
-        kernel, name = self.backend.kernel, self.backend.name
-        counts = projection.tile_counts
+        kernel, name, counts = self.backend.kernel, self.backend.name, projection.tile_counts
+        capacity, large_blocks = len(projection.depths), LARGE_BLOCKS[name]
+        splats = projection.large_splats, projection.depths, projection.means2d, projection.conic_opacity
+        kernel("raster/tiles", "count_large_tiles")(
+            (large_blocks,), (THREADS,),
+            cameras.array, state.array, capacity, *splats, counts,
+        )  # fmt: skip
         kernel("raster/tiles", "scan_tiles")(
             (1,), (SCAN_THREADS[name],),
             cameras.array, state.array, counts, self.pair_capacity, self.tile_begins, self.tile_order,
         )  # fmt: skip
         kernel("raster/tiles", "emit_tiles")(
-            (-(-len(projection.depths) // THREADS),), (THREADS,),
-            cameras.array, state.array, projection.depths, projection.means2d, projection.conic_opacity,
-            self.tile_begins, counts, self.keys,
+            (large_blocks + -(-capacity // THREADS),), (THREADS,),
+            cameras.array, state.array, capacity, large_blocks, *splats, self.tile_begins, counts, self.keys,
         )  # fmt: skip
-        kernel("raster/tiles", "sort_tiles")(
+        kernel("raster/sort_tiles", "sort_tiles")(
             (self.max_tiles,), (SORT_THREADS[name],),
             cameras.array, state.array, self.tile_order, self.tile_begins, self.keys, self.splat_from_pair,
         )  # fmt: skip

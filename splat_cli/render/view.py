@@ -40,7 +40,7 @@ class ViewRenderer:
         """Render view `index` and leave it on the device."""
         self.state.write(view=index, background=background, overflowed=0)
         while True:
-            self.state.write(num_visible=0, num_segments=0)
+            self.state.clear_counts()
             self.rasterizer.forward(self.splats, self.state)
             if not self.rasterizer.grow_if_overflowed(self.state):
                 return

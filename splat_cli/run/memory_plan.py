@@ -24,7 +24,7 @@ from splat_cli.train.trainer import PAIRS_PER_SPLAT, Trainer
 MIN_SPLATS = 1000
 _GIB = 2**30
 _USABLE = 0.95  # of what is free: others allocate too, and pools round up
-_PROJECTED = 116  # bytes of render.project.Projection a splat
+_PROJECTED = 120  # bytes of render.project.Projection a splat
 _SCORES = 8  # and of train.scorer
 _PAIR = 28 + 1 / 32  # bytes a pair of TileLists and of the states that Picture saves
 _PIXEL = 32 + 36  # bytes a pixel of Picture and of PhotometricLoss

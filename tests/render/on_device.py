@@ -51,7 +51,7 @@ class OnDevice:
             return host.astype(np.float64) if host.dtype.kind == "f" else host
 
     def forward(self) -> None:
-        self.state.write(num_visible=0, num_segments=0)
+        self.state.clear_counts()
         self.rasterizer.forward(self.splats, self.state)
         assert not self.state.read()["overflowed"]
 

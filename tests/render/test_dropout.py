@@ -33,7 +33,8 @@ def device(backend: Backend, faint: Scene, options: Options) -> OnDevice:
 
 
 def visible(device: OnDevice, share: float, step: int) -> np.ndarray:
-    device.state.write(step=step, num_visible=0, num_segments=0)
+    device.state.clear_counts()
+    device.state.write(step=step)
     device.rasterizer.forward(device.splats, device.state, share)
     return device.visible()
 

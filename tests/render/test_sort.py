@@ -26,7 +26,7 @@ def test_every_list_is_sorted_by_depth_and_splat(backend: Backend, threads: int 
     lists = TileLists(backend, num_pairs, len(LENGTHS))
     lists.tile_begins[...], lists.keys[...] = backend.upload(begins), backend.upload(keys)
     lists.tile_order[...] = backend.upload(np.arange(len(LENGTHS), dtype=np.uint32)[::-1].copy())
-    backend.kernel("raster/tiles", "sort_tiles")(
+    backend.kernel("raster/sort_tiles", "sort_tiles")(
         (len(LENGTHS),), (threads or SORT_THREADS[backend.name],),
         cameras.array, state.array, lists.tile_order, lists.tile_begins, lists.keys, lists.splat_from_pair,
     )  # fmt: skip

@@ -1,0 +1,64 @@
+"""Tile lists of a picture of many tiles: large splats go through a queue, small ones with their warp."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from tests.reference.inputs import Splats, float32_exact
+from tests.reference.project import Options, tile_minima
+from tests.reference.random_scene import Scene, hard_scene, ordinary, to_world
+from tests.render.on_device import OnDevice, on_device
+
+LARGE_BOX = 64  # tiles, as in cuda_src/raster/tile_walk.cuh
+
+
+@pytest.fixture(scope="module")
+def wide() -> Scene:
+    """520 splats, every second one large, needles among them, in a picture of 27 x 21 tiles."""
+    scene, rng, num = hard_scene(4), np.random.default_rng(4), 520
+    size = np.array([427, 333])
+    focal = {"fx": 420.0, "fy": 430.0, "cx": 200.5, "cy": 170.25}
+    camera = replace(scene.camera, width=int(size[0]), height=int(size[1]), **focal)
+    splats = ordinary(rng, camera, num)
+    large = rng.permutation(num)[: num // 2]
+    splats.log_scales[large] = rng.uniform(-2.5, 0.5, (num // 2, 3))
+    splats.means[:] = to_world(camera, rng.uniform(-0.2 * size, 1.2 * size, (num, 2)), rng.uniform(1.5, 8, num))
+    splats.logit_opacities[:] = rng.normal(-3, 1, num)
+    rounded = Splats(**{name: float32_exact(values) for name, values in splats.items()})
+    return replace(scene, splats=rounded, camera=camera)
+
+
+@pytest.fixture
+def device(backend: Backend, wide: Scene) -> OnDevice:
+    device = on_device(backend, wide, Options())
+    device.forward()
+    return device
+
+
+def lists_of(device: OnDevice) -> list[np.ndarray]:
+    tiles, num_tiles = device.rasterizer.tiles, 27 * 21
+    begins, pairs = device.download(tiles.tile_begins), device.download(tiles.splat_from_pair)
+    return [pairs[begins[tile] : begins[tile + 1]] for tile in range(num_tiles)]
+
+
+def test_lists_of_large_and_small_splats(device: OnDevice, wide: Scene) -> None:
+    flat, splats = device.flat()
+    minima = tile_minima(flat.means2d, flat.conics, wide.camera.width, wide.camera.height)
+    slack = (minima - 2 * np.log(255 * flat.opacities)[:, None, None]).reshape(len(splats), -1)
+    for listed, column in zip(lists_of(device), slack.T, strict=True):
+        unsure = np.isin(splats, listed) & (np.abs(column) < 1e-3)
+        np.testing.assert_array_equal(listed, splats[(column <= -1e-3) | unsure])
+    touched = (slack <= 0).sum(axis=1)
+    num_large = int(device.state.read()["num_large"])
+    assert (touched > LARGE_BOX).sum() <= num_large < len(splats) - 100  # a box has more tiles than its ellipse
+    assert num_large > 100
+
+
+def test_lists_are_the_same_again(device: OnDevice) -> None:
+    """Counts and the queue start anew with every view."""
+    first = lists_of(device)
+    device.forward()
+    for before, after in zip(first, lists_of(device), strict=True):
+        np.testing.assert_array_equal(before, after)
