@@ -24,10 +24,10 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield beside
         if durable:
-            _flush(beside)
+            flush(beside)
         beside.replace(path)
         if durable:
-            _flush(path.parent)
+            flush(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
@@ -40,6 +40,15 @@ def write_error(path: Path, error: OSError) -> SplatError:
     if error.errno in _NO_SPACE:
         return DiskError(f"{path} was not written: no space left on the disk; make room there")
     return UsageError(f"{path} cannot be written: {error.strerror or error}; choose another place")
+
+
+def flush(path: Path) -> None:
+    """Waits until the disk holds the file, or the names in the folder. OSError."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def require_space(path: Path, needed: int) -> None:
@@ -62,12 +71,3 @@ def remove_leftovers(folder: Path) -> None:
 def is_leftover(path: Path) -> bool:
     """Whether a killed program may have left the file, by its name."""
     return path.name.startswith(".") and path.name.endswith(".part")
-
-
-def _flush(path: Path) -> None:
-    """Waits until the disk holds the file, or the names in the folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -8,12 +8,13 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from splat_cli.device.kernel_cache import add_library, build_folder, is_intact, open_cache, unusable_cache
 from splat_cli.device.sources import headers_digest
 from splat_cli.errors import DeviceError
 
@@ -25,12 +26,6 @@ _FAST = ("-O3", "-march=native")
 # Null checks of every reference take most of the compile time, and AddressSanitizer stops at address 0 anyway.
 _SANITIZED = ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
               "-fno-sanitize=null,vptr", "-fno-sanitize-recover=undefined")  # fmt: skip
-
-
-def cache_dir() -> Path:
-    """Folder of compiled kernels: $XDG_CACHE_HOME/splat, or ~/.cache/splat."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "splat"
 
 
 def _processor() -> str:
@@ -58,7 +53,7 @@ class HostCompiler:
         return f"{name} {number[0] if number else ''}".strip()
 
     def library(self, name: str, unit: str, include: tuple[Path, ...], defines: dict[str, int]) -> Path:
-        """Path of the shared library of `unit` (C++ source text), compiled unless the cache has it.
+        """Path of the shared library of `unit` (C++ source text), compiled unless the cache has it, whole.
 
         Anything that can change the result is part of the cache's key: the unit, the headers it includes, the compiler,
         the flags and the processor. Raises DeviceError with the compiler's messages.
@@ -68,14 +63,12 @@ class HostCompiler:
         for text in (unit, headers_digest(unit, include), self.version, *self.command, *flags, _processor()):
             key.update(text.encode() + b"\0")
         name = name.replace("/", "-")  # "raster/blend"
-        path = cache_dir() / f"{name}-{key.hexdigest()[:32]}.so"
-        if not path.exists():
+        path = open_cache() / f"{name}-{key.hexdigest()[:32]}.so"
+        if not is_intact(path):
             try:
                 self._compile(path, name, unit, (*flags, *(f"-I{folder}" for folder in include)))
             except OSError as error:
-                raise DeviceError(
-                    f"cannot keep compiled kernels in {path.parent} ({error.strerror}): set XDG_CACHE_HOME"
-                ) from error
+                raise unusable_cache(error) from error
         return path
 
     def ask(self, option: str) -> str:
@@ -83,20 +76,31 @@ class HostCompiler:
         return _run([*self.command, option]).stdout.strip()
 
     def _compile(self, path: Path, name: str, unit: str, flags: tuple[str, ...]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            source, library = Path(folder, f"{name}.cpp"), Path(folder, "library.so")
+        with build_folder() as folder:
+            source, library = folder / f"{name}.cpp", folder / "library.so"
             source.write_text(unit, encoding="utf-8")
-            result = _run([*self.command, *flags, "-shared", str(source), "-o", str(library)])
+            result = _run([*self.command, *flags, "-shared", str(source), "-o", str(library)], TMPDIR=str(folder))
             if result.returncode:
                 raise DeviceError(f"{self.label} cannot compile {name}:\n{result.stderr.strip()}")
-            library.replace(path)  # atomic: another process may compile the same
+            add_library(library, path)
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a compiler, without the sanitizer libraries that this process may have preloaded."""
-    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a compiler, without the sanitizer libraries that this process may have preloaded.
+
+    In a session of its own: a Ctrl-C in the terminal reaches this process alone, which ends the compiler and its
+    children if it ends itself. `variables`: added to the environment.
+    """
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def _candidates() -> list[tuple[str, ...]]:

@@ -1,12 +1,17 @@
 """Compiling for the CPU: the cache is never stale, and messages help."""
 
+import os
+import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.device.host_compiler import cache_dir, find_compiler
+from splat_cli.device.host_compiler import find_compiler
+from splat_cli.device.kernel_cache import cache_dir, is_intact
 from splat_cli.errors import DeviceError
 
 KERNEL = '#include "value.cuh"\nextern "C" __global__ void k(int* x) { x[0] = VALUE + EXTRA; }\n'
@@ -42,6 +47,88 @@ def test_cache_is_used_and_never_stale(sources):
     assert value(sources) == 20
     assert value(sources, EXTRA=5) == 25
     assert not [p for p in cache_dir().iterdir() if p.suffix != ".so"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "flip"])
+def test_a_damaged_library_is_compiled_again(sources, damage):
+    assert value(sources) == 1
+    for path in cache_dir().glob("*.so"):
+        content = bytearray(path.read_bytes())
+        if damage == "flip":
+            content[len(content) // 2] ^= 1
+        path.unlink()  # this process has mapped it
+        path.write_bytes(content if damage == "flip" else content[: len(content) // 2] if damage == "half" else b"")
+    assert value(sources) == 1
+    assert all(is_intact(path) for path in cache_dir().glob("*.so"))
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+def test_the_cache_is_of_the_user_alone(sources, mask):
+    before = os.umask(mask)
+    try:
+        assert value(sources) == 1
+    finally:
+        os.umask(before)
+    assert cache_dir().stat().st_mode & 0o777 == 0o700
+    assert all(is_intact(path) for path in cache_dir().glob("*.so"))
+
+
+def test_a_cache_that_others_may_write_is_refused(sources):
+    assert value(sources) == 1
+    cache_dir().chmod(0o775)
+    with pytest.raises(DeviceError, match=rf"mode 775.*`rm -r {cache_dir()}`, or set XDG_CACHE_HOME") as caught:
+        value(sources)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+def test_a_cache_or_library_of_somebody_else_is_not_used(sources):
+    assert value(sources) == 1
+    (library,) = cache_dir().glob("k-*.so")
+    os.chown(library, 12345, 12345)
+    assert not is_intact(library)
+    assert value(sources) == 1
+    assert is_intact(library)
+    os.chown(cache_dir(), 12345, 12345)
+    with pytest.raises(DeviceError, match="owner 12345"):
+        value(sources)
+
+
+def test_folders_of_killed_compilations_are_removed(sources):
+    assert value(sources) == 1
+    old, new = cache_dir() / "tmp_old", cache_dir() / "tmp_new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "library.so").touch()
+    os.utime(old, (0, 0))
+    assert value(sources, EXTRA=2) == 3
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+SLOW_COMPILER = """#!/bin/sh
+case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep 30 & wait;; esac
+"""
+
+
+def test_ctrl_c_ends_the_compiler_too(sources, tmp_path):
+    """As a terminal sends it: to the whole process group."""
+    compiler = tmp_path / "slow"
+    compiler.write_text(SLOW_COMPILER.format(folder=tmp_path))
+    compiler.chmod(0o755)
+    code = "from splat_cli.device import open_backend; open_backend('cpu')"
+    environment = {**os.environ, "CXX": str(compiler)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (tmp_path / "started").exists():
+            time.sleep(0.02)
+        begin = time.perf_counter()
+        os.killpg(process.pid, signal.SIGINT)
+        err = process.communicate(timeout=20)[1]
+    assert time.perf_counter() - begin < 5
+    assert "KeyboardInterrupt" in err
+    assert "cannot compile" not in err
+    assert list(cache_dir().iterdir()) == []
 
 
 def test_compile_errors_name_the_line(sources):

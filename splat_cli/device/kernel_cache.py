@@ -1,0 +1,92 @@
+"""Cache of compiled kernels: a folder of the user's own, and a checksum at the end of every library in it."""
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from splat_cli.errors import DeviceError
+from splat_cli.files import flush
+
+_DIGEST = 64  # bytes: SHA-256 in hexadecimal; loaders ignore what follows the last section of a library
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_STALE_SECONDS = 3600.0  # no compilation takes as long: its process was killed
+
+
+def cache_dir() -> Path:
+    """Folder of compiled kernels: $XDG_CACHE_HOME/splat, or ~/.cache/splat."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "splat"
+
+
+def open_cache() -> Path:
+    """The cache's folder, made if it is missing.
+
+    DeviceError where it cannot be made, or where others may write to it: its libraries run with the user's rights.
+    """
+    folder = cache_dir()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as error:
+        raise unusable_cache(error) from error
+    if not _is_trusted(found):
+        found_as = f"owner {found.st_uid}, mode {found.st_mode & 0o777:o}"
+        raise DeviceError(
+            f"compiled kernels in {folder} may come from others ({found_as}): "
+            f"remove it with `rm -r {folder}`, or set XDG_CACHE_HOME to a folder of your own"
+        )
+    return folder
+
+
+def unusable_cache(error: OSError) -> DeviceError:
+    """What to raise where the cache cannot be written."""
+    return DeviceError(f"cannot keep compiled kernels in {cache_dir()} ({error.strerror}): set XDG_CACHE_HOME")
+
+
+def is_intact(library: Path) -> bool:
+    """Whether the library is there, of the user's own, and whole: its last bytes are the checksum of those before."""
+    try:
+        with library.open("rb") as file:
+            trusted, content = _is_trusted(os.fstat(file.fileno())), file.read()
+    except OSError:
+        return False
+    return trusted and len(content) > _DIGEST and _digest(content[:-_DIGEST]) == content[-_DIGEST:]
+
+
+def add_library(built: Path, path: Path) -> None:
+    """Moves a library, just built in the folder of `path`, to its name there, checksum and all. OSError.
+
+    Atomic: another process may add the same.
+    """
+    digest = _digest(built.read_bytes())
+    built.chmod(0o700)  # whatever the umask leaves to the group
+    with built.open("ab") as file:
+        file.write(digest)
+    flush(built)
+    built.replace(path)
+
+
+@contextmanager
+def build_folder() -> Iterator[Path]:
+    """A temporary folder inside the cache; removes those of killed processes. OSError."""
+    for old in cache_dir().iterdir():
+        with suppress(OSError):  # its own process may be removing it
+            if old.is_dir() and time.time() - old.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(old)
+    with tempfile.TemporaryDirectory(dir=cache_dir(), ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _is_trusted(found: os.stat_result) -> bool:
+    """Whether nobody but the user and the administrator can have written it."""
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
