@@ -24,6 +24,7 @@ from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import adam_bias
 from splat_cli.field.regression import HUBER, regression_loss
+from splat_cli.image_files import open_image
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import to_8bit
 from splat_cli.scene.sample import make_sample_scene
@@ -87,7 +88,7 @@ def load_picture(path: Path | None) -> np.ndarray:
     with tempfile.TemporaryDirectory() as folder:
         if path is None:
             path = make_sample_scene(folder, num_views=1, width=SIZE, height=SIZE) / "images" / "view_000.jpg"
-        image = Image.open(path).convert("RGB")
+        image = open_image(path).convert("RGB")
         side, (width, height) = min(image.size), image.size
         left, top = (width - side) // 2, (height - side) // 2
         image = image.resize((SIZE, SIZE), Image.Resampling.BOX, box=(left, top, left + side, top + side))

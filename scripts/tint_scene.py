@@ -22,6 +22,7 @@ from splat_cli.device import open_backend
 from splat_cli.eval.embedding_fit import half
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
+from splat_cli.image_files import open_image
 from splat_cli.render.pictures import to_8bit
 from splat_cli.run.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
@@ -45,7 +46,7 @@ def make(scene: Path, out: Path, max_size: int) -> None:
     shutil.copytree(scene / "sparse", out / "sparse", dirs_exist_ok=True)
     for view in read_scene(scene).views:
         assert view.path is not None
-        image = Image.open(view.path).convert("RGB")
+        image = open_image(view.path).convert("RGB")
         image.thumbnail((max_size, max_size), Image.Resampling.BOX)
         factors = 2 ** (random.normal(0, EXPOSURE) + random.normal(0, TINT, 3))
         linear = (np.asarray(image, np.float32) / 255) ** GAMMA

@@ -1,9 +1,10 @@
 """The exceptions a user sees: one line that says what happened, what was expected and what to do."""
 
+import lzma
 import zipfile
 import zlib
 
-ZIP_ERRORS = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+ZIP_ERRORS = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 """What Python's readers raise on a damaged archive or member; RuntimeError: encrypted, or of a newer version."""
 
 
@@ -46,3 +47,8 @@ class OutOfMemory(SplatError):
 def one_line(message: object) -> str:
     """Another program's message, or an exception's, without its line breaks."""
     return " ".join(str(message).split())
+
+
+def reason_of(error: BaseException) -> str:
+    """Why, in a few words and one line: what the exception says, or its type where it says nothing."""
+    return one_line(getattr(error, "strerror", None) or error)[:200] or type(error).__name__

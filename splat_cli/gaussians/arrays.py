@@ -68,3 +68,8 @@ class SplatArrays:
     def select(self, index: np.ndarray) -> "SplatArrays":
         """Some of the splats: a boolean mask [N] or an index array."""
         return replace(self, **{name: array[index] for name, array in self.arrays().items()})
+
+
+def splat_bytes(degree: int) -> int:
+    """That a splat of so many bands of spherical harmonics takes in these arrays."""
+    return 4 * (3 + 3 + 4 + 1 + 3 * (degree + 1) ** 2)

@@ -8,6 +8,7 @@ from PIL import Image, PngImagePlugin
 
 from splat_cli.errors import UsageError
 from splat_cli.files import replacing
+from splat_cli.image_files import open_image
 
 _TEXT, _DESCRIPTION = "splat", 270
 """Where a PNG and a TIFF file keep their key: a text of this name, and the tag ImageDescription."""
@@ -42,9 +43,9 @@ def save_tiff(path: Path, pixels: np.ndarray, key: str) -> None:
 def key_of(path: Path) -> str | None:
     """What the picture was saved with; None where there is none, or one that somebody else made."""
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             found = image.tag_v2.get(_DESCRIPTION) if image.format == "TIFF" else image.info.get(_TEXT)  # type: ignore[attr-defined]
-    except (OSError, SyntaxError, ValueError):
+    except Exception:  # decoders raise whatever a broken file leads them into
         return None
     return found if isinstance(found, str) else None
 
@@ -59,8 +60,8 @@ def refuse_foreign(paths: Iterable[Path]) -> None:
 def _is_picture(path: Path) -> bool:
     """Whether the file can be opened; one that is damaged may be replaced."""
     try:
-        Image.open(path).close()
-    except (OSError, SyntaxError, ValueError):
+        open_image(path).close()
+    except Exception:  # as above
         return False
     return True
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.gaussians.splats import Splats
+from splat_cli.image_files import open_image
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
 from splat_cli.render.pictures import background_color, save_animation
 from splat_cli.run.session import train_scene
@@ -69,7 +69,7 @@ def _render_path(root: Path, result: RunResult, config: TrainConfig, backend: Ba
     look = RenderSettings(background_color(config.background), config.antialias)
     with display.counting("pictures", len(views)) as count:
         written = render_sequence(backend, splats, views, root / "path", look, on_frame=count)
-    frames = [np.asarray(Image.open(picture)) for picture in written.pictures]
+    frames = [np.asarray(open_image(picture)) for picture in written.pictures]
     save_animation(root / "path.webp", frames, _FRAMES_PER_SECOND)
 
 

@@ -45,7 +45,50 @@ def test_bomb(tmp_path):
     zipped_scene(tmp_path)
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("cameras.bin", bytes(100_000_000))
-    with pytest.raises(SceneError, match=r"model\.zip cannot be unpacked .*100,000,000 bytes"):
+    with pytest.raises(SceneError, match=r"model\.zip cannot be unpacked .*100,000,000 bytes, 16,777,216 at most"):
+        read_scene(tmp_path)
+
+
+def test_total_is_bounded(tmp_path):
+    """Each member alone would be let through."""
+    zipped_scene(tmp_path)
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("cameras.bin", "images.bin", "points3D.bin"):
+            archive.writestr(name, bytes(10_000_000))
+    with pytest.raises(SceneError, match=r"would grow to 30,000,000 bytes"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_member_that_is_listed_twice(tmp_path):
+    zipped_scene(tmp_path)
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for _ in range(300):
+            archive.writestr("cameras.bin", bytes(40_000))
+    with pytest.raises(SceneError, match=r"cameras\.bin is in it 300 times"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_other_compression(tmp_path, method):
+    zipped_scene(tmp_path)
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", method) as archive:
+        archive.writestr("cameras.bin", bytes(1000))
+    with pytest.raises(SceneError, match="compression method"):
+        read_scene(tmp_path)
+
+
+def test_reason_is_never_empty(tmp_path):
+    """A member whose bytes end early raises an exception that says nothing."""
+    zipped_scene(tmp_path)
+    path = tmp_path / "model.zip"
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo("sparse/0/points3D.bin")
+        first = member.header_offset + 30 + len(member.filename)
+    content = bytearray(path.read_bytes())
+    content[first : first + member.compress_size] = bytes(member.compress_size)
+    path.write_bytes(content)
+    with pytest.raises(SceneError, match=r"cannot be unpacked \([^)]+"):
         read_scene(tmp_path)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from splat_cli import __version__
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, ShapeError, reason_of
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
 from splat_cli.gaussians.edit import opacities
 from splat_cli.gaussians.formats.content import read_bytes
-from splat_cli.gaussians.formats.gltf_arrays import EXTENSION, add_array, read_array, read_container, write_container
+from splat_cli.gaussians.formats.gltf_arrays import EXTENSION, ArrayReader, add_array, read_container, write_container
 from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.move import rotated
@@ -84,20 +84,23 @@ def read_glb(path: Path) -> SplatArrays:
             reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
             raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what is not finite is dropped
-            parts = [_read_primitive(document, content, primitive) for primitive in primitives]
+            reader = ArrayReader(document, content)
+            parts = [_read_primitive(reader, primitive) for primitive in primitives]
             return finite_splats(rotated(merged(parts), _HALF_TURN))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, struct.error) as error:
-        raise FormatError(
-            f"{path} is no readable .glb with {EXTENSION} ({type(error).__name__}: {error}); export it again"
-        ) from error
+    except (
+        KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, struct.error,
+        ShapeError,
+    ) as error:  # fmt: skip
+        reason = f"{type(error).__name__}: {reason_of(error)}"
+        raise FormatError(f"{path} is no readable .glb with {EXTENSION} ({reason}); export it again") from error
 
 
-def _read_primitive(document: Any, content: bytes, primitive: dict[str, Any]) -> SplatArrays:
+def _read_primitive(reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:
     """The splats of a mesh's part, in the axes of the file."""
     attributes, extras = primitive["attributes"], primitive.get("extras")
 
     def array(name: str, width: int) -> np.ndarray:
-        return read_array(document, content, attributes[name], width)
+        return reader.read(attributes[name], width)
 
     k = sum(name.startswith(f"{EXTENSION}:SH_DEGREE_") for name in attributes) - 1
     sh = np.stack([array(name, 3) for name in _sh_names(SH_DEGREE_FROM_COEFFICIENTS[k])], axis=1)

@@ -25,20 +25,20 @@ def write_container(document: dict[str, Any], content: bytes) -> bytes:
     return _HEADER.pack(b"glTF", 2, _HEADER.size + len(chunks)) + chunks
 
 
-def read_container(data: bytes) -> tuple[Any, bytes]:
+def read_container(data: bytes) -> tuple[Any, memoryview]:
     """(JSON document, buffer) of a .glb; ValueError or struct.error where it is none."""
     magic, version, length = _HEADER.unpack_from(data)
     if (magic, version) != (b"glTF", 2) or length > len(data):
         raise ValueError(f"no glTF 2 file of {length} bytes")
-    chunks: dict[bytes, bytes] = {}
+    chunks: dict[bytes, memoryview] = {}
     offset = _HEADER.size
     while offset < length:
         size, kind = _CHUNK.unpack_from(data, offset)
         offset += _CHUNK.size + size
         if offset > length:
             raise ValueError("a chunk ends behind the file")
-        chunks.setdefault(kind, data[offset - size : offset])
-    return json.loads(chunks[b"JSON"]), chunks[b"BIN\0"]
+        chunks.setdefault(kind, memoryview(data)[offset - size : offset])
+    return json.loads(bytes(chunks[b"JSON"])), chunks[b"BIN\0"]
 
 
 def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -> int:
@@ -62,18 +62,29 @@ def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -
     return len(document["accessors"]) - 1
 
 
-def read_array(document: Any, content: bytes, number: int, width: int) -> np.ndarray:
-    """The array float32 [N, width] of an accessor; whole numbers become fractions. ValueError where it does not fit."""
-    accessor = document["accessors"][number]
-    view = document["bufferViews"][accessor["bufferView"]]
-    dtype = np.dtype(_TYPES[accessor["componentType"]])
-    count, stride = accessor["count"], view.get("byteStride", width * dtype.itemsize)
-    begin = view.get("byteOffset", 0) + accessor.get("byteOffset", 0)
-    if _WIDTHS[accessor["type"]] != width or "sparse" in accessor or view.get("buffer", 0) != 0:
-        raise ValueError(f"accessor {number} is no plain array of {width} numbers in the file's own buffer")
-    if min(count, begin) < 0 or stride < width * dtype.itemsize or begin + count * stride > len(content):
-        raise ValueError(f"accessor {number} promises {count} elements, more than the buffer holds")
-    array = np.ndarray((count, width), dtype, content, begin, (stride, dtype.itemsize))
-    if dtype.kind == "f":
-        return array.astype(np.float32)
-    return np.maximum(array / np.float32(np.iinfo(dtype).max), -1).astype(np.float32)
+class ArrayReader:
+    """Arrays of a document's accessors. In all no more is read than the buffer holds: splats share no numbers."""
+
+    def __init__(self, document: Any, content: memoryview) -> None:
+        self.document, self.content = document, content
+        self.unread = len(content)
+
+    def read(self, number: int, width: int) -> np.ndarray:
+        """The array float32 [N, width] of an accessor; whole numbers become fractions. ValueError where it misfits."""
+        accessor = self.document["accessors"][number]
+        view = self.document["bufferViews"][accessor["bufferView"]]
+        dtype = np.dtype(_TYPES[accessor["componentType"]])
+        count, stride = accessor["count"], view.get("byteStride", width * dtype.itemsize)
+        begin = view.get("byteOffset", 0) + accessor.get("byteOffset", 0)
+        if _WIDTHS[accessor["type"]] != width or "sparse" in accessor or view.get("buffer", 0) != 0:
+            raise ValueError(f"accessor {number} is no plain array of {width} numbers in the file's own buffer")
+        row = width * dtype.itemsize
+        if min(count, begin) < 0 or stride < row or begin + (count - 1) * stride + row > len(self.content):
+            raise ValueError(f"accessor {number} promises {count} elements, more than the buffer holds")
+        self.unread -= count * row
+        if self.unread < 0:
+            raise ValueError("its accessors read parts of the buffer more than once")
+        array = np.ndarray((count, width), dtype, self.content, begin, (stride, dtype.itemsize))
+        if dtype.kind == "f":
+            return array.astype(np.float32)
+        return np.maximum(array / np.float32(np.iinfo(dtype).max), -1).astype(np.float32)

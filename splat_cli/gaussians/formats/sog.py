@@ -16,9 +16,10 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
-from splat_cli.errors import ZIP_ERRORS, FormatError, one_line
+from splat_cli.archives import max_unpacked_bytes, read_member
+from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, reason_of
 from splat_cli.files import replacing
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.formats.cluster import codebook, nearest_codes, palette
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
@@ -30,6 +31,7 @@ from splat_cli.gaussians.formats.quantize import (
 )
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.gaussians.selection import in_morton_order
+from splat_cli.image_files import open_image
 
 _MOST = 65535
 _FIRST_INDEX = 252
@@ -37,10 +39,16 @@ _ROW = 64
 """Entries of the palette in a row of its image."""
 _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
 """Palettes have 2^10 to 2^16 entries, one for every 4 to 8 splats where these bounds allow: see docs/formats.md."""
+_MAX_ENTRIES = 1 << _PALETTE_BITS[1]
 _MAX_SIDE = 16383
 """Of a WebP image."""
+_MAX_META_BYTES = 1 << 20
+"""Of meta.json: a thousand times what its codebooks take."""
+_MAX_SPARE_PIXELS = 1 << 16
+"""Of an image, besides two for each of its splats."""
 _DAMAGED = (
     *ZIP_ERRORS, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
+    RecursionError, ShapeError,
 )  # fmt: skip
 
 
@@ -77,36 +85,37 @@ def write_sog(path: Path, splats: SplatArrays) -> None:
 
 
 def read_sog(path: Path) -> SplatArrays:
-    """Reads version 2. FormatError where the file is damaged or of another version."""
+    """Reads version 2. FormatError where the file is damaged, of another version or unpacks to more than it may."""
     try:
         with zipfile.ZipFile(path) as file:
-            meta = json.loads(file.read("meta.json"))
+            meta = json.loads(read_member(file, "meta.json", _MAX_META_BYTES))
             if meta["version"] != 2:
                 raise ValueError(f"version {meta['version']}, only 2 is read")
-            return finite_splats(_unpack(file, meta, int(meta["count"])))
+            n, degree = int(meta["count"]), int(meta["shN"]["bands"]) if "shN" in meta else 0
+            if degree not in range(4) or not 0 <= n * splat_bytes(degree) <= max_unpacked_bytes(path):
+                raise ValueError(f"{n} splats of SH degree {degree}, too many for {path.stat().st_size} bytes")
+            return finite_splats(_unpack(file, meta, n, (degree + 1) ** 2 - 1))
     except _DAMAGED as error:
-        reason = one_line(getattr(error, "strerror", None) or error)[:100]
-        raise FormatError(f"{path} cannot be read as .sog ({reason}); it is damaged: export it again") from error
+        raise FormatError(f"{path} cannot be read as .sog ({reason_of(error)}): export it again") from error
 
 
-def _unpack(file: zipfile.ZipFile, meta: Any, n: int) -> SplatArrays:
-    low, high = (_pixels(file, name)[:n, :3].astype(np.float64) for name in meta["means"]["files"])
+def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
+    """The n splats, of k coefficients beyond the constant one."""
+    low, high = (_pixels(file, name, n)[:, :3].astype(np.float64) for name in meta["means"]["files"])
     bounds = [np.array(meta["means"][name], np.float64).reshape(3) for name in ("mins", "maxs")]
-    logs = bounds[0] + (bounds[1] - bounds[0]) * (low + 256 * high) / _MOST
-    quats, scales, colors = (_pixels(file, meta[name]["files"][0])[:n] for name in ("quats", "scales", "sh0"))
-    if min(map(len, (low, high, quats, scales, colors))) < n or n < 0:
-        raise ValueError(f"its images have too few pixels for {n} splats")
+    with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
+        logs = bounds[0] + (bounds[1] - bounds[0]) * (low + 256 * high) / _MOST
+        means = (np.sign(logs) * np.expm1(np.abs(logs))).astype(np.float32)
+    quats, scales, colors = (_pixels(file, meta[name]["files"][0], n) for name in ("quats", "scales", "sh0"))
     if quats[:, 3].min(initial=255) < _FIRST_INDEX:
         raise ValueError("its quaternions do not say which component is the largest")
-    with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
-        means = np.sign(logs) * np.expm1(np.abs(logs))
     return SplatArrays(
-        means=means.astype(np.float32),
+        means=means,
         log_scales=_codes(meta["scales"])[scales[:, :3]],
         quats=from_smallest_three(quats[:, 3] - _FIRST_INDEX, quats[:, :3] / 127.5 - 1),
         logit_opacities=logits_from_bytes(colors[:, 3]),
         sh0=_codes(meta["sh0"])[colors[:, :3]],
-        shN=_unpack_palette(file, meta["shN"], n) if "shN" in meta else np.zeros((n, 0, 3), np.float32),
+        shN=_unpack_palette(file, meta["shN"], n, k) if k else np.zeros((n, 0, 3), np.float32),
         antialiased=meta.get("antialias") is True,
     )
 
@@ -138,15 +147,11 @@ def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str
     return image.reshape(len(image), _ROW * k, 3), rows, meta
 
 
-def _unpack_palette(file: zipfile.ZipFile, meta: Any, n: int) -> np.ndarray:
+def _unpack_palette(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> np.ndarray:
     """Coefficients float32 [N, K, 3]."""
-    k = (int(meta["bands"]) + 1) ** 2 - 1
-    entries = _pixels(file, meta["files"][0])[:, :3].reshape(-1, k, 3)
-    rows = _pixels(file, meta["files"][1])[:n].astype(np.int64)
-    labels = rows[:, 0] + 256 * rows[:, 1]
-    if len(labels) < n:
-        raise ValueError(f"its labels have too few pixels for {n} splats")
-    return _codes(meta)[entries[labels]]
+    entries = _image(file, meta["files"][0], _MAX_ENTRIES * k)[:, :3].reshape(-1, k, 3)
+    rows = _pixels(file, meta["files"][1], n).astype(np.uint16)
+    return _codes(meta)[entries[rows[:, 0] + 256 * rows[:, 1]]]
 
 
 def _codes(meta: Any) -> np.ndarray:
@@ -170,7 +175,17 @@ def _webp(pixels: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def _pixels(file: zipfile.ZipFile, name: str) -> np.ndarray:
-    """Pixels uint8 [P, 4] of an image, row by row."""
-    with Image.open(io.BytesIO(file.read(name))) as image:
+def _pixels(file: zipfile.ZipFile, name: str, count: int) -> np.ndarray:
+    """The first pixels uint8 [count, 4] of an image; ValueError where it has fewer, or far more."""
+    pixels = _image(file, name, 2 * count + _MAX_SPARE_PIXELS)
+    if len(pixels) < count:
+        raise ValueError(f"{name!a} has {len(pixels)} pixels, too few for {count} splats")
+    return pixels[:count]
+
+
+def _image(file: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
+    """Pixels uint8 [P, 4] of an image, row by row. ValueError, before decoding, where there are more than `most`."""
+    with open_image(io.BytesIO(read_member(file, name, 4 * most + _MAX_META_BYTES)), ("WEBP",)) as image:
+        if image.width * image.height > most:
+            raise ValueError(f"{name!a} has {image.width}x{image.height} pixels, more than its splats need")
         return np.asarray(image.convert("RGBA")).reshape(-1, 4)

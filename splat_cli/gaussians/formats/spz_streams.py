@@ -13,7 +13,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from splat_cli.errors import FormatError
+from splat_cli.archives import max_unpacked_bytes
+from splat_cli.errors import FormatError, reason_of
+from splat_cli.gaussians.arrays import splat_bytes
 
 MAGIC = b"NGSP"
 HEADER = struct.Struct("<4sIIBBBB")
@@ -21,8 +23,6 @@ HEADER = struct.Struct("<4sIIBBBB")
 ANTIALIASED, _EXTENSIONS = 1, 2
 _TABLE_OFFSET = struct.Struct("<I")
 _SIZES = struct.Struct("<QQ")
-_MAX_EXPANSION = 1040
-"""Bytes that one byte of gzip can become; what zstd makes more of is no splats."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,9 @@ def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:
             file.seek(0)
             return _read_zstd(path, file) if is_plain else _read_gzip(path, file)
     except (OSError, EOFError, zlib.error, struct.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FormatError(f"{path} cannot be read as .spz ({reason}): give a whole file of version 2 to 4") from error
+        raise FormatError(
+            f"{path} cannot be read as .spz ({reason_of(error)}): give a whole file of version 2 to 4"
+        ) from error
 
 
 def _read_gzip(path: Path, compressed: BinaryIO) -> tuple[SpzHeader, list[np.ndarray]]:
@@ -107,7 +108,6 @@ def _read_header(path: Path, content: bytes, versions: tuple[int, ...]) -> SpzHe
             f"{path} has SH degree {degree}, {bits} bits of fraction and flags {flags}: expected at most "
             "degree 3 and 23 bits and no extensions; export it again"
         )
-    header, size = SpzHeader(version, n, degree, bits, bool(flags & ANTIALIASED)), path.stat().st_size
-    if n * sum(header.widths) > size * _MAX_EXPANSION:
-        raise FormatError(f"{path} promises {n} splats, too many for its {size} bytes; export it again")
-    return header
+    if n * splat_bytes(degree) > max_unpacked_bytes(path):
+        raise FormatError(f"{path} promises {n} splats, too many for {path.stat().st_size} bytes; export it again")
+    return SpzHeader(version, n, degree, bits, bool(flags & ANTIALIASED))

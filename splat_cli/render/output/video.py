@@ -5,10 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from splat_cli.errors import SplatError, UsageError, one_line
 from splat_cli.files import replacing
+from splat_cli.image_files import open_image
 
 _RATE_FACTOR = 18
 """Of x264: hardly to be told from the pictures."""
@@ -49,7 +49,7 @@ def write_video(
             ) as video:  # fmt: skip
                 video.send(None)
                 for picture in pictures:
-                    pixels = np.asarray(Image.open(picture).convert("RGB"))
+                    pixels = np.asarray(open_image(picture).convert("RGB"))
                     video.send(np.ascontiguousarray(pixels[: size[1], : size[0]]))
                     on_frame(1)
         except (OSError, RuntimeError, ValueError) as error:
@@ -62,7 +62,7 @@ def write_video(
 def _even_size(pictures: Sequence[Path]) -> tuple[int, int]:
     sizes = set()
     for picture in pictures:
-        with Image.open(picture) as image:
+        with open_image(picture) as image:
             sizes.add(image.size)
     if len(sizes) > 1:
         raise UsageError(f"the pictures of a video have to be of one size, and these have {len(sizes)}: give --size")

@@ -1,5 +1,6 @@
 """COLMAP's text files: cameras.txt, images.txt, points3D.txt."""
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,18 +58,20 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
     SceneError where a line is not a point's.
     """
-    rows, errors, track_lengths = [], [], []
+    positions, colors, errors, track_lengths = array("d"), bytearray(), array("d"), array("q")
     for number, line in _lines(path):
         try:
             _, x, y, z, r, g, b, error, *track = line.split()
-            rows.append((float(x), float(y), float(z), int(r), int(g), int(b)))
+            positions.extend((float(x), float(y), float(z)))
+            colors.extend(min(max(int(channel), 0), 255) for channel in (r, g, b))
             errors.append(float(error))
             track_lengths.append(len(track) // 2)
         except ValueError as error:
             raise _bad_line(path, number, "POINT3D_ID X Y Z R G B ERROR TRACK...") from error
-    values = np.array([row[:3] for row in rows], np.float64).reshape(-1, 3)
-    colors = np.array([[min(max(c, 0), 255) for c in row[3:]] for row in rows], np.uint8).reshape(-1, 3)
-    return values, colors, np.array(errors, np.float64), np.array(track_lengths, np.int64)
+    return (
+        np.frombuffer(positions, np.float64).reshape(-1, 3), np.frombuffer(colors, np.uint8).reshape(-1, 3),
+        np.frombuffer(errors, np.float64), np.frombuffer(track_lengths, np.int64),
+    )  # fmt: skip
 
 
 def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:

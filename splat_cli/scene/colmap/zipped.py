@@ -1,16 +1,17 @@
-"""COLMAP models in zip files: only the model's own files are unpacked, none larger than it says."""
+"""COLMAP models in zip files: only the model's own files are unpacked, as far as the archive's length allows."""
 
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from splat_cli.errors import ZIP_ERRORS, SceneError
+from splat_cli.archives import check_member, max_unpacked_bytes
+from splat_cli.errors import ZIP_ERRORS, SceneError, reason_of
 from splat_cli.scene.colmap import FILES
 
 _NAMES = {f"{stem}{suffix}" for stem in FILES for suffix in (".bin", ".txt")}
-_MAX_RATIO = 50  # of unpacked to packed bytes; models reach about 4
 _CHUNK = 1 << 20
 
 
@@ -32,23 +33,32 @@ def unzipped_model(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="splat-") as folder:
         try:
             with zipfile.ZipFile(path) as archive:
-                for member in _members(archive):
+                for member in _members(archive, max_unpacked_bytes(path)):
                     _unpack(archive, member, Path(folder) / PurePosixPath(member.filename).name)
         except ZIP_ERRORS as error:
-            raise SceneError(f"{path} cannot be unpacked ({error}): make the zip file again") from error
+            raise SceneError(f"{path} cannot be unpacked ({reason_of(error)}): make the zip file again") from error
         yield Path(folder)
 
 
-def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """The model's files, of the first folder in the archive that holds any (`sparse/0` comes before `sparse/1`)."""
+def _members(archive: zipfile.ZipFile, limit: int) -> list[zipfile.ZipInfo]:
+    """The model's files, of the first folder in the archive that holds any (`sparse/0` comes before `sparse/1`).
+
+    ValueError where they unpack to more than `limit` bytes together, or one of them is there twice.
+    """
     found = [member for member in archive.infolist() if PurePosixPath(member.filename).name in _NAMES]
     folder = min(PurePosixPath(member.filename).parent for member in found)
-    return [member for member in found if PurePosixPath(member.filename).parent == folder]
+    found = [member for member in found if PurePosixPath(member.filename).parent == folder]
+    names = Counter(PurePosixPath(member.filename).name for member in found)
+    if repeated := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"{repeated[0]} is in it {names[repeated[0]]} times")
+    if (size := sum(member.file_size for member in found)) > limit:
+        raise ValueError(f"it would grow to {size:,} bytes, {limit:,} at most are unpacked")
+    for member in found:
+        check_member(member)
+    return found
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
-    if member.file_size > _MAX_RATIO * max(member.compress_size, 1024):
-        raise ValueError(f"{target.name} would grow to {member.file_size:,} bytes")
     left = member.file_size
     with archive.open(member) as source, target.open("wb") as out:
         while chunk := source.read(min(_CHUNK, left + 1)):

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from splat_cli.errors import one_line
+from splat_cli.errors import reason_of
+from splat_cli.image_files import open_image
 from splat_cli.scene.images.jpeg import decode_jpeg
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own words would go to the terminal
@@ -17,7 +18,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own wo
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
 _MAX_MASK_SHARE = 4  # of the photograph's pixels
-_ALWAYS_DECODED = 1 << 24  # pixels
+_ALWAYS_DECODED = 1 << 21  # pixels
 _MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black pictures up to 100
 
 
@@ -51,7 +52,7 @@ def decode_photo(
         except _Transparent:
             raise ValueError("is transparent in places: train with --background black or white") from None
         except Exception as error:
-            raise ValueError(f"cannot be decoded ({_reason(error)})") from error
+            raise ValueError(f"cannot be decoded ({reason_of(error)})") from error
     if color.size != size:
         color = color.resize(size, Image.Resampling.LANCZOS)
     return np.array(color), finite if finite is None else _mask_of(finite, size)
@@ -70,7 +71,7 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
             mask = image.convert("I" if image.mode.startswith("I") else "L")
             values = np.asarray(mask)
     except Exception as error:
-        raise ValueError(f"its mask {path.name} {_reason(error)}") from error
+        raise ValueError(f"its mask {path.name} {reason_of(error)}") from error
     if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
         raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
     white = values >= _WHITE * (257 if values.max(initial=0) > 255 else 1)
@@ -101,7 +102,7 @@ def _content(path: Path) -> bytes:
 def _opened(file: Path | io.BytesIO) -> Image.Image:
     """The image with only its header decoded; ValueErrors of _opening."""
     with _opening():
-        return Image.open(file)
+        return open_image(file)
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def _opening() -> Iterator[None]:
     except UnidentifiedImageError as error:
         raise ValueError("the file is empty or not an image") from error
     except Exception as error:  # decoders raise whatever a broken file leads them into
-        raise ValueError(f"cannot be opened ({_reason(error)})") from error
+        raise ValueError(f"cannot be opened ({reason_of(error)})") from error
 
 
 def _is_plausible(size: tuple[int, int], content: bytes) -> bool:
@@ -123,10 +124,9 @@ def _is_plausible(size: tuple[int, int], content: bytes) -> bool:
 
 
 def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:
-    """8-bit RGB; 16-bit grey keeps its high byte (Pillow would clip it), transparent pixels show the background."""
+    """8-bit RGB; transparent pixels show the background."""
     if image.mode.startswith("I"):
-        values = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
-        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
+        return Image.fromarray(_integer_levels(image)).convert("RGB")
     if not image.has_transparency_data:
         return image.convert("RGB")
     layered = image.convert("RGBA")
@@ -135,6 +135,17 @@ def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.I
     if background is None:
         raise _Transparent
     return Image.alpha_composite(Image.new("RGBA", layered.size, (*background, 255)), layered).convert("RGB")
+
+
+def _integer_levels(image: Image.Image) -> np.ndarray:
+    """Grey levels uint8 of 16-bit pixels (their high byte, where Pillow would clip them) and of 32-bit ones.
+
+    Those of 32 bits may hold any range: 0 to 255 where no pixel has more, else 0 to 65535, else all that is positive.
+    """
+    values = np.asarray(image)
+    largest = values.max(initial=0)
+    shift = 8 if image.mode != "I" or 255 < largest < 1 << 16 else 0 if largest < 256 else 23
+    return np.clip(values >> shift, 0, 255).astype(np.uint8)
 
 
 def _float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
@@ -148,7 +159,3 @@ def _float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
     levels = np.where(finite, np.clip(values, 0, 1), 0)
     levels[~finite] = levels[finite].mean()
     return Image.fromarray(np.rint(255 * levels).astype(np.uint8)), None if finite.all() else finite
-
-
-def _reason(error: Exception) -> str:
-    return one_line(error) or type(error).__name__

@@ -10,6 +10,8 @@ from PIL import Image as Picture
 from splat_cli.errors import SceneError
 from splat_cli.scene import View, load_images
 from splat_cli.scene.images.jpeg import decode_jpeg
+from tests.peak_memory import peak_memory
+from tests.test_image_files import EPS
 
 
 def view_of(path, width=40, height=30):
@@ -66,6 +68,33 @@ def test_floats_go_from_black_to_white(tmp_path):
     expected = np.rint(255 * np.clip(levels, 0, 1))
     np.testing.assert_array_equal(loaded(save(tmp_path, "f.tif", Picture.fromarray(levels))),
                                   np.stack([expected] * 3, axis=-1))  # fmt: skip
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1, 0), (257, 0), (1 << 23, 99)])
+def test_integers_of_32_bits_go_to_white_by_what_they_hold(tmp_path, scale, offset):
+    grey = np.linspace(0, 255, 30 * 40).astype(np.int32).reshape(30, 40)
+    pixels = loaded(
+        save(tmp_path, "i.tif", Picture.fromarray((grey.astype(np.int64) * scale + offset).astype(np.int32)))
+    )
+    np.testing.assert_array_equal(pixels, np.stack([grey] * 3, axis=-1))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_photograph_that_unpacks_to_far_more_than_its_bytes(tmp_path, kind):
+    good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
+    bomb = save(tmp_path, "bomb", Picture.new("L" if kind != "WEBP" else "RGB", (8000, 6000)), format=kind)
+    with peak_memory() as memory:
+        found = load_images([view_of(bomb, 8000, 6000), view_of(good)])
+    assert len(found.skipped) == 1
+    assert "as no photograph has" in found.skipped[0]
+    assert memory.bytes < 64 << 20
+
+
+def test_eps_under_another_name_is_left_out(tmp_path):
+    good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
+    (tmp_path / "a.png").write_bytes(EPS)
+    found = load_images([view_of(tmp_path / "a.png"), view_of(good)])
+    assert found.skipped == ["a.png: the file is empty or not an image"]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

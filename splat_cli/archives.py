@@ -1,0 +1,75 @@
+"""Zip archives from untrusted sources: members are checked before they are unpacked, and .npz files without pickles.
+
+What compressed files may unpack to is bounded by their length: docs/formats.md states the limits.
+"""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+MAX_EXPANSION = 32
+"""Unpacked bytes to a byte of the file. A splat takes 14 bytes or more as .spz and .sog, and 56 to 236 unpacked."""
+MIN_ALLOWANCE = 16 << 20
+"""Bytes that even the smallest file may unpack to."""
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def max_unpacked_bytes(path: Path) -> int:
+    """What the file may unpack to, in bytes."""
+    return max(MIN_ALLOWANCE, MAX_EXPANSION * path.stat().st_size)
+
+
+def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """The content of the only member called `name`; ValueError where it is larger than `limit` bytes."""
+    found = [member for member in archive.infolist() if member.filename == name]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} members are called {name!a}, expected one")
+    check_member(found[0])
+    if found[0].file_size > limit:
+        raise ValueError(f"{name!a} would grow to {found[0].file_size:,} bytes, {limit:,} at most are read")
+    with archive.open(found[0]) as file:
+        return file.read(limit + 1)[:limit]
+
+
+def check_member(member: zipfile.ZipInfo) -> None:
+    """ValueError where the member is compressed in another way than zip files commonly are."""
+    if member.compress_type not in _METHODS:
+        raise ValueError(f"{member.filename!a} has compression method {member.compress_type}, not deflate or none")
+
+
+def read_npz(file: IO[bytes], length: int) -> dict[str, np.ndarray]:
+    """The arrays of an uncompressed .npz file, of which `length` bytes count. ValueError where it is none.
+
+    Nothing is unpickled, and no more memory is taken than the file is long.
+    """
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("its arrays are compressed, expected an uncompressed .npz")
+        if sum(member.file_size for member in members) > length:
+            raise ValueError("its arrays overlap")
+        arrays = {}
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if name in arrays:
+                raise ValueError(f"it holds {name!a} twice")
+            arrays[name] = _array(archive.read(member), name)
+        return arrays
+
+
+def _array(content: bytes, name: str) -> np.ndarray:
+    """The array of a .npy file, read only."""
+    try:
+        stream = io.BytesIO(content)
+        version = np.lib.format.read_magic(stream)
+        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, fortran_order, dtype = read_header[version](stream)
+        if dtype.hasobject or dtype.names is not None:
+            raise ValueError(f"its dtype is {dtype}")
+        array = np.frombuffer(content, dtype, offset=stream.tell())
+        return array.reshape(shape, order="F" if fortran_order else "C")
+    except Exception as error:  # NumPy evaluates the header as Python's literals, which raises many things
+        raise ValueError(f"{name!a} is not an array ({type(error).__name__})") from error

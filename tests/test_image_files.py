@@ -1,0 +1,35 @@
+"""Image files are opened in one place, by decoders that start no programs."""
+
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image, UnidentifiedImageError
+
+from splat_cli.image_files import FORMATS, open_image
+
+ROOT = Path(__file__).parents[1]
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 30\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+@pytest.mark.parametrize("folder", ["splat_cli", "scripts"])
+def test_nothing_else_opens_images(folder):
+    calls = re.compile(r"\bImage\.open\(|\bPicture\.open\(|from PIL\.Image import|iio\.imread|imageio\.imread|cv2\.")
+    found = [path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py")) if calls.search(path.read_text())]
+    assert found == ([Path("splat_cli/image_files.py")] if folder == "splat_cli" else [])
+
+
+def test_eps_called_png_is_no_image(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(EPS)
+    with Image.open(path) as opened:  # so that the test would see the decoder at work
+        assert opened.format == "EPS"
+    with pytest.raises(UnidentifiedImageError):
+        open_image(path)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_common_formats_are_read(tmp_path, kind):
+    Image.new("RGB", (8, 6), (10, 20, 30)).save(tmp_path / "a", kind)
+    with open_image(tmp_path / "a") as image:
+        assert image.size == (8, 6)
