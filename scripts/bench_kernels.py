@@ -1,11 +1,15 @@
-"""Time every pass of a training step on a trained model, on whatever device there is.
+"""Time every pass of a training step, on whatever device there is.
 
-A pass's time is the difference of two replays: the recorded step up to and with it, and the step without it. So what is
-measured is what training pays, launch gaps of the recording included. Example:
+`live` trains a scene, with any setting, and stops on the way to time the passes on the splats that there are then:
 
-  python scripts/bench_kernels.py RUN_OR_PLY --scene SCENE --splats 100000,1000000 --scale 1,2 --json out.json
+  python scripts/bench_kernels.py live SCENE --at 1000,7000,15000,30000 --preset fast --set antialias=false
 
-With --vs gsplat, the rasterization alone (no loss, gradients stored, no Adam) beside that of gsplat.
+`model` times a plain step on a given number of splats, made from a trained model by splitting or choosing some of them:
+
+  python scripts/bench_kernels.py model RUN_OR_PLY --scene SCENE --splats 100000,1000000 --scale 1,2 --json out.json
+
+There a pass's time is the difference of two replays: the captured step up to and with it, and the step without it. With
+--vs gsplat, the rasterization alone (no loss, gradients stored, no Adam) beside that of gsplat.
 """
 
 from __future__ import annotations
@@ -13,19 +17,27 @@ from __future__ import annotations
 import json
 import platform
 import statistics
+import time
+import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from live_passes import table
 from step_passes import Bench, make_bench, run_all, time_replay
 
+from splat_cli.console import Display, Level
 from splat_cli.density.operations import split_long_axis
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.phase_timer import PhaseTimer
+from splat_cli.presets import load_config
+from splat_cli.run.memory_plan import fitting_trainer
 from splat_cli.run.storage.run_dir import find_splats
+from splat_cli.run.training_data import read_data
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
 
@@ -89,7 +101,46 @@ def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: boo
     return {**result, "visible": int(facts["num_visible"]), "rows": rows}
 
 
-@click.command()
+@click.group()
+def main() -> None:
+    pass
+
+
+@main.command()
+@click.argument("scene", type=Path)
+@click.option("--at", "stages", default="1000,7000,15000,30000", help="Steps of training at which passes are timed.")
+@click.option("--steps", "num_steps", default=64, help="Steps that are timed at each, of views as they come.")
+@click.option("--preset", help="A preset's name, or the path of a TOML file.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
+@click.option("--device", default="auto")
+@click.option("--out", "file", type=Path, help="Where the tables go besides standard output.")
+def live(
+    scene: Path, stages: str, num_steps: int, preset: str | None, settings: tuple[str, ...], device: str,
+    file: Path | None,
+) -> None:  # fmt: skip
+    """Passes of a trainer as it trains SCENE."""
+    backend, stops = open_backend(device), sorted(map(int, stages.split(",")))
+    overrides = tomllib.loads("\n".join(settings))
+    config = load_config(preset, {"steps": stops[-1], **overrides})
+    bandwidth, display, clock = copy_bandwidth(backend), Display(level=Level.QUIET), PhaseTimer("training")
+    trainer = fitting_trainer(backend, read_data(scene, config, backend, display), config, display, clock)
+    if trainer.stream:
+        raise click.ClickException("the photographs do not fit on the device at once: use --set downscale=2")
+    lines = [f"{backend.describe()}, copy {bandwidth:.0f} GB/s; {scene}, preset {preset}, {' '.join(settings)}\n"]
+    print(lines[0], flush=True)
+    for stop in stops:
+        begin, done, before = time.perf_counter(), trainer.step, clock.seconds
+        trainer.run_until(min(stop, config.steps))
+        seconds, phases = time.perf_counter() - begin, clock.seconds
+        spent = ", ".join(f"{name} {phases[name] - before.get(name, 0):.1f} s" for name in phases)
+        trained = f"Trained from step {done} to {trainer.step} in {seconds:.1f} s ({spent})."
+        lines.append(f"{trained}\n\n{table(trainer, num_steps, bandwidth)}")
+        print(lines[-1], flush=True)
+    if file:
+        file.write_text("\n".join(lines))
+
+
+@main.command()
 @click.argument("source", type=Path)
 @click.option("--scene", type=Path, required=True, help="Scene whose cameras are used.")
 @click.option("--splats", "counts", default="100000,250000,1000000,4000000")
@@ -100,10 +151,11 @@ def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: boo
     "--vs", "other", type=click.Choice(["gsplat"]), help="Beside another rasterizer, without our passes apart."
 )
 @click.option("--json", "file", type=Path)
-def main(
+def model(
     source: Path, scene: Path, counts: str, scales: str, num_views: int, device: str, other: str | None,
     file: Path | None,
 ) -> None:  # fmt: skip
+    """Passes of a plain step on splats made from those of SOURCE, a run or a PLY file."""
     backend = open_backend(device)
     arrays = read_ply(find_splats(source)[0])
     every = read_scene(scene).views

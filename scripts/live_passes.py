@@ -1,0 +1,180 @@
+"""Times of the passes of a live trainer, on the splats that a run really has: `bench_kernels.py live`."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.device.backend import Timer
+from splat_cli.render.camera import TILE
+from splat_cli.render.captured_graph import CapturedGraph
+from splat_cli.train.trainer import Trainer
+
+LARGE_BOX = 64  # tiles, as in cuda_src/raster/tile_walk.cuh
+WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
+
+
+@dataclass
+class Work:
+    """Means over views of what a step has to do; `coefficients` of the spherical harmonics a channel."""
+
+    splats: float
+    visible: float
+    large: float
+    pairs: float
+    segments: float
+    pixels: float
+    coefficients: int
+
+
+# Bytes that a pass must move through memory if caches keep what is read twice; gathers of splats by pair count as such.
+BYTES: dict[str, Callable[[Work], float]] = {
+    "project": lambda w: 48 * w.splats + (12 * w.coefficients + 88) * w.visible,
+    "emit_tiles": lambda w: 4 * w.splats + 24 * w.visible + 8 * w.pairs,
+    "sort_tiles": lambda w: 12 * w.pairs,
+    "blend": lambda w: 44 * w.pairs + 4096 * w.segments + 20 * w.pixels,
+    "l1_ssim": lambda w: (15 + 36) * w.pixels,
+    "l1_ssim_backward": lambda w: (36 + 15 + 12) * w.pixels,
+    "blend_backward": lambda w: (44 + 36) * w.pairs + 4096 * w.segments + 28 * w.pixels,
+    "project_backward": lambda w: (6 * 44 + 28) * w.splats + (64 + 12 * w.coefficients) * w.visible,
+    "color_backward": lambda w: (24 + 72 * w.coefficients) * w.splats,
+    "langevin_noise": lambda w: 56 * w.splats,
+}
+
+
+@contextmanager
+def timed_launches(backend: Backend, record: Callable[[str, Timer], None]) -> Iterator[None]:
+    """Within the block, `record` is given each kernel that the backend launches, with a timer around it."""
+    lookup = backend.kernel
+
+    def timed_kernel(file: str, name: str, **defines: int) -> Callable[..., None]:
+        kernel = lookup(file, name, **defines)
+
+        def launch(*args: Any) -> None:
+            timer = backend.timer()
+            with timer:
+                kernel(*args)
+            record(name, timer)
+
+        return launch
+
+    backend.kernel = timed_kernel  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del backend.kernel  # the class's own is found again
+
+
+def pass_times(trainer: Trainer, num_steps: int) -> dict[str, list[float]]:
+    """Milliseconds of each kernel in each of `num_steps` steps of training, in the order of their launches.
+
+    The host queues all steps at once and stays ahead of the device, which never waits between two events. Launches of
+    the same kernel count together.
+    """
+    rows: list[list[tuple[str, Timer]]] = []
+    with timed_launches(trainer.backend, lambda name, timer: rows[-1].append((name, timer))):
+        for _ in range(num_steps + WARM_UP):
+            rows.append([])
+            trainer.launch_step()
+    times: dict[str, list[float]] = {}
+    for row in rows[WARM_UP:]:
+        sums: dict[str, float] = defaultdict(float)
+        for name, timer in row:
+            sums[name] += timer.ms
+        for name, ms in sums.items():
+            times.setdefault(name, []).append(ms)
+    trainer.loop.sync()
+    return times
+
+
+def step_times(trainer: Trainer, num_steps: int) -> list[float]:
+    """Milliseconds of `num_steps` steps of training, each a replay of the captured step."""
+    graph, timers = CapturedGraph(trainer.rasterizer, trainer.launch_step), []
+    graph.run(WARM_UP)
+    for _ in range(num_steps):
+        timers.append(trainer.backend.timer())
+        with timers[-1]:
+            graph.run(1)
+    times = [timer.ms for timer in timers]
+    trainer.loop.sync()
+    return times
+
+
+def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
+    """What `num_steps` steps had to do; iterations of the worst warp, with the queue of large splats and without."""
+    states, with_queue, without = [], 0, 0
+    for _ in range(num_steps):
+        trainer.launch_step()
+        state = trainer.state.read()
+        states.append(state)
+        tiles = box_tiles(trainer, int(state["view"]))
+        tiles = np.pad(tiles, (0, -len(tiles) % 32)).reshape(-1, 32)
+        without = max(without, int(tiles.sum(axis=1).max()))
+        with_queue = max(with_queue, int(np.where(tiles > LARGE_BOX, 0, tiles).sum(axis=1).max()))
+    trainer.loop.sync()
+
+    def mean(name: str) -> float:
+        return float(np.mean([state[name] for state in states]))
+
+    views = [trainer.cameras.views[int(state["view"])] for state in states]
+    pixels = float(np.mean([view.width * view.height for view in views]))
+    coefficients = (int(states[-1]["sh_degree"]) + 1) ** 2
+    work = Work(
+        splats=mean("num_splats"), visible=mean("num_visible"), large=mean("num_large"), pairs=mean("num_pairs"),
+        segments=mean("num_segments"), pixels=pixels, coefficients=coefficients,
+    )  # fmt: skip
+    return work, -(-with_queue // 32), -(-without // 32)
+
+
+def box_tiles(trainer: Trainer, view_index: int) -> np.ndarray:
+    """Tiles of each splat's bounding box in the last view, int64 [num], 0 where it is not visible."""
+    download, projection, view = (
+        trainer.backend.download,
+        trainer.rasterizer.projection,
+        trainer.cameras.views[view_index],
+    )
+    num = trainer.model.num
+    seen = download(projection.depths)[:num] > 0
+    centres = download(projection.means2d)[:num].astype(float)
+    a, b, c, opacity = np.where(seen[:, None], download(projection.conic_opacity)[:num], [1, 0, 1, 1]).T.astype(float)
+    reach, det = 2 * np.log(255 * np.maximum(opacity, 1 / 255)), np.maximum(a * c - b * b, 1e-30)
+    counts = seen.astype(np.int64)
+    for centre, variance, size in ((centres[:, 0], c, view.width), (centres[:, 1], a, view.height)):
+        half = np.sqrt(reach * variance / det)
+        centre = np.where(seen, centre, 0.0)
+        first = np.clip(np.ceil((centre - half - TILE + 0.5) / TILE), 0, None)
+        end = np.clip(np.floor((centre + half - 0.5) / TILE) + 1, None, -(-size // TILE))
+        counts *= np.maximum(end - first, 0).astype(np.int64)
+    return counts
+
+
+def table(trainer: Trainer, num_steps: int, bandwidth: float) -> str:
+    """Markdown: a row a pass, and the whole step as training replays it. bandwidth: of the device, GB/s."""
+    begin, generation = trainer.step, -1
+    while generation != trainer.rasterizer.generation:  # until no buffer had to grow, which lets steps do nothing
+        generation = trainer.rasterizer.generation
+        times, whole = pass_times(trainer, num_steps), step_times(trainer, num_steps)
+        work, with_queue, without = work_of(trainer, min(num_steps, 16))
+    lines = [
+        f"From step {begin} on: {work.splats:,.0f} splats, {work.visible:,.0f} visible, {work.large:,.0f} large, "
+        f"{work.pairs:,.0f} pairs, {work.pixels:,.0f} pixels; worst warp {with_queue} iterations, "
+        f"{without} without the queue of large splats",
+        "",
+        "| pass | ms | 10 to 90 % | MB | of bandwidth |",
+        "| --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for name, values in times.items():
+        ms, low, high = statistics.median(values), *np.percentile(values, [10, 90])
+        size = BYTES[name](work) if name in BYTES else 0.0
+        limit = f"{size / 1e6:.1f} | {size / ms / 1e6 / bandwidth:.0%}" if size else "|"
+        lines.append(f"| {name} | {ms:.3f} | {low:.3f} to {high:.3f} | {limit} |")
+    total = sum(statistics.median(values) for values in times.values())
+    lines += [f"| sum | {total:.3f} | | | |", f"| step, replayed | {statistics.median(whole):.3f} | | | |", ""]
+    return "\n".join(lines)
