@@ -11,6 +11,7 @@ from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import MEANS, Splats
 from splat_cli.optim.adam import Moments
+from splat_cli.optim.columns import copy_columns, mark_nonfinite, remove_columns, reorder_columns
 
 GROWTH = 1.5  # of the capacity when it does not suffice
 GRAIN = 4096  # capacities are multiples of this
@@ -102,33 +103,27 @@ class Model:
         self.moments.second[:, index] = 0
 
     def remove(self, mask: Any) -> None:
-        """Drop the splats where `mask` bool [num] is set; the last ones move into the holes."""
-        xp = self.backend.xp
-        kept = int(self.num - mask.sum())
-        holes = xp.nonzero(mask[:kept])[0]
-        movers = xp.nonzero(~mask[kept:])[0] + kept
-        for array in self.planes().values():
-            array[:, holes] = array[:, movers]
-        self.splats.num = kept
+        """Drop the splats where `mask` bool [num] is set; the last ones move into the holes. Waits for the device."""
+        self.splats.num = remove_columns(self.backend, list(self.planes().values()), mask)
 
     def remove_nonfinite(self) -> int:
         """Drop the splats with a parameter that is not finite; returns how many."""
-        xp, num = self.backend.xp, self.num
-        self.remove(~xp.isfinite(self.splats.params[:, :num].sum(axis=0)))
-        return num - self.num
+        before = self.num
+        self.remove(mark_nonfinite(self.backend, self.splats.params, before))
+        return before - self.num
 
     def sort_spatially(self) -> None:
         """Order the splats along a Morton curve, so that threads of a warp own neighbours: seen or unseen together."""
         order = _curve_order(self.backend.xp, self.splats.params[MEANS, : self.num])
         for array in self.planes().values():
-            array[:, : self.num] = array[:, order]
+            reorder_columns(self.backend, array, order)
 
     def clear_stats(self) -> None:
         self.stats[...] = 0
 
     def _wider(self, array: Any, capacity: int) -> Any:
         wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
-        wider[:, : self.num] = array[:, : self.num]
+        copy_columns(self.backend, array, self.num, out=wider)
         return wider
 
 

@@ -1,0 +1,106 @@
+"""Splats moved about in their planes: the host side of cuda_src/density/columns.cu.
+
+A plane is an array float32 [rows, capacity], a column a splat. Indices are int64, masks bool.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend, check_arrays
+
+FILE = "density/columns"
+THREADS = 256
+
+
+def launch_shape(num: int, rows: int = 1) -> tuple[tuple[int, int], tuple[int]]:
+    """Grid and block with a thread for each of `num` columns of each row."""
+    return (-(-num // THREADS), rows), (THREADS,)
+
+
+def copy_columns(
+    backend: Backend, planes: Any, num: int, source: Any = None, out: Any = None, target: Any = None, limit: Any = None
+) -> None:
+    """Copy `num` columns source [num] of `planes` to the columns target [num] of `out` (by default the same planes).
+
+    Where source or target is None, it is the first `num`. limit: int64 [1] on the device; no more than that many.
+    """
+    out = planes if out is None else out
+    check_arrays("copy_columns", planes=(planes, "float32", "R C"), out=(out, "float32", "R D"))
+    if num:
+        backend.kernel(FILE, "copy_columns")(
+            *launch_shape(num, len(planes)), planes, planes.shape[1], source, out, out.shape[1], target, num, limit
+        )
+
+
+def clear_columns(backend: Backend, planes: Any, num: int, index: Any = None, first: int = 0) -> None:
+    """Set `num` columns index [num] of planes to zero, or those from `first` on."""
+    if num:
+        backend.kernel(FILE, "clear_columns")(
+            *launch_shape(num, len(planes)), planes, planes.shape[1], index, first, num
+        )
+
+
+def mask_sums(backend: Backend, mask: Any) -> Any:
+    """Inclusive sums of a mask [num], int64 [num]."""
+    ones = backend.xp.empty(len(mask), "int64")
+    backend.kernel(FILE, "mask_to_integers")(*launch_shape(len(mask)), mask, len(mask), ones)
+    return backend.xp.cumsum(ones)
+
+
+def last_sum(backend: Backend, sums: Any) -> int:
+    """The last of `mask_sums`; waits for the device."""
+    return int(backend.download(sums[-1:])[0])
+
+
+def partition(backend: Backend, mask: Any, values: Any = None) -> tuple[Any, Any]:
+    """Indices where the mask [num] is set, and where it is not, in order; or `values` [num] at these.
+
+    Waits for the device.
+    """
+    num, empty = len(mask), backend.xp.empty
+    if num == 0:
+        return empty(0, "int64"), empty(0, "int64")
+    sums = mask_sums(backend, mask)
+    count = last_sum(backend, sums)
+    chosen, others = empty(count, "int64"), empty(num - count, "int64")
+    backend.kernel(FILE, "partition")(*launch_shape(num), mask, sums, values, num, chosen, others)
+    return chosen, others
+
+
+def remove_columns(backend: Backend, planes: list[Any], mask: Any) -> int:
+    """Remove the columns where the mask [num] is set: the last ones move into the holes. Returns how many remain.
+
+    Waits for the device.
+    """
+    num = len(mask)
+    if num == 0:
+        return 0
+    sums = mask_sums(backend, mask)
+    removed = last_sum(backend, sums)
+    kept = num - removed
+    if removed == 0 or kept == 0:
+        return kept
+    holes, movers = backend.xp.empty(removed, "int64"), backend.xp.empty(removed, "int64")
+    backend.kernel(FILE, "find_moves")(*launch_shape(num), mask, sums, num, kept, holes, movers)
+    for array in planes:
+        copy_columns(backend, array, min(removed, kept), movers, target=holes, limit=sums[kept - 1 : kept])
+    return kept
+
+
+def mark_nonfinite(backend: Backend, params: Any, num: int) -> Any:
+    """Which of the first `num` columns hold a number that is not finite, bool [num]."""
+    mask = backend.xp.empty(num, "bool")
+    if num:
+        backend.kernel(FILE, "mark_nonfinite")(*launch_shape(num), params, *params.shape, num, mask)
+    return mask
+
+
+def reorder_columns(backend: Backend, planes: Any, order: Any) -> None:
+    """Put the columns order [num] of `planes` first, in this order; it names each of the first `num` once."""
+    num = len(order)
+    ordered = backend.xp.empty((len(planes), num), np.float32)
+    copy_columns(backend, planes, num, order, out=ordered)
+    copy_columns(backend, ordered, num, out=planes)
