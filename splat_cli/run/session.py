@@ -130,8 +130,8 @@ class _Session:
                     self._train_until(stop, on_progress)
                     self._save(stop)
                     check()
-            except KeyboardInterrupt:
-                raise Interrupted(self._stop_early()) from None
+            except KeyboardInterrupt as error:
+                raise Interrupted(self._stop_early(), error) from None
         self._close_log()
         trainer, score = self.trainer, self.writer.score
         result = RunResult(self.run, trainer.step, trainer.splats.num, self.seconds, score, trainer.bad_numbers)

@@ -37,7 +37,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes and flushes the file; `path` appears when it is complete. DiskError, UsageError as `replacing`."""
+    """Writes and flushes the file; `path` appears when it is complete. DiskError."""
     header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.facts}
     header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with replacing(path, durable=True) as beside, beside.open("wb+") as file:
@@ -47,16 +47,18 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint back. FormatError where it is damaged or of another version."""
-    with path.open("rb") as file:
-        _check_digest(path, file)
-        file.seek(0)
-        try:
+    """Reads a checkpoint back. FormatError where it is damaged, of another version or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            _check_digest(path, file)
+            file.seek(0)
             with np.load(file, allow_pickle=False) as content:
                 arrays = {name: content[name] for name in content.files}
-            facts = json.loads(arrays.pop("header").tobytes())
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise FormatError(f"{path} is not a checkpoint of this program ({error}); name another file") from error
+        facts = json.loads(arrays.pop("header").tobytes())
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise FormatError(f"{path} is not a checkpoint of this program ({error}); name another file") from error
     if facts.pop("format", None) != FORMAT:
         raise FormatError(
             f"{path} was written by version {facts.get('program')} in a format that {__version__} cannot read; "
