@@ -44,8 +44,9 @@ def assert_refused(path):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("shape", None), ("shape", 3), ("shape", []), ("shape.grid", "x"), ("shape.hidden", 64), ("shape.hidden", [64.0]),
-        ("shape.hidden", ["a"]), ("shape.hidden", [-8]), ("shape.hidden", [1 << 40]), ("shape.grid.growth", 1e308),
+        ("shape", None), ("shape", 3), ("shape", []), ("shape.grid", "x"), ("shape.hidden", 64),
+        ("shape.hidden", [64.0]), ("shape.hidden", ["a"]),
+        ("shape.hidden", [-8]), ("shape.hidden", [1 << 40]), ("shape.grid.growth", 1e308),
         ("shape.grid.growth", float("nan")), ("shape.grid.growth", -2.0), ("shape.grid.growth", "2"),
         ("shape.grid.levels", 1.0), ("shape.grid.levels", 1 << 70), ("shape.grid.features", 2.0),
         ("shape.grid.dimensions", 2), ("shape.grid.base_resolution", 1 << 400), ("shape.appearance", -1),
