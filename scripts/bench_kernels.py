@@ -33,9 +33,8 @@ from splat_cli.density.operations import split_long_axis
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.phase_timer import PhaseTimer
 from splat_cli.presets import load_config
-from splat_cli.run.memory_plan import fitting_trainer
+from splat_cli.run.session import make_trainer
 from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.run.training_data import read_data
 from splat_cli.scene.read import read_scene
@@ -122,16 +121,16 @@ def live(
     backend, stops = open_backend(device), sorted(map(int, stages.split(",")))
     overrides = tomllib.loads("\n".join(settings))
     config = load_config(preset, {"steps": stops[-1], **overrides})
-    bandwidth, display, clock = copy_bandwidth(backend), Display(level=Level.QUIET), PhaseTimer("training")
-    trainer = fitting_trainer(backend, read_data(scene, config, backend, display), config, display, clock)
+    bandwidth, display = copy_bandwidth(backend), Display(level=Level.QUIET)
+    trainer = make_trainer(read_data(scene, config, backend, display), config, backend, display)
     if trainer.stream:
         raise click.ClickException("the photographs do not fit on the device at once: use --set downscale=2")
     lines = [f"{backend.describe()}, copy {bandwidth:.0f} GB/s; {scene}, preset {preset}, {' '.join(settings)}\n"]
     print(lines[0], flush=True)
     for stop in stops:
-        begin, done, before = time.perf_counter(), trainer.step, clock.seconds
+        begin, done, before = time.perf_counter(), trainer.step, trainer.timer.seconds
         trainer.run_until(min(stop, config.steps))
-        seconds, phases = time.perf_counter() - begin, clock.seconds
+        seconds, phases = time.perf_counter() - begin, trainer.timer.seconds
         spent = ", ".join(f"{name} {phases[name] - before.get(name, 0):.1f} s" for name in phases)
         trained = f"Trained from step {done} to {trainer.step} in {seconds:.1f} s ({spent})."
         lines.append(f"{trained}\n\n{table(trainer, num_steps, bandwidth)}")

@@ -24,8 +24,8 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
 from splat_cli.presets import load_config
+from splat_cli.run.session import make_trainer
 from splat_cli.run.training_data import read_data
-from splat_cli.train.trainer import Trainer
 
 
 def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) -> dict[str, Any]:
@@ -34,8 +34,7 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
     data = read_data(scene, config, backend, Display(io.StringIO()))
     if data.held_out is None:
         raise click.UsageError("quality is measured on held-out photographs: the settings must have eval = true")
-    photos = data.training
-    trainer = Trainer(backend, photos.views, photos.images, *data.points, config, masks=photos.masks)
+    trainer = make_trainer(data, config, backend, Display(io.StringIO()))
     trainer.run_until(1)
     backend.synchronize()
     startup, seconds, rows = time.perf_counter() - begin, 0.0, []

@@ -17,6 +17,8 @@ from splat_cli.device import open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.optim.model import Model
 from splat_cli.presets import load_config
+from splat_cli.run.plan import resolve_plan
+from splat_cli.scene.view import View
 
 STRATEGIES = ("adc", "mcmc", "splits", "default")
 COUNTS: Counter[str] = Counter()
@@ -132,8 +134,9 @@ def main() -> None:
     options = parser.parse_args()
     for name in STRATEGIES:
         backend: Any = CountedBackend()
-        config = load_config(None, {"strategy": name, "steps": 30_000, "max_splats": 1_000_000})
-        strategy = make_strategy(config, extent=1.0)
+        requested = load_config(None, {"strategy": name, "steps": 30_000, "max_splats": 1_000_000})
+        view = View("one", None, 800, 533, 700, 700, 400, 266, np.eye(4), None, None)
+        strategy = make_strategy(resolve_plan(requested, [view]).config, extent=1.0)
         model = some_model(backend, options.splats)
         COUNTS.clear()
         model.remove_nonfinite()

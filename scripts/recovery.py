@@ -42,12 +42,12 @@ from splat_cli.render.blend import blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.run.training_data import TrainingData, read_data, start_of
+from splat_cli.run.session import make_trainer
+from splat_cli.run.training_data import TrainingData, read_data
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import View
-from splat_cli.train.trainer import Trainer
 
 DEGREES, SHARE = 0.5, 0.01
 VISITS, TRAVEL = 60, 0.5  # of each held-out camera, and by how many degrees it may turn in them
@@ -84,20 +84,17 @@ DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
 def train(what: str, data: TrainingData, photographs: ImageSet, config: TrainConfig, backend: Backend) -> list[str]:
     """PSNR and SSIM on the held-out photographs, both fitted as well, and how far off the poses are, as text."""
     assert data.held_out is not None
-    points, offsets = start_of(data.scene, photographs, config, backend, Display(io.StringIO()))
-    trainer = Trainer(
-        backend, photographs.views, photographs.images, *points, config, masks=photographs.masks, pose_offsets=offsets
-    )
+    disturbed = dataclasses.replace(data, training=photographs)
+    trainer = make_trainer(disturbed, config, backend, Display(io.StringIO()))
     trainer.run_until(config.steps)
-    poses = trainer.auxiliary.poses
-    final = poses.refined() if poses else photographs.views
+    final = trainer.auxiliary.refined_views() or photographs.views
     moved = similarity_between(data.training.views, final)
     held_out = data.held_out._replace(views=[moved.apply(view) for view in data.held_out.views])
     columns = scores(what, backend, trainer.splats, held_out, config, trainer.extent)
     pairs = [(moved.apply(view), other) for view, other in zip(data.training.views, final, strict=True)]
-    turn = np.mean([angle(a, b) for a, b in pairs])
-    shift = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
-    return [*columns, f"{turn:.3f}", f"{100 * shift:.2f}"]
+    rotation = np.mean([angle(a, b) for a, b in pairs])
+    translation = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
+    return [*columns, f"{rotation:.3f}", f"{100 * translation:.2f}"]
 
 
 def scores(
@@ -135,10 +132,10 @@ def refined_views(
         loss.forward(state, raster.picture.image)
         loss.backward(state, raster.picture.image, raster.picture.d_image)
         blend_backward(cameras, state, raster.projection, raster.tiles, raster.picture, absgrad=False)
-        poses.backward(splats, state, config.antialias, raster.projection)
+        poses.accumulate(splats, state, raster, None)
         poses.step(state)
         step += not raster.grow_if_overflowed(state)  # where it did, nothing was done
-    return poses.refined()
+    return poses.refined_views()
 
 
 def angle(a: View, b: View) -> float:

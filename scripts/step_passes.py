@@ -20,6 +20,7 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Update, project, project_backward
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.extent import scene_size
 from splat_cli.scene.view import View
 from splat_cli.train.schedule import set_position_rates, upload_schedule
@@ -41,16 +42,17 @@ class Bench:
 
 def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> Bench:
     rng = np.random.default_rng(0)
-    frozen = TrainConfig(
+    asked = TrainConfig(
         lr_means=0.0, lr_means_final=0.0, lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0,
         sh_degree_interval=1, steps=len(views),
     )  # fmt: skip
+    frozen = resolve_plan(asked, views).config
     splats = Splats.from_arrays(backend, arrays)
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)
     raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True)
     state = IterState(backend, num_splats=splats.num)
-    schedule = upload_schedule(backend, frozen, len(views))
+    schedule = upload_schedule(backend, frozen)
     set_position_rates(backend, schedule, frozen, scene_size(views, arrays.means))
     order = backend.upload(np.arange(len(views), dtype=np.int32))
     loss = PhotometricLoss(backend, cameras, frozen.ssim_weight)

@@ -1,6 +1,7 @@
 """Every setting of a training run, declared once: options, presets, saved configuration and docs come from here."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from splat_cli.settings import Setting, setting, settings_of
 
@@ -272,9 +273,9 @@ class TrainConfig:
 
     strategy: str = setting(
         "default",
-        "How splats are added, moved and removed; default: as splits in short runs, in long ones with copies.",
+        "How splats are added, relocated and removed; default: splits in runs under 15,000 steps, else copies.",
         group=_DENSITY,
-        choices=("default", "splits", "adc", "mcmc"),
+        choices=("default", "splits", "copies", "adc", "mcmc"),
     )
     max_splats: int = setting(1_000_000, "No more splats than this.", group=_DENSITY, low=1)
     max_memory: float | None = setting(
@@ -323,6 +324,26 @@ class TrainConfig:
     def trained_sh_degree(self) -> int:
         """Degree of the colours that splats have of their own: with a field only the constant one."""
         return 0 if self.color == "field" else self.sh_degree
+
+
+@dataclass(frozen=True)
+class ResolvedConfig(TrainConfig):
+    """The settings that a run trains with: defaults that depend on the scene or on --steps are filled in.
+
+    Made once, by `run.plan.resolve_plan`. Learning rates include the factors for short runs and for the number of
+    photographs, `growth_rate` and `noise_scale` those for short runs; `strategy` is never "default"; `max_splats`
+    respects the splat budget and the memory.
+    """
+
+    if TYPE_CHECKING:  # no longer optional
+        sh_degree_interval: int = 0
+        init_opacity: float = 0.0
+        init_scale: float = 0.0
+        densify_start: int = 0
+        densify_stop: int = 0
+        lr_decay_start: int = 0
+        dropout: float = 0.0
+        noise_scale: float = 0.0
 
 
 SETTINGS: dict[str, Setting] = settings_of(TrainConfig)

@@ -12,7 +12,8 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.train.trainer import Trainer
+from splat_cli.run.build_trainer import build_trainer
+from splat_cli.scene.images.image_set import ImageSet
 from tests.scattered import scattered_splats
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -39,7 +40,7 @@ def tinted_trainer(backend=None, images=None, **changes):
     steps = {"steps": 160, "densify_start": 150, "densify_stop": 151, "deterministic": backend.name == "cpu"}
     config = load_config(None, {**SMALL, **steps, **changes})
     colors = np.full((len(splats), 3), 128, np.uint8)
-    return Trainer(backend, views, images, splats.means, colors, config)
+    return build_trainer(backend, config, ImageSet(views, images, [None] * 4, []), (splats.means, colors))
 
 
 def lively_field(backend, splats, num_views=6):

@@ -4,6 +4,8 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.presets import load_config
+from splat_cli.run.build_trainer import build_trainer
+from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.trainer import Trainer
 from tests.views import ring_of_views
 
@@ -15,4 +17,6 @@ def noise_trainer(backend: Backend, num_points: int, **settings: object) -> Trai
     images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
     points = rng.normal(0, 0.5, (num_points, 3)).astype(np.float32)
     colors = rng.integers(0, 255, (num_points, 3), dtype=np.uint8)
-    return Trainer(backend, views, images, points, colors, load_config(None, settings))
+    return build_trainer(
+        backend, load_config(None, settings), ImageSet(views, images, [None] * 4, []), (points, colors)
+    )

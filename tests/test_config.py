@@ -47,7 +47,7 @@ def test_unknown_key_names_the_nearest_and_the_file(tmp_path):
         ("sh_degree = 4", "sh_degree = 4: expected a whole number, 0 to 3"),
         ("lr_sh0 = nan", "lr_sh0 = nan: expected a number, 0 or more"),
         ("lr_sh0 = 'fast'", "lr_sh0 = 'fast': expected a number, 0 or more"),
-        ("strategy = 'magic'", "strategy = 'magic': expected one of default, splits, adc, mcmc"),
+        ("strategy = 'magic'", "strategy = 'magic': expected one of default, splits, copies, adc, mcmc"),
         ("save_at = [100, 0]", "save_at = (100, 0): expected whole numbers, 1 or more"),
         ("save_at = 100", "save_at = 100: expected whole numbers, 1 or more"),
         ("eval = 1", "eval = 1: expected true or false"),

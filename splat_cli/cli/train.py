@@ -1,5 +1,7 @@
 """`splat train`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +13,8 @@ from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, s
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.config import TrainConfig
     from splat_cli.console import Display
-    from splat_cli.run.callback import TrainingCallback
-    from splat_cli.run.checkpoints.file import Checkpoint
-    from splat_cli.run.storage.result import RunResult
+    from splat_cli.run.resume import Resumption
     from splat_cli.run.storage.run_dir import RunDir
 
 
@@ -59,21 +58,18 @@ def command(
     with transforms.json or transforms_train.json.
     With --resume, SCENE is only needed where the run's scene has moved, and options change the run's settings.
     """
-    from splat_cli.errors import UsageError
+    from splat_cli.report import try_report
+    from splat_cli.run.session import open_device, train_scene
     from splat_cli.viewer.live import attended
 
-    if resume and (out or preset):
-        raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
     for name in () if viewer else ("host", "port"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             display.warn(f"--{name} does nothing without --viewer")
-    with attended(viewer, host, port, display) as callback:
-        if resume:
-            result = _resumed(resume, scene, device, given(options), display, callback)
-        elif scene:
-            result = _new(scene, out, preset, device, given(options), display, callback)
-        else:
-            raise UsageError("name a SCENE to train on, or a run with --resume")
+    opened = _run_to_train(scene, out, resume, preset, given(options), display)
+    with attended(viewer, host, port, display) as callback, opened as (run, start):
+        backend = open_device(device, start.config, display)
+        result = train_scene(start.scene, run, start.config, backend, display, start.checkpoint, callback)
+        try_report(run, backend, display)
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s"]
     if result.score is not None:
         lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
@@ -82,55 +78,28 @@ def command(
     return Output(lines, result.facts())
 
 
-def _new(
-    scene: Path,
-    out: Path | None,
-    preset: str | None,
-    device: str,
-    changes: dict[str, Any],
+@contextmanager
+def _run_to_train(
+    scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, changes: dict[str, Any],
     display: "Display",
-    callback: "TrainingCallback | None",
-) -> "RunResult":
+) -> "Iterator[tuple[RunDir, Resumption]]":  # fmt: skip
+    """The locked folder of a new or resumed run, and what to train there. UsageError."""
     from splat_cli.cli.unused_options import unused_options
+    from splat_cli.errors import UsageError
     from splat_cli.presets import load_config
-    from splat_cli.run.storage.run_lock import new_run_folder, unused_folder
+    from splat_cli.run.resume import Resumption, plan_resumption
+    from splat_cli.run.storage.run_lock import existing_run, new_run_folder, unused_folder
 
-    config = load_config(preset, changes)
-    for line in unused_options(config, changes):
-        display.warn(line)
-    with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
-        return _train(scene, run, config, device, display, callback)
-
-
-def _resumed(
-    path: Path,
-    scene: Path | None,
-    device: str,
-    changes: dict[str, Any],
-    display: "Display",
-    callback: "TrainingCallback | None",
-) -> "RunResult":
-    from splat_cli.run.resume import plan_resumption
-    from splat_cli.run.storage.run_lock import existing_run
-
-    with existing_run(path) as run:
-        plan = plan_resumption(run, scene, changes, display)
-        return _train(plan.scene, run, plan.config, device, display, callback, plan.checkpoint)
-
-
-def _train(
-    scene: Path,
-    run: "RunDir",
-    config: "TrainConfig",
-    device: str,
-    display: "Display",
-    callback: "TrainingCallback | None",
-    checkpoint: "Checkpoint | None" = None,
-) -> "RunResult":
-    from splat_cli.report import try_report
-    from splat_cli.run.session import open_device, train_scene
-
-    backend = open_device(device, config, display)
-    result = train_scene(scene, run, config, backend, display, checkpoint, callback)
-    try_report(run, backend, display)
-    return result
+    if resume and (out or preset):
+        raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
+    if resume:
+        with existing_run(resume) as run:
+            yield run, plan_resumption(run, scene, changes, display)
+    elif scene:
+        config = load_config(preset, changes)
+        for line in unused_options(config, changes):
+            display.warn(line)
+        with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
+            yield run, Resumption(scene, config, None)
+    else:
+        raise UsageError("name a SCENE to train on, or a run with --resume")

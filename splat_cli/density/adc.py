@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig
 from splat_cli.density.operations import logit, sigmoid, split_random
 from splat_cli.density.strategy import ErrorScorer
 from splat_cli.gaussians.splats import LOG_SCALES, OPACITY
-from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
 
 DENSE_SCALE = 0.01  # of the scene's extent: smaller splats are cloned, larger ones split
@@ -24,12 +23,12 @@ class ADCStrategy:
     collects_stats = True
     noise_scale = 0.0
 
-    def __init__(self, config: TrainConfig, extent: float) -> None:
-        self.config, self.extent, self.milestones = config, extent, milestones(config)
+    def __init__(self, config: ResolvedConfig, extent: float) -> None:
+        self.config, self.extent = config, extent
 
     def due(self, step: int) -> bool:
         c = self.config
-        inside = self.milestones.densify_start < step < self.milestones.densify_stop
+        inside = c.densify_start < step < c.densify_stop
         return inside and (step % c.densify_interval == 0 or step % c.opacity_reset_interval == 0)
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:

@@ -29,7 +29,7 @@ class MCMCStrategy(PeriodicStrategy):
         xp = model.backend.xp
         opacities = sigmoid(xp, model.splats.params[OPACITY, : model.num])
         alive = opacities > self.config.prune_opacity
-        target = min(self.config.max_splats, int((1 + self.milestones.growth_rate) * model.num))
+        target = min(self.config.max_splats, int((1 + self.config.growth_rate) * model.num))
         weights = xp.where(alive, self._need(opacities, scorer), 0)
         return weights, xp.nonzero(~alive)[0], max(target - model.num, 0)
 

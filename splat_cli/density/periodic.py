@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from splat_cli.config import TrainConfig
-from splat_cli.milestones import milestones
+from splat_cli.config import ResolvedConfig
 
 
 class PeriodicStrategy:
-    """PeriodicStrategy every densify_interval steps, between the milestones of the run."""
+    """A round every densify_interval steps, between densify_start and densify_stop."""
 
     collects_stats = False
 
-    def __init__(self, config: TrainConfig) -> None:
-        self.config, self.milestones = config, milestones(config)
-        self.noise_scale = self.milestones.noise_scale
+    def __init__(self, config: ResolvedConfig) -> None:
+        self.config = config
+        self.noise_scale = config.noise_scale
 
     def due(self, step: int) -> bool:
-        inside = self.milestones.densify_start < step < self.milestones.densify_stop
-        return inside and step % self.config.densify_interval == 0
+        c = self.config
+        return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0

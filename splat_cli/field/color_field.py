@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.field.frame import FRAME_DTYPE
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network, num_weights, padded
 from splat_cli.field.parameters import Parameters
@@ -71,6 +72,7 @@ class ColorField:
         random: np.random.Generator,
     ) -> None:  # fmt: skip
         self.backend, self.shape, self.frame, self.num_views = backend, shape, frame, num_views
+        self._bounds = backend.upload(np.frombuffer(frame.tobytes(), np.float32).copy())  # what a checkpoint keeps
         self.grid = HashGrid(backend, shape.grid, random, half=True)
         self.network = Network(backend, shape.widths, rows, random, zero_outputs=True)
         start = random.normal(0, EMBEDDING_SIZE, (num_views, max(shape.appearance, 1)))
@@ -94,11 +96,13 @@ class ColorField:
     def arrays(self) -> dict[str, Any]:
         """Everything that the next steps depend on, by name."""
         parts = self.parts()
-        return {f"field_{part}_{name}": array for part in parts for name, array in parts[part].arrays().items()}
+        trained = {f"field_{part}_{name}": array for part in parts for name, array in parts[part].arrays().items()}
+        return trained | {"field_bounds": self._bounds}
 
     def refresh(self) -> None:
-        """After somebody wrote to the arrays."""
+        """Bring derived state up to date after the arrays were written to."""
         self.grid.parameters.refresh()
+        self.frame = self.backend.download(self._bounds).view(FRAME_DTYPE).reshape(())
 
     def step(self, state: IterState) -> None:
         """A step of Adam: of the table entries and photographs that were seen, and of the whole network."""

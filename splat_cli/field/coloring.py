@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from splat_cli.config import ResolvedConfig
 from splat_cli.device import check_arrays
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.directions import backward_directions, encode_directions
+from splat_cli.field.from_config import field_shape, new_field
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection
@@ -17,7 +21,7 @@ THREADS = 256
 WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.cu
 
 
-class FieldColoring:
+class FieldColoring(AuxiliaryModel):
     """render.rasterizer.Coloring by a field: it is evaluated for the splats that the view shows, and for no others.
 
     embeddings: one row a view of the camera table, in place of those that the field was trained with. moves: also leave
@@ -38,6 +42,32 @@ class FieldColoring:
         self.num_rows = self.backend.xp.zeros(1, "uint32")
         self.d_means: Any = None
         self._capacity = 0
+
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> FieldColoring | None:
+        """See AuxiliaryModel.from_setup. UsageError where sums in a fixed order are asked for on a GPU."""
+        config, splats = setup.config, setup.splats
+        if config.color != "field":
+            return None
+        return cls(new_field(splats, len(setup.cameras.views), config), moves=config.field_moves)
+
+    @staticmethod
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        shape = field_shape(config)
+        return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row) if config.color == "field" else MemoryCost()
+
+    def position_gradients(self, capacity: int) -> Any | None:
+        """See AuxiliaryModel.position_gradients."""
+        return self.d_means
+
+    def step(self, state: IterState) -> None:
+        self.field.step(state)
+
+    def arrays(self) -> dict[str, Any]:
+        return self.field.arrays()
+
+    def refresh(self) -> None:
+        self.field.refresh()
 
     def resize(self, capacity: int) -> None:
         """See Coloring.resize: as many rows as splats, for a view may show them all."""

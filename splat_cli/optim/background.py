@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
-from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
 
 START = 0.5  # grey
 
 
-class LearnedBackground:
+class LearnedBackground(AuxiliaryModel):
     """One colour for all views, from 0 to 1, which starts grey.
 
     trained: float32 [1, 3, 3], the colour and Adam's first and second moments. shown: float32 [3] on the device, where
@@ -27,14 +29,27 @@ class LearnedBackground:
         self.trained = backend.xp.zeros((1, 3, 3), "float32")
         self.trained[0, 0] = START
         self.d_background = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 3), "float32")
-        self.show()
+        self.refresh()
 
-    def show(self) -> None:
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> LearnedBackground | None:
+        """See AuxiliaryModel.from_setup."""
+        config = setup.config
+        if config.background != "learned":
+            return None
+        decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
+        return cls(setup.backend, setup.cameras, setup.background, decay)
+
+    def arrays(self) -> dict[str, Any]:
+        return {"background": self.trained}
+
+    def refresh(self) -> None:
         """Make the colour that of the next step."""
         self.shown[...] = self.trained[0, 0]
 
-    def backward(self, state: IterState, picture: Picture) -> None:
-        """Sum up the gradient from picture.d_image, into rows of d_background [.., 3]."""
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+        """Sum the gradient from picture.d_image into rows of d_background [.., 3]."""
+        picture = rasterizer.picture
         self.backend.kernel("optim/background", "background_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background,
@@ -49,7 +64,7 @@ class LearnedBackground:
             self.trained, self.shown,
         )  # fmt: skip
 
-    def color(self) -> tuple[float, float, float]:
-        """The colour now."""
+    def background_color(self) -> tuple[float, float, float]:
+        """The current colour, 0 to 1."""
         red, green, blue = np.round(self.backend.download(self.trained)[0, 0].astype(float), 6).tolist()
         return red, green, blue

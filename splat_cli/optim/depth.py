@@ -8,21 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.scene.observations import Observations
+from splat_cli.scene.observations import Observations, observe
 
 THREADS = 256
 
 
-class DepthSupervision:
+class DepthSupervision(AuxiliaryModel):
     """Pulls the blended inverse depth to that of the points that a view sees: L1, relative to their mean.
 
     weight: of this in the loss. `backward` takes a blend of its own, into the rasterizer's picture, which is used up by
-    then. d_means: float32 [3, capacity], where it adds the gradients by positions.
+    then.
     """
 
     def __init__(self, backend: Backend, observations: Observations, weight: Decay) -> None:
@@ -35,21 +39,40 @@ class DepthSupervision:
         self.most_points = int(np.diff(begins).max())
         self.resize(0)
 
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> DepthSupervision | None:
+        """See AuxiliaryModel.from_setup. Without points in the scene, there is nothing to supervise by."""
+        config = setup.config
+        if config.depth_weight <= 0 or setup.points is None:
+            return None
+        weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
+        return cls(setup.backend, observe(setup.cameras.views, setup.points), weight)
+
+    @staticmethod
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_splat=4 * (4 + 12 + 3) * (config.depth_weight > 0))
+
+    def position_gradients(self, capacity: int) -> Any:
+        """See AuxiliaryModel.position_gradients."""
+        if self._d_means.shape[1] != capacity:
+            self.resize(capacity)
+        return self._d_means
+
     def resize(self, capacity: int) -> None:
-        """Make room for `capacity` splats."""
+        """Allocate buffers for `capacity` splats."""
         empty = self.backend.xp.empty
         self.values, self.d_values = empty((capacity, 4), "float32"), empty((capacity, 12), "float32")
-        self.d_means = empty((3, capacity), "float32")
+        self._d_means = empty((3, capacity), "float32")
 
-    def backward(self, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
-        """Add the gradients to projection.d_splats and to d_means, or write the latter to self.d_means.
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+        """Add the gradients to projection.d_splats and to d_means, or write the latter to an own buffer.
 
         The rasterizer must have gone back from colours to projected splats; its picture is overwritten.
         """
         cameras, projection, picture = rasterizer.cameras, rasterizer.projection, rasterizer.picture
         capacity = len(projection.depths)
-        splats, pixels = (-(-capacity // THREADS),), (-(-cameras.max_pixels // THREADS),)
-        self._launch("inverse_depths", splats, state.array, projection.depths, self.values, self.d_values)
+        by_splat, pixels = (-(-capacity // THREADS),), (-(-cameras.max_pixels // THREADS),)
+        self._launch("inverse_depths", by_splat, state.array, projection.depths, self.values, self.d_values)
         of_depth = dataclasses.replace(projection, colors=self.values, d_splats=self.d_values)
         listed = dataclasses.replace(picture, segments=None)  # those of the colours' blend stay: they are the same
         blend(cameras, state, of_depth, rasterizer.tiles, listed)
@@ -62,9 +85,9 @@ class DepthSupervision:
         )  # fmt: skip
         blend_backward(cameras, state, of_depth, rasterizer.tiles, picture, absgrad=False)
         self._launch(
-            "depth_backward", splats,
+            "depth_backward", by_splat,
             cameras.array, state.array, capacity, int(d_means is not None), projection.depths, self.d_values,
-            projection.d_splats, self.d_means if d_means is None else d_means,
+            projection.d_splats, self._d_means if d_means is None else d_means,
         )  # fmt: skip
 
     def _launch(self, name: str, blocks: tuple[int], *arguments: Any) -> None:

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
 
-class ExposureLoss(PhotometricLoss):
+class ExposureLoss(PhotometricLoss, AuxiliaryModel):
     """The loss of a picture after the view's own affine change of colour, y = x + D (x, 1), which is trained.
 
     exposures: float32 [num_views, 3, 12]: D as three rows of three factors and an offset, then Adam's first and second
@@ -26,6 +29,19 @@ class ExposureLoss(PhotometricLoss):
         self.exposures = backend.xp.zeros((len(cameras.views), 3, 12), "float32")
         self.exposed = backend.xp.empty(3 * cameras.max_pixels, "float32")
         self.d_exposure = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 12), "float32")
+
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> ExposureLoss | None:
+        """See AuxiliaryModel.from_setup."""
+        config = setup.config
+        if not config.exposure:
+            return None
+        decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
+        return cls(setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg)
+
+    @staticmethod
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_pixel=12 * config.exposure)
 
     def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
         """As PhotometricLoss.forward, of the picture as the view exposes it."""
@@ -54,8 +70,11 @@ class ExposureLoss(PhotometricLoss):
             float(self.weight), decay.first, decay.last, decay.steps, self.exposures,
         )  # fmt: skip
 
-    def center(self) -> None:
-        """Make the mean exposure none: it is the splats that the mean photograph shows, and that are measured alone."""
+    def arrays(self) -> dict[str, Any]:
+        return {"exposures": self.exposures}
+
+    def constrain(self) -> None:
+        """Subtract the mean exposure: the splats, which are evaluated without exposures, show the mean photograph."""
         differences = self.exposures[:, 0]
         differences -= differences.mean(axis=0)
 

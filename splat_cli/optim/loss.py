@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
@@ -19,6 +20,11 @@ class PhotometricLoss:
         self.backend, self.cameras, self.ssim_weight = backend, cameras, ssim_weight
         self.d_maps = backend.xp.empty(9 * cameras.max_pixels, "float32")
         self.grid = (-(-cameras.max_width // WIDTH), -(-cameras.max_height // HEIGHT), 3)
+
+    @staticmethod
+    def buffer_cost() -> MemoryCost:
+        """Device memory of the derivative maps."""
+        return MemoryCost(per_pixel=9 * 4)
 
     def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
         """Add the picture's L1, L2 and SSIM to the state's sums. image: float32 planes [3, H, W].

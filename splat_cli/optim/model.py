@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.splats import MEANS, Splats
+from splat_cli.gaussians.splats import MEANS, Splats, num_rows
 from splat_cli.optim.adam import Moments
 from splat_cli.optim.columns import copy_columns, mark_nonfinite, remove_columns, reorder_columns
 
@@ -31,6 +32,11 @@ class Model:
         self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
         if smooth:
             self.splats.filters = backend.xp.zeros((1, self.splats.capacity), "float32")
+
+    @staticmethod
+    def memory_cost(sh_degree: int, smooth: bool) -> MemoryCost:
+        """Device memory of all planes, and of one more array of parameters while capacity grows."""
+        return MemoryCost(per_splat=4 * (4 * num_rows(sh_degree) + 2 + smooth))
 
     @property
     def num(self) -> int:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection
+from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
 
@@ -30,7 +32,7 @@ def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
     return Decay(first, _DECAY * first, steps)
 
 
-class PoseRefinement:
+class PoseRefinement(AuxiliaryModel):
     """Offsets of all cameras of a table, which move by gradients and move the cameras with them.
 
     offsets: float32 [num_views, 3, 6]: rotation (radians) and translation (world units) as `scene.poses.moved_pose`
@@ -44,15 +46,28 @@ class PoseRefinement:
         self.offsets = backend.xp.zeros((len(cameras.views), 3, 6), "float32")
         self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6), "float32")
 
-    def backward(self, splats: Splats, state: IterState, antialias: bool, projection: Projection) -> None:
-        """Sum up the gradient of the state's view. Reads projection.d_splats; the splats must be as rendered.
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> PoseRefinement | None:
+        """See AuxiliaryModel.from_setup."""
+        config, cameras = setup.config, setup.cameras
+        if not config.pose_opt:
+            return None
+        decay = pose_decay(config.pose_travel, len(cameras.views), config.steps)
+        poses = cls(setup.backend, cameras, decay, setup.extent)
+        if setup.pose_offsets is not None:
+            poses.start_from(setup.pose_offsets)
+        return poses
+
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+        """Sum the gradient of the state's view. Reads projection.d_splats; the splats must be as rendered.
 
         Leaves rows of sums in d_pose [.., 6]: by rotation about the camera's centre and by translation, in its axes.
         """
+        projection = rasterizer.projection
         self.backend.kernel("optim/pose", "pose_backward")(
             (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
-            self.cameras.array, state.array, splats.capacity, int(antialias), projection.depths, projection.colors,
-            projection.d_splats, splats.params, splats.filters, self.d_pose,
+            self.cameras.array, state.array, splats.capacity, int(rasterizer.antialias), projection.depths,
+            projection.colors, projection.d_splats, splats.params, splats.filters, self.d_pose,
         )  # fmt: skip
 
     def step(self, state: IterState) -> None:
@@ -64,8 +79,11 @@ class PoseRefinement:
             decay.first, decay.last, float(self.extent), decay.steps, self.offsets,
         )  # fmt: skip
 
-    def place(self) -> None:
-        """Move all cameras to where the offsets say."""
+    def arrays(self) -> dict[str, Any]:
+        return {"poses": self.offsets}
+
+    def refresh(self) -> None:
+        """Move all cameras to their offset poses."""
         self.backend.kernel("optim/pose", "place_cameras")(
             (-(-len(self.offsets) // 32),), (32,), self.originals, self.cameras.array, len(self.offsets), self.offsets,
         )  # fmt: skip
@@ -73,12 +91,12 @@ class PoseRefinement:
     def start_from(self, offsets: np.ndarray) -> None:
         """Move all cameras by `offsets` [num_views, 6] before the first step."""
         self.offsets[:, 0] = self.backend.upload(offsets.astype(np.float32))
-        self.place()
+        self.refresh()
 
     def current(self) -> np.ndarray:
         """How far the cameras have moved, float32 [num_views, 6]."""
         return self.backend.download(self.offsets)[:, 0]
 
-    def refined(self) -> list[View]:
+    def refined_views(self) -> list[View]:
         """The table's views at the poses they have now."""
         return moved_views(self.cameras.views, self.current())

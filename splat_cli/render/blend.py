@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, Projection
@@ -29,6 +30,12 @@ class Picture:
     d_image: Any | None = None
     states: Any | None = None
     segments: Any | None = None
+
+    @staticmethod
+    def memory_cost(training: bool) -> MemoryCost:
+        """Device memory of the buffers; a tile may end with a segment that is not full."""
+        slot = (4 * 4 * 256 + 8) * training
+        return MemoryCost(per_pixel=4 * (5 + 3 * training), per_pair=slot / SEGMENT, per_tile=slot)
 
     @classmethod
     def allocate(cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool) -> Picture:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -35,6 +36,12 @@ class Projection:
     d_splats: Any | None
     d_rays: Any | None
     fixed_sums: Any | None = None
+
+    @staticmethod
+    def memory_cost(training: bool, deterministic: bool) -> MemoryCost:
+        """Device memory of the buffers."""
+        words = (1 + 2 + 4 + 4 + 1) + (12 + 6) * training + 24 * deterministic
+        return MemoryCost(per_splat=4 * words, per_tile=4)
 
     @classmethod
     def allocate(cls, backend: Backend, capacity: int, max_tiles: int, training: bool) -> Projection:

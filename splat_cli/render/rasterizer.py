@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
@@ -14,9 +15,6 @@ from splat_cli.render.project import Projection, Update, project, project_backwa
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
-MAX_PAIRS = 2**31 - 2**10  # the kernels that blend number pairs by int, and look ahead by up to a batch
-PAIR_BYTES = 12  # of TileLists
-TRAINING_PAIR_BYTES = 28  # and of the states that Picture saves
 HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # of pair buffers that had to grow; in training splats become more
 
 
@@ -56,15 +54,15 @@ class Rasterizer:
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
 
-    def resize_pairs(self, pair_capacity: int) -> None:
-        """Make room for `pair_capacity` pairs; what was rendered before is lost.
+    @staticmethod
+    def memory_cost(training: bool, deterministic: bool = False) -> MemoryCost:
+        """Device memory of all scratch buffers."""
+        projection = Projection.memory_cost(training, deterministic)
+        return projection + TileLists.memory_cost() + Picture.memory_cost(training)
 
-        Raises MemoryError where there is not enough, also where the system would promise more than it has.
-        """
+    def resize_pairs(self, pair_capacity: int) -> None:
+        """Make room for `pair_capacity` pairs; what was rendered before is lost."""
         cameras = self.cameras
-        fitting = min(self.backend.memory()[0] // (TRAINING_PAIR_BYTES if self.training else PAIR_BYTES), MAX_PAIRS)
-        if pair_capacity > fitting:
-            raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, of which {fitting:,} fit")
         self.generation += 1
         self.projection.tile_counts[...] = 0  # a view whose pairs did not fit left its counts
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
@@ -73,9 +71,8 @@ class Rasterizer:
         )
 
     def grow_pairs(self, needed_pairs: int) -> None:
-        """After a view that did not fit: room for its pairs and some more. Raises as `resize_pairs`."""
-        roomy = int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM))
-        self.resize_pairs(max(needed_pairs, min(roomy, MAX_PAIRS)))
+        """After a view that did not fit: room for its pairs and some more."""
+        self.resize_pairs(int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM)))
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """Whether the state's last view was overflowed; then its pairs fit now, and it can be repeated."""

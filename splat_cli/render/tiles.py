@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, Projection
@@ -27,6 +28,11 @@ class TileLists:
         self.splat_from_pair = backend.xp.empty(pair_capacity, "uint32")
         self.tile_begins = backend.xp.empty(max_tiles + 1, "uint32")
         self.tile_order = backend.xp.empty(max_tiles, "uint32")
+
+    @staticmethod
+    def memory_cost() -> MemoryCost:
+        """Device memory of the lists."""
+        return MemoryCost(per_pair=8 + 4, per_tile=4 + 4)
 
     def build(self, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """Fill the lists for the state's view, as `project` counted them in projection.tile_counts."""

@@ -16,7 +16,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import error_map
 from splat_cli.report.facts import RunFacts
 from splat_cli.report.pictures import jpeg
-from splat_cli.run.load_images import load_run_images
+from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.scene.view import View, evenly_spread
 
 _NUM_VIEWS = 8

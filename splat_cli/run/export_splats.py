@@ -17,7 +17,6 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.run.fine_tune import fine_tune
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.memory_recovery import run_with_memory_fallback
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
@@ -34,11 +33,15 @@ class Saved:
 
 
 def save_splats(
-    trainer: Trainer, path: Path, photographs: ImageSet, say: Callable[[str], object] = lambda text: None
+    trainer: Trainer,
+    config: TrainConfig,
+    path: Path,
+    photographs: ImageSet,
+    say: Callable[[str], object] = lambda text: None,
 ) -> Saved:
     """Writes the finite splats as PLY; a colour field is baked into it. DiskError, UsageError as `write_ply`.
 
-    photographs: those trained on. say: told what takes long.
+    config: the settings as requested. photographs: those trained on. say: called with messages on long work.
     """
     splats, field = finite_splats(trainer.splats.to_arrays()), trainer.auxiliary.field
     splats.antialiased = trainer.config.antialias
@@ -47,7 +50,7 @@ def save_splats(
         return Saved(splats)
     own = path.with_name(NAME)
     write_field(own, field, splats, [view.name for view in trainer.cameras.views])
-    baked = _as_harmonics(trainer, field, splats, photographs, say)
+    baked = _as_harmonics(trainer, config, field, splats, photographs, say)
     write_ply(path, baked.splats)
     sizes = [f"{file.stat().st_size / 2**20:.1f} MiB" for file in (own, path)]
     return Saved(
@@ -58,14 +61,19 @@ def save_splats(
 
 
 def _as_harmonics(
-    trainer: Trainer, field: ColorField, splats: SplatArrays, photographs: ImageSet, say: Callable[[str], object]
+    trainer: Trainer,
+    config: TrainConfig,
+    field: ColorField,
+    splats: SplatArrays,
+    photographs: ImageSet,
+    say: Callable[[str], object],
 ) -> Baked:
     """The field baked; at the end of a run trained a little on the photographs, where they tell all that it knows.
 
     What single splats cannot show of the field, several that lie over each other can, once they have had the time.
     """
-    config, views = trainer.config, refined_views(trainer, trainer.cameras.views)
-    baked = run_with_memory_fallback(trainer, lambda: bake_field(field, splats, views, config.sh_degree))
+    views = refined_views(trainer, trainer.cameras.views)
+    baked = trainer.run_with_memory_fallback(lambda: bake_field(field, splats, views, config.sh_degree))
     if trainer.step < config.steps or not _all_in_photographs(config):
         return baked
     steps = max(round(TUNED * config.steps), 1)
@@ -73,9 +81,8 @@ def _as_harmonics(
     rates = {name: share * getattr(config, name) for name, share in RATES.items()}
     placed = photographs._replace(views=views)
     try:
-        tuned = run_with_memory_fallback(
-            trainer,
-            lambda: fine_tune(trainer.backend, baked.splats, placed, config, steps, **rates),
+        tuned = trainer.run_with_memory_fallback(
+            lambda: fine_tune(trainer.backend, baked.splats, placed, config, steps, **rates)
         )
     except (MemoryError, OutOfMemory):
         say("There is not enough device memory for that: the PLY holds them as they were baked")

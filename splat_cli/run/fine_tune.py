@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-
-import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Progress
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.ply import finite_splats, write_ply
+from splat_cli.gaussians.ply import finite_splats
+from splat_cli.run.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.trainer import Trainer
 
 
 def fine_tune(
@@ -33,18 +29,12 @@ def fine_tune(
 
     Nothing makes them fainter or smaller.
     """
-    with TemporaryDirectory() as folder:
-        start = Path(folder, "start.ply")
-        write_ply(start, splats)
-        config = dataclasses.replace(
-            config, steps=steps, init_from=str(start), max_splats=len(splats), splat_budget=0, densify_start=steps,
-            densify_stop=steps, lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False,
-            smooth_3d=0, color="sh", **changes,  # filters and fields are part of the splats that the run saved
-        )  # fmt: skip
-        nothing = np.zeros((0, 3))
-        trainer = Trainer(
-            backend, photographs.views, photographs.images, nothing.astype(np.float32), nothing.astype(np.uint8),
-            config, photographs.masks, budget=image_budget(backend, config, photographs.views, ()),
-        )  # fmt: skip
+    config = dataclasses.replace(
+        config, steps=steps, max_splats=len(splats), splat_budget=0, densify_start=steps, densify_stop=steps,
+        lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False, init_from=None,
+        smooth_3d=0, color="sh", **changes,  # filters and fields are part of the splats that the run saved
+    )  # fmt: skip
+    budget = image_budget(backend, config, photographs.views, ())
+    trainer = build_trainer(backend, config, photographs, finite_splats(splats), budget=budget)
     trainer.run_until(steps, on_progress)
     return dataclasses.replace(finite_splats(trainer.splats.to_arrays()), antialiased=splats.antialiased)

@@ -7,29 +7,40 @@ the cameras by it: each size starts from the points again, and so does the run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
-from splat_cli.run.initial_points import starting_points
+from splat_cli.optim.poses import PoseRefinement
+from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
-from splat_cli.train.trainer import Trainer
 
 SIZES = (128, 256)  # px of the longer side, from coarse to fine; as far as photographs are larger
 TRAVEL = (4.0, 2.0)  # how far cameras may move at each size, times --pose-travel
 VISITS = 30  # of each camera at each size, whatever the length of the run
 
 
-def align_poses(
-    backend: Backend, photographs: ImageSet, scene: Scene, config: TrainConfig, display: Display
-) -> np.ndarray:
-    """Offsets of the photographs' cameras, float32 [V, 6] as `moved_pose` takes them, for a run to start at.
+Points = tuple[np.ndarray, np.ndarray]
 
-    Splats start from the scene's points; where it has none, from what the photographs agree on as the cameras are.
+
+def align_poses(
+    backend: Backend,
+    photographs: ImageSet,
+    scene: Scene,
+    config: TrainConfig,
+    display: Display,
+    find_points: Callable[[ImageSet, ResolvedConfig], Points],
+) -> np.ndarray:
+    """Initial offsets of the photographs' cameras, float32 [V, 6] as `moved_pose` takes them.
+
+    find_points: points to start from and their colours, as the cameras are: the scene's, or by a plane sweep.
     """
     offsets = np.zeros((len(photographs.views), 6), np.float32)
     for small, travel in zip(pyramid(photographs), TRAVEL, strict=False):
@@ -42,12 +53,12 @@ def align_poses(
         )  # fmt: skip
         display.say(f"Aligning cameras at {small.views[0].width}x{small.views[0].height}")
         moved = small._replace(views=moved_views(small.views, offsets))
-        points = starting_points(scene, moved, coarse, backend, display)
-        trainer = Trainer(backend, small.views, small.images, *points, coarse, small.masks, pose_offsets=offsets)
+        plan = resolve_plan(coarse, small.views)
+        points = find_points(moved, plan.config)
+        trainer = build_trainer(backend, plan, small, points, pose_offsets=offsets)
         with display.training(steps) as show:
             trainer.run_until(steps, show)
-        assert trainer.auxiliary.poses is not None
-        offsets = trainer.auxiliary.poses.current()
+        offsets = next(model for model in trainer.auxiliary.models if isinstance(model, PoseRefinement)).current()
     return offsets
 
 

@@ -1,7 +1,8 @@
-"""What training has come to, in the run's folder: splats, cameras, a learned background, and scores."""
+"""Results of training in the run's folder: splats, cameras, a learned background, and metrics."""
 
 import numpy as np
 
+from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import Score, mean_score
@@ -10,24 +11,30 @@ from splat_cli.run.storage.metrics_file import write_metrics
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.training_data import TrainingData
-from splat_cli.train.memory_recovery import run_with_memory_fallback
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
 
 class RunWriter:
-    """Writes it as often as it is asked to, as of the trainer's step. score: what was measured last, if anything."""
+    """Writes the state of the trainer. config: the settings as requested. score: the last evaluation, if any."""
 
     def __init__(
-        self, run: RunDir, trainer: Trainer, data: TrainingData, board: TensorBoardLogger, display: Display
+        self,
+        run: RunDir,
+        config: TrainConfig,
+        trainer: Trainer,
+        data: TrainingData,
+        board: TensorBoardLogger,
+        display: Display,
     ) -> None:
-        self.run, self.trainer, self.data, self.board, self.display = run, trainer, data, board, display
+        self.run, self.config, self.trainer, self.data = run, config, trainer, data
+        self.board, self.display = board, display
         self.score: Score | None = None
 
     def save(self) -> Saved:
         """Writes the splats, and what `save_auxiliary` does. DiskError."""
         path = self.run.ply_path(self.trainer.step)
-        saved = save_splats(self.trainer, path, self.data.training, self.display.say)
+        saved = save_splats(self.trainer, self.config, path, self.data.training, self.display.say)
         self.save_auxiliary()
         return saved
 
@@ -44,7 +51,7 @@ class RunWriter:
         if self.data.held_out is None:
             return
         step, backend = self.trainer.step, self.trainer.backend
-        scores = run_with_memory_fallback(self.trainer, self._scores)
+        scores = self.trainer.run_with_memory_fallback(self._scores)
         facts = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 2)}
         facts["peak_bytes"] = int(backend.peak_bytes)
         write_metrics(self.run, step, scores, backend.describe(), facts)

@@ -1,5 +1,6 @@
-"""From a scene's folder to a run's folder: training, saving and measuring, in the order of their steps."""
+"""A training session: from a scene's folder to a run's folder."""
 
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,16 +9,19 @@ from splat_cli.config import TrainConfig
 from splat_cli.console import Display, Progress
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.cuda import why_no_cuda
-from splat_cli.errors import DiskError
+from splat_cli.errors import DiskError, OutOfMemory
 from splat_cli.files import require_space
 from splat_cli.phase_timer import PhaseTimer
+from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, restore_state
+from splat_cli.run.initial_state import InitialState, find_initial_state, placeholder_state
 from splat_cli.run.interrupt import Interrupted, deferred_interrupt
 from splat_cli.run.logs import RunLog
-from splat_cli.run.memory_plan import fitting_trainer
+from splat_cli.run.memory_plan import plan_memory
+from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
@@ -50,7 +54,7 @@ def train_scene(
     checkpoint: Checkpoint | None = None,
     callback: TrainingCallback | None = None,
 ) -> RunResult:
-    """Trains on the scene, from `checkpoint` on if there is one, and fills the run's folder; `callback` may look on.
+    """Train on the scene, from `checkpoint` on if there is one, and fill the run's folder.
 
     Raises SceneError; after Ctrl-C or SIGTERM, Interrupted once everything is saved; DiskError where the last splats
     could not be saved.
@@ -62,14 +66,19 @@ def train_scene(
         check_source(config)
     timer = PhaseTimer("starting")
     with timer("reading the scene"):
-        data = read_data(scene_path, config, backend, display, checkpoint.num_splats if checkpoint else 0)
+        data = read_data(scene_path, config, backend, display)
+        plan = resolve_plan(config, data.training.views)
+        if checkpoint:
+            start = placeholder_state(data.training, checkpoint.num_splats)
+        else:
+            start = find_initial_state(data.scene, data.training, plan.config, backend, display)
     display.say(f"Device: {backend.describe()}")
     run.save_cameras(data.scene.views)
     run.save_config(config, scene_path, backend.describe())  # with both, the folder is that of a run
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
-    trainer = fitting_trainer(backend, data, config, display, timer)
-    session = _Session(run, config, backend, display, trainer, data, callback)
+    trainer = fitting_trainer(backend, plan, data, start, display, timer)
+    session = _Session(run, plan, backend, display, trainer, data, callback)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
         session.continue_from(checkpoint)
@@ -78,30 +87,57 @@ def train_scene(
     return session.train()
 
 
+def make_trainer(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
+    """A trainer of the training images, in its initial state, as `train_scene` makes it."""
+    plan = resolve_plan(config, data.training.views)
+    start = find_initial_state(data.scene, data.training, plan.config, backend, display)
+    return fitting_trainer(backend, plan, data, start, display, PhaseTimer("training"))
+
+
+def fitting_trainer(
+    backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer
+) -> Trainer:
+    """A trainer with at most as many splats as fit into the device's memory. OutOfMemory where too few fit."""
+    memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget)
+    memory.check()
+    display.say(memory.line())
+    if memory.max_splats < memory.wanted_splats:
+        display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
+        plan = plan.with_max_splats(memory.max_splats)
+    try:
+        return build_trainer(
+            backend, plan, data.training, start.points, timer=timer, budget=data.budget,
+            scene_points=data.scene.points, pose_offsets=start.pose_offsets,
+        )  # fmt: skip
+    except MemoryError:
+        raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None
+
+
 class _Session:
-    """One training run: trains from save to save, and keeps the log and the timer."""
+    """Trains from one save to the next, and keeps the log and the time."""
 
     def __init__(
         self,
         run: RunDir,
-        config: TrainConfig,
+        plan: RunPlan,
         backend: Backend,
         display: Display,
         trainer: Trainer,
         data: TrainingData,
         callback: TrainingCallback | None,
     ) -> None:
-        self.run, self.config, self.backend, self.display = run, config, backend, display
+        self.run, self.config, self.backend, self.display = run, plan.config, backend, display
         self.trainer, self.timer = trainer, trainer.timer
         self.callback = callback
-        self.checkpoints = Checkpointer(run.checkpoints_path, config, backend, display.warn)
+        self.checkpoints = Checkpointer(run.checkpoints_path, plan.requested, backend, display.warn)
         self.seconds = 0.0
         self.log = RunLog(run, display)
-        self.writer = RunWriter(run, trainer, data, self.log.board, display)
+        self.writer = RunWriter(run, plan.requested, trainer, data, self.log.board, display)
         self._started = time.perf_counter()
+        self._check: Callable[[], None] = lambda: None
 
     def continue_from(self, checkpoint: Checkpoint) -> None:
-        """Goes on from there in place of the start."""
+        """Restore the checkpoint's state in place of the initial one."""
         restore_state(self.trainer, checkpoint)
         self.seconds = checkpoint.facts["seconds"]
         self.checkpoints.start_from(checkpoint.step)
@@ -110,48 +146,43 @@ class _Session:
         self.display.say(f"Going on from step {checkpoint.step}")
 
     def train(self) -> RunResult:
-        first, last = self.trainer.step, self.config.steps
+        """Train to the last step and save the result."""
+        trainer, first, last = self.trainer, self.trainer.step, self.config.steps
         self.log.start_from(first, self.seconds)
         if self.config.tensorboard:
             self.log.board.open(first)
         stops = sorted({step for step in self.config.save_at if first < step < last} | {last})
-        with self.display.training(last, first) as show, deferred_interrupt() as check:
-
-            def on_progress(progress: Progress) -> None:
-                show(progress)
-                self.log.note(self.trainer, progress, self._seconds_now(), last)
-                with self.timer("checkpoints"):
-                    self.checkpoints.save_if_due(self.trainer, self._seconds_now())
-                check()
-                self._let_look(progress, check)
-
+        with self.display.training(last, first) as show, deferred_interrupt() as self._check:
             try:
                 for stop in stops:
-                    self._train_until(stop, on_progress)
+                    self._started = time.perf_counter()
+                    with self.timer("training steps"):
+                        trainer.run_until(stop, functools.partial(self._on_progress, show))
+                        self.backend.synchronize()
+                    self.seconds, self._started = self._seconds_now(), time.perf_counter()
                     self._save(stop)
-                    check()
-            except KeyboardInterrupt as error:
-                raise Interrupted(self._stop_early(), error) from None
+                    self._check()
+            except KeyboardInterrupt:
+                raise Interrupted(self._stop_early()) from None
         self._close_log()
-        trainer, score = self.trainer, self.writer.score
-        result = RunResult(self.run, trainer.step, trainer.splats.num, self.seconds, score, trainer.bad_numbers)
+        result = RunResult(
+            self.run, trainer.step, trainer.splats.num, self.seconds, self.writer.score, trainer.bad_numbers
+        )
         self.run.save_result(result.facts())
         return result
 
-    def _let_look(self, progress: Progress, check: Callable[[], None]) -> None:
-        """Lets the callback look on, who may keep training waiting: that is no time of training."""
-        if self.callback is not None:
+    def _on_progress(self, show: Callable[[Progress], None], progress: Progress) -> None:
+        """Between two rounds of steps: show, log, save what is due, let the callback work."""
+        show(progress)
+        self.log.note(self.trainer, progress, self._seconds_now(), self.config.steps)
+        with self.timer("checkpoints"):
+            self.checkpoints.save_if_due(self.trainer, self._seconds_now())
+        self._check()
+        if self.callback is not None:  # which may pause training: its time does not count as training
             began = time.perf_counter()
             with self.timer("viewer"):
-                self.callback.on_steps(self.trainer, progress, check)
+                self.callback.on_steps(self.trainer, progress, self._check)
             self._started += time.perf_counter() - began
-
-    def _train_until(self, stop: int, on_progress: Callable[[Progress], None]) -> None:
-        self._started = time.perf_counter()
-        with self.timer("training steps"):
-            self.trainer.run_until(stop, on_progress)
-            self.backend.synchronize()
-        self.seconds, self._started = self._seconds_now(), time.perf_counter()
 
     def _seconds_now(self) -> float:
         return self.seconds + time.perf_counter() - self._started

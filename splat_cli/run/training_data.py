@@ -1,4 +1,4 @@
-"""What a run trains on and measures on: photographs, read and split, and the points that splats start from."""
+"""Training data of a run: the scene, the split into training and held-out views, and their images."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,53 +6,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.data.image_budget import image_budget
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
-from splat_cli.run.initial_points import starting_points
-from splat_cli.run.load_images import load_image_set, split_scene
-from splat_cli.run.pose_alignment import align_poses
 from splat_cli.scene.extent import lost_digits
-from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.images.image_set import ImageSet, load_images
+from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.scene.options import SceneOptions, placed_paths
-from splat_cli.scene.points import random_points
-from splat_cli.scene.poses import moved_views
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import Scene, View
 
 _SHOWN = 5
+_BACKGROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255)}
 
 
 @dataclass(frozen=True)
 class TrainingData:
     """The scene, the photographs to train on, and those that are held out, if any.
 
-    split: the views of both, before their photographs were decoded. points: float32 [P, 3] and colours uint8 [P, 3].
-    room: for how many photographs at a time, where they are decoded when they are needed. pose_offsets: float32 [V, 6],
-    where the cameras to train on start with --pose-opt.
+    split: the views of both, before decoding. budget: how many images are resident at a time, where not all fit.
     """
 
     scene: Scene
     training: ImageSet
     held_out: ImageSet | None
-    points: tuple[np.ndarray, np.ndarray]
     split: tuple[list[View], list[View]]
     is_split_by_name: bool
     budget: ImageBudget | None = None
-    pose_offsets: np.ndarray | None = None
 
 
-def read_data(
-    scene_path: Path, config: TrainConfig, backend: Backend, display: Display, num_resumed: int = 0
-) -> TrainingData:
-    """Reads the scene and decodes its photographs; tells what was found and what had to be left out.
+def read_data(scene_path: Path, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
+    """Read the scene and decode its photographs; reports what was found and what was left out.
 
-    num_resumed: splats of the checkpoint that will take the start's place, if there is one: nothing is looked for.
     SceneError where nothing is left.
     """
     scene = read_scene(scene_path, SceneOptions.of(config))
@@ -63,23 +52,39 @@ def read_data(
     training = load_image_set(train, config, backend, display, lazily=budget is not None)
     held_out = load_image_set(test, config, backend, display, lazily=budget is not None) if test else None
     _report(scene, [training, held_out] if held_out else [training], display)
-    offsets = None
-    if num_resumed:
-        points = random_points(training.views, num_resumed, np.random.default_rng(0))
-    else:
-        points, offsets = start_of(scene, training, config, backend, display)
-    return TrainingData(scene, training, held_out, points, (train, test), by_name, budget, offsets)
+    return TrainingData(scene, training, held_out, (train, test), by_name, budget)
 
 
-def start_of(
-    scene: Scene, training: ImageSet, config: TrainConfig, backend: Backend, display: Display
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None]:
-    """Points to start from and their colours; with --pose-opt also offsets of the cameras, which come first."""
-    if not config.pose_opt:
-        return starting_points(scene, training, config, backend, display), None
-    offsets = align_poses(backend, training, scene, config, display)
-    aligned = training._replace(views=moved_views(training.views, offsets))
-    return starting_points(scene, aligned, config, backend, display), offsets
+def load_image_set(
+    views: Sequence[View], config: TrainConfig, backend: Backend, display: Display, lazily: bool = False
+) -> ImageSet:
+    """Pixels and masks; transparent photographs on the run's background. Raises SceneError.
+
+    lazily: each is decoded whenever it is needed, and what is broken is found out and told only then.
+    """
+    background = _BACKGROUNDS.get(config.background)
+    if lazily:
+        return lazy_images(
+            views, lambda broken: display.warn(f"does not count: {broken}"), backend=backend, background=background,
+            invert_masks=config.invert_masks,
+        )  # fmt: skip
+    with display.counting("photographs", len(views)) as on_photograph:
+        return load_images(
+            views, on_photograph, backend=backend, background=background, invert_masks=config.invert_masks
+        )
+
+
+def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:
+    """(train, test, whether names were given): by --split, or as the dataset says, or every Nth. Raises SceneError."""
+    if not config.eval:
+        return *split(scene.views, 0), False
+    names = scene.test_names if config.split is None else read_split(Path(config.split))
+    train, test = split(scene.views, config.test_every, names)
+    if not train:
+        raise SceneError(f"{scene.root} has too few photographs to hold one out: train without --eval")
+    if not test:
+        raise SceneError(f"{scene.root} has none of the photographs that {config.split} names: compare the names")
+    return train, test, names is not None
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:

@@ -10,7 +10,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.selection import keep_largest
 from splat_cli.render.contribution import contributions
 from splat_cli.run.fine_tune import fine_tune
-from splat_cli.run.load_images import load_run_images
+from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.run_dir import RunDir
 
 

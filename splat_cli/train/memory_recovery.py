@@ -1,73 +1,85 @@
-"""Going on after an allocation has failed in the middle of training: with the splats there are, or with fewer."""
+"""Out-of-memory recovery: release scratch buffers, prune the least opaque splats until training fits, repeat."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.optim.model import Model
-
-if TYPE_CHECKING:
-    from splat_cli.train.trainer import Trainer
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.view_scores import ViewScorer
 
 T = TypeVar("T")
 _KEPT = 0.9  # of the splats, each time that what rendering needs does not fit
-_PAIR_ROOM = 1.2
+_PAIR_HEADROOM = 1.2
 _MIN_SPLATS, _MIN_PAIRS = 100, 1024
 
 
-def recover_from_oom(trainer: Trainer) -> str:
-    """Gives up all scratch memory and takes it again, dropping the most transparent splats until it fits.
+class ScratchMemory:
+    """The scratch memory of training, which can be given up and allocated again. allocated: whether it is there."""
 
-    The number of splats is capped at what is left, and the step that failed can be repeated. Returns what to tell the
-    user. OutOfMemory where nothing helps.
-    """
-    model, raster, before = trainer.model, trainer.rasterizer, trainer.model.num
-    pairs = max(int(_PAIR_ROOM * trainer.state.read()["needed_pairs"]), _MIN_PAIRS)
-    while True:
-        _give_up_scratch(trainer)
+    def __init__(self, model: Model, rasterizer: Rasterizer, scorer: ViewScorer, state: IterState) -> None:
+        self.model, self.rasterizer, self.scorer, self.state = model, rasterizer, scorer, state
+        self.allocated = True
+
+    def recover(self, step: int) -> str:
+        """Release and allocate all scratch memory, pruning the least opaque splats until it fits; returns a notice.
+
+        Step `step` can be repeated afterwards. OutOfMemory where nothing helps.
+        """
+        model, raster, before = self.model, self.rasterizer, self.model.num
+        pairs = max(int(_PAIR_HEADROOM * self.state.read()["needed_pairs"]), _MIN_PAIRS)
+        while True:
+            self.release()
+            try:
+                self._allocate(pairs)
+                break
+            except MemoryError:
+                raster.release()
+                if model.num < _MIN_SPLATS or not _prune(model, int(_KEPT * model.num)):
+                    raise _nothing_helps(model.num, pairs) from None
+                pairs = max(int(_KEPT * pairs), _MIN_PAIRS)
+        self.state.write(step=step, num_splats=model.num, overflowed=0)
+        pruned = f"; the {before - model.num:,} least opaque were pruned" if before > model.num else ""
+        return f"out of device memory at step {step}: continuing with at most {model.num:,} splats{pruned}"
+
+    def lend(self, work: Callable[[], T]) -> T:
+        """The result of `work`; where memory runs out, the scratch memory is released and `work` repeated.
+
+        `allocated` is False afterwards where it could not be allocated again.
+        """
         try:
-            raster.resize_splats(model.splats.capacity)
-            raster.resize_pairs(pairs)
-            break
+            return work()
         except MemoryError:
-            if model.num < _MIN_SPLATS:
-                raise _nothing_helps(trainer, pairs) from None
-            raster.release()
-            keep_most_opaque(model, int(_KEPT * model.num))
-            pairs = max(int(_KEPT * pairs), _MIN_PAIRS)
-    trainer.cap_splats(model.num)
-    trainer.state.write(step=trainer.step, num_splats=model.num, overflowed=0)
-    dropped = f"; the {before - model.num:,} most transparent were dropped" if before > model.num else ""
-    return f"out of device memory at step {trainer.step}: going on with at most {model.num:,} splats{dropped}"
-
-
-def run_with_memory_fallback(trainer: Trainer, work: Callable[[], T]) -> T:
-    """What `work` returns, which takes device memory of its own between two steps.
-
-    Where there is not enough beside training, training's scratch memory is given up for it, and `work` begins again.
-    """
-    try:
-        return work()
-    except MemoryError:
-        pass  # what it had taken is free again only after this block
-    raster, pairs = trainer.rasterizer, trainer.rasterizer.tiles.pair_capacity
-    _give_up_scratch(trainer)
-    try:
-        return work()
-    finally:
-        trainer.backend.release_cached()
+            pass  # memory that it had taken is free again only after this block
+        pairs = self.rasterizer.tiles.pair_capacity
+        self.release()
         try:
-            raster.resize_splats(trainer.splats.capacity)
-            raster.resize_pairs(pairs)
-        except MemoryError:
-            trainer.notices.append(recover_from_oom(trainer))
+            return work()
+        finally:
+            self.model.backend.release_cached()
+            try:
+                self._allocate(pairs)
+            except MemoryError:
+                self.allocated = False
+
+    def release(self) -> None:
+        """Free all scratch buffers."""
+        self.rasterizer.release()
+        self.scorer.release()
+        self.model.backend.release_cached()
+
+    def _allocate(self, pairs: int) -> None:
+        self.rasterizer.resize_splats(self.model.splats.capacity)
+        self.rasterizer.resize_pairs(pairs)
+        self.allocated = True
 
 
 def keep_most_opaque(model: Model, num: int) -> None:
-    """Drops the most transparent splats but `num`, and gives their memory back."""
+    """Prune all but the `num` most opaque splats, and free their memory."""
     xp = model.backend.xp
     prune_mask = xp.ones(model.num, bool)
     prune_mask[xp.argsort(-model.splats.params[OPACITY, : model.num])[:num]] = False
@@ -75,14 +87,17 @@ def keep_most_opaque(model: Model, num: int) -> None:
     model.rebuild(model.num)
 
 
-def _give_up_scratch(trainer: Trainer) -> None:
-    trainer.rasterizer.release()
-    trainer.scorer.release()
-    trainer.backend.release_cached()
+def _prune(model: Model, num: int) -> bool:
+    """`keep_most_opaque`; whether there was memory for it."""
+    try:
+        keep_most_opaque(model, num)
+    except MemoryError:
+        return False
+    return True
 
 
-def _nothing_helps(trainer: Trainer, pairs: int) -> OutOfMemory:
+def _nothing_helps(num_splats: int, pairs: int) -> OutOfMemory:
     return OutOfMemory(
-        f"the device cannot hold {trainer.model.num} splats and {pairs:,} pairs: use --max-splats, "
-        f"--downscale {2 * trainer.config.downscale} or --sh-degree 0, or end other programs that use it"
+        f"the device cannot hold {num_splats:,} splats and {pairs:,} pairs: use --max-splats, a larger --downscale or "
+        "--sh-degree 0, or end other programs that use the device"
     )

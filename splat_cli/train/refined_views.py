@@ -13,9 +13,9 @@ def refined_views(trainer: Trainer, views: Sequence[View]) -> list[View]:
     Cameras that are refined together may drift together, and the splats with them: the others follow by the similarity
     that takes the training cameras from where they were to where they are. Without --pose-opt nothing has moved.
     """
-    if trainer.auxiliary.poses is None:
+    given, refined = trainer.cameras.views, trainer.auxiliary.refined_views()
+    if refined is None:
         return list(views)
-    given, refined = trainer.cameras.views, trainer.auxiliary.poses.refined()
     drift = similarity_between(given, refined)
     trained = {view.name: view for view in refined}
     return [trained.get(view.name) or drift.apply(view) for view in views]

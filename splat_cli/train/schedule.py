@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
-from splat_cli.milestones import milestones
 from splat_cli.render.pictures import background_color
 
 # Mirrors `struct Schedule` in cuda_src/optim/begin_step.cu.
@@ -22,52 +21,25 @@ SCHEDULE_DTYPE = np.dtype([
 ])  # fmt: skip
 
 REFERENCE_SPLAT = 0.004  # size of a splat that lr_means is for, over the scene's
-REFERENCE_VIEWS = 100  # for which lr_shN is given
-DROPOUT_PER_VISIT, MAX_DROPOUT = 6e-5, 0.1  # visits: how often each photograph is seen in the run
-HARMLESS_VISITS = 150
-FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of views
 
 
-def sh_rate_factor(num_views: int) -> float:
-    """What lr_shN is multiplied by: the root of the number of views, within bounds.
-
-    A few views, seen again and again, fit view-dependent colours to their noise; many views need them.
-    """
-    low, high = FACTOR_RANGE
-    return min(max((num_views / REFERENCE_VIEWS) ** 0.5, low), high)
-
-
-def dropout_share(config: TrainConfig, num_views: int) -> float:
-    """The share of splats that each step leaves out: the more, the oftener it has seen the same photograph."""
-    if config.dropout is not None:
-        return config.dropout
-    return min(max(config.steps / num_views - HARMLESS_VISITS, 0) * DROPOUT_PER_VISIT, MAX_DROPOUT)
-
-
-def upload_schedule(backend: Backend, config: TrainConfig, num_views: int) -> Any:
-    """The device copy of `struct Schedule`; `set_position_rates` adds these."""
+def upload_schedule(backend: Backend, config: ResolvedConfig) -> Any:
+    """The device copy of `struct Schedule`; `set_position_rates` adds the rates that follow the scene's size."""
     row = np.zeros((), SCHEDULE_DTYPE)
-    lr_scale = milestones(config).lr_scale
-    row["lr_log_scales"], row["lr_quats"] = lr_scale * config.lr_scales, lr_scale * config.lr_quats
-    view_dependent = config.lr_field if config.color == "field" else config.lr_shN * sh_rate_factor(num_views)
+    row["lr_log_scales"], row["lr_quats"] = config.lr_scales, config.lr_quats
     row["lr_opacities"] = config.lr_opacities
-    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, view_dependent
-    row["lr_decay"], row["lr_decay_start"] = config.lr_decay, milestones(config).lr_decay_start
+    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_field if config.color == "field" else config.lr_shN
+    row["lr_decay"], row["lr_decay_start"] = config.lr_decay, config.lr_decay_start
     row["max_steps"], row["sh_degree"] = config.steps, config.trained_sh_degree
-    row["sh_degree_interval"] = 1 if config.init_from else milestones(config).sh_degree_interval
+    row["sh_degree_interval"] = config.sh_degree_interval
     row["random_background"], row["background"] = config.background == "random", background_color(config.background)
     row["seed"], row["num_orders"] = config.seed, config.steps
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
 
 
-def set_position_rates(backend: Backend, schedule: Any, config: TrainConfig, size: float) -> None:
-    """Learning rates of positions, and for which splats, in a schedule on the device; `size` in world units."""
-    lr_scale = milestones(config).lr_scale
-    row = [
-        lr_scale * config.lr_means,
-        lr_scale * config.lr_means_final,
-        REFERENCE_SPLAT if config.local_frame_adam else 0.0,
-    ]
+def set_position_rates(backend: Backend, schedule: Any, config: ResolvedConfig, size: float) -> None:
+    """Set the learning rates of positions, and the splat size they are for, from the scene's size in world units."""
+    row = [config.lr_means, config.lr_means_final, REFERENCE_SPLAT if config.local_frame_adam else 0.0]
     _part(schedule, "lr_means", 3)[...] = backend.upload((size * np.array(row)).astype(np.float32))
 
 

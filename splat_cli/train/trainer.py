@@ -1,20 +1,26 @@
-"""The training loop: one recorded step, replayed; between replays the host only looks and lets density control work."""
+"""Training loop. One step is captured as a CUDA graph and replayed; between replays the host polls progress and runs
+densification."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig
 from splat_cli.console import Progress
 from splat_cli.data.image_streamer import ImageBudget, make_camera_table
 from splat_cli.density import make_strategy
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import LOG_SCALES, Splats
+from splat_cli.optim.auxiliary_model import TrainingSetup
+from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.optim.smoothing import update_filters
@@ -23,64 +29,59 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
-from splat_cli.scene.view import View
-from splat_cli.train.auxiliary import AuxiliaryModels
-from splat_cli.train.initialization import starting_splats, with_budget
-from splat_cli.train.memory_recovery import recover_from_oom
-from splat_cli.train.schedule import dropout_share, set_position_rates, upload_schedule, view_order
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.auxiliary import AuxiliaryModels, auxiliary_memory
+from splat_cli.train.memory_recovery import ScratchMemory
+from splat_cli.train.schedule import background_of, set_position_rates, upload_schedule, view_order
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.view_scores import ViewScorer
 
-SYNC_SECONDS = 0.2  # between two looks at the device's state
+SYNC_SECONDS = 0.2  # between two reads of the device's state
 SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
 PAIRS_PER_SPLAT = 12  # first guess
-THINNEST = 1e-5  # of the scene's size: no gradient ends what makes a disc thinner, and nobody sees it
+MIN_SCALE = 1e-5  # of the scene's size: no gradient stops a disc from becoming thinner, and no pixel shows it
+
+
+T = TypeVar("T")
 
 
 class Trainer:
-    """Trains splats on photographs. `run_until` may be called again and again; `step` counts the steps done.
+    """Trains splats on images. `run_until` may be called again and again; `step` counts the steps done.
 
-    views, images and masks, if any, belong together; images are uint8 [H, W, 3], masks uint8 [H, W], 0 where a pixel
-    does not count, or None; all are on the device, or with `room` as many at a time as it says. points float32 [P, 3]
-    and colors uint8 [P, 3] are where the splats start; without points, from config.init_from. scene_points [P, 3] are
-    what --depth-weight goes by. pose_offsets float32 [V, 6]: where --pose-opt starts. `notices` are lines for the user
-    about what went wrong and was put right; whoever shows them takes them away.
+    splats: the initial ones, at most config.max_splats, of the trained SH degree. images: all on the device, or with
+    `budget` streamed. random: of density control; by default from config.seed. scene_points float32 [P, 3]: supervision
+    of --depth-weight. pose_offsets float32 [V, 6]: initial poses of --pose-opt. `notices`: warnings for the user, which
+    the caller drains.
     """
 
     def __init__(
         self,
         backend: Backend,
-        views: Sequence[View],
-        images: Sequence[np.ndarray],
-        points: np.ndarray,
-        colors: np.ndarray,
-        config: TrainConfig,
-        masks: Sequence[np.ndarray | None] = (),
+        config: ResolvedConfig,
+        splats: SplatArrays,
+        images: ImageSet,
+        *,
+        random: np.random.Generator | None = None,
         timer: PhaseTimer | None = None,
         budget: ImageBudget | None = None,
         scene_points: np.ndarray | None = None,
         pose_offsets: np.ndarray | None = None,
     ) -> None:
-        config = with_budget(config, views)
-        self.backend, self.config = backend, config
+        self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
-        self.random = np.random.default_rng(config.seed)
-        self.extent = scene_extent(views)
-        arrays, self.notices = starting_splats(backend, points, colors, config, self.random)
-        self.model = Model(
-            backend, arrays, capacity=min(2 * len(arrays), config.max_splats), smooth=config.smooth_3d > 0
-        )
+        self.random = random or np.random.default_rng(config.seed)
+        self.extent = scene_extent(images.views)
+        capacity = min(2 * len(splats), config.max_splats)
+        self.model = Model(backend, splats, capacity, smooth=config.smooth_3d > 0)
         self.strategy = make_strategy(config, self.extent)
-        order = view_order(len(views), config.steps, config.seed)
-        self.cameras, self.stream = make_camera_table(backend, views, images, masks, order, budget)
-        self.dropout = dropout_share(config, len(views))
-        self.schedule = upload_schedule(backend, config, len(views))
-        self.set_size(scene_size(views, arrays.means))
-        self.auxiliary = AuxiliaryModels(
-            backend, self.cameras, config, self.schedule, self.extent, self.model.splats, scene_points
-        )
-        if self.auxiliary.poses and pose_offsets is not None:
-            self.auxiliary.poses.start_from(pose_offsets)
+        order = view_order(len(images.views), config.steps, config.seed)
+        self.cameras, self.stream = make_camera_table(backend, images.views, images.images, images.masks, order, budget)
+        self.schedule = upload_schedule(backend, config)
+        self.set_size(scene_size(images.views, splats.means))
+        self.auxiliary = AuxiliaryModels(TrainingSetup(
+            backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats, scene_points,
+            pose_offsets,
+        ))  # fmt: skip
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
@@ -89,11 +90,20 @@ class Trainer:
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num)
         self.order = backend.upload(order)
-        looks = (self.stream.show,) if self.stream else ()
-        self.scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, self.random, *looks)
+        show = (self.stream.show,) if self.stream else ()
+        self.scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, self.random, *show)
         self.removed = 0
         self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.timer)
-        self._update_constraints()
+        self.scratch = ScratchMemory(self.model, self.rasterizer, self.scorer, self.state)
+        self._constrain()
+
+    @staticmethod
+    def memory_cost(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
+        """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
+        splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0)
+        scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic)
+        scores, loss = ViewScorer.memory_cost(deterministic), PhotometricLoss.buffer_cost()
+        return splats + scratch + scores + loss + auxiliary_memory(config, num_views)
 
     @property
     def bad_numbers(self) -> dict[str, int]:
@@ -114,7 +124,7 @@ class Trainer:
         return self.loop.step
 
     def run_until(self, step: int, on_progress: Callable[[Progress], None] | None = None) -> None:
-        """Train until `step` steps are done in all; reports a few times a second."""
+        """Train until `step` steps are done in all; calls `on_progress` a few times a second."""
         chunk = 1
         while self.step < step:
             begin = time.perf_counter()
@@ -123,9 +133,9 @@ class Trainer:
                 if self.strategy.due(self.step) and self.step < self.config.steps:
                     with self.timer("density control"):
                         self._refine()
-                self._update_constraints()
+                self._constrain()
             except MemoryError:
-                self.notices.append(recover_from_oom(self))
+                self.recover_from_oom()
                 self.loop.sync()
             seconds = time.perf_counter() - begin
             chunk = max(1, min(100, int(chunk * SYNC_SECONDS / max(seconds, 1e-6)) + 1))
@@ -133,10 +143,22 @@ class Trainer:
                 last = self.loop.last
                 on_progress(Progress(self.step, float(last["loss"]), self.model.num, float(last["psnr"])))
 
-    def cap_splats(self, limit: int) -> None:
-        """No more splats than `limit` from now on."""
-        self.config = dataclasses.replace(self.config, max_splats=limit)
+    def recover_from_oom(self) -> None:
+        """Continue with the splats that fit, and no more of them from now on. OutOfMemory where nothing helps."""
+        self.notices.append(self.scratch.recover(self.step))
+        self.config = dataclasses.replace(self.config, max_splats=self.model.num)
         self.strategy = make_strategy(self.config, self.extent)
+
+    def run_with_memory_fallback(self, work: Callable[[], T]) -> T:
+        """The result of `work`, which needs device memory of its own between two steps.
+
+        Where there is not enough beside training, training's scratch memory is released for it, and `work` is repeated.
+        """
+        try:
+            return self.scratch.lend(work)
+        finally:
+            if not self.scratch.allocated:
+                self.recover_from_oom()
 
     def set_size(self, size: float) -> None:
         """From the next recording on, rates of positions and what else depends on it follow a size, in world units."""
@@ -147,11 +169,11 @@ class Trainer:
         """Queue one training step: what a replay repeats. Reads and writes device memory only."""
         update = self._update()
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
-        self.rasterizer.forward(self.splats, self.state, self.dropout)
+        self.rasterizer.forward(self.splats, self.state, self.config.dropout)
         picture = self.rasterizer.picture
         self.loss.forward(self.state, picture.image)
         self.loss.backward(self.state, picture.image, picture.d_image)
-        gradients = functools.partial(self.auxiliary.backward, self.splats, self.state, self.rasterizer)
+        gradients = functools.partial(self.auxiliary.accumulate, self.splats, self.state, self.rasterizer)
         self.rasterizer.backward(self.splats, self.state, update, gradients)
         self.auxiliary.step(self.state)
         if self.strategy.noise_scale > 0:
@@ -165,7 +187,7 @@ class Trainer:
             stats=self.model.stats if self.strategy.collects_stats else None,
             dense=c.optimizer == "dense", absgrad=c.absgrad and self.strategy.collects_stats,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
-            d_means=self.auxiliary.d_means(self.splats.capacity),
+            d_means=self.auxiliary.position_gradients(self.splats.capacity),
         )  # fmt: skip
 
     def _next_refinement(self) -> int:
@@ -185,13 +207,12 @@ class Trainer:
             self.rasterizer.resize_splats(self.splats.capacity)
         self.state.write(num_splats=self.model.num)
 
-    def _update_constraints(self) -> None:
-        """Now and then, after every round of density control too: what follows all splats or all views."""
+    def _constrain(self) -> None:
+        """Per-scene updates between rounds of densification: least scales, 3D filters, auxiliary constraints."""
         if self.step % self.config.densify_interval:
             return
         log_scales = self.splats.params[LOG_SCALES, : self.model.num]
-        self.backend.xp.maximum(log_scales, np.float32(np.log(THINNEST * self.size)), out=log_scales)
+        self.backend.xp.maximum(log_scales, np.float32(np.log(MIN_SCALE * self.size)), out=log_scales)
         if self.config.smooth_3d > 0:
             update_filters(self.splats, self.cameras, self.config.smooth_3d)
-        if self.auxiliary.exposure:
-            self.auxiliary.exposure.center()
+        self.auxiliary.constrain()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.render.captured_graph import CapturedGraph
@@ -38,6 +39,11 @@ class ViewScorer:
         self._scores: Any = None
         self._views: Any = None  # to look at, int32, and how many looks are done, int32 [1]
         self._cursor: Any = None
+
+    @staticmethod
+    def memory_cost(deterministic: bool) -> MemoryCost:
+        """Device memory of the scores."""
+        return MemoryCost(per_splat=16 if deterministic else 8)
 
     def release(self) -> None:
         """Give up the memory of the last scores, together with the rasterizer's."""

@@ -16,8 +16,8 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.load_images import load_image_set
 from splat_cli.run.storage.run_dir import RunDir, find_splats
+from splat_cli.run.training_data import load_image_set
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View

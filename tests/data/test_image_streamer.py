@@ -13,10 +13,10 @@ from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
 from splat_cli.presets import load_config
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
+from splat_cli.run.build_trainer import build_trainer
 from splat_cli.scene import load_images, read_scene
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.train.schedule import view_order
-from splat_cli.train.trainer import Trainer
 from tests.small_scene import write_small_scene
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -124,7 +124,7 @@ def test_same_bits_as_with_all_there(scene, strategy, budget):
     points, colors = rng.normal(size=(50, 3)).astype(np.float32), rng.integers(0, 256, (50, 3), dtype=np.uint8)
 
     def trained(photographs, budget):
-        trainer = Trainer(backend, views, photographs.images, points, colors, config, photographs.masks, budget=budget)
+        trainer = build_trainer(backend, config, photographs, (points, colors), budget=budget)
         trainer.run_until(40)
         trainer.run_until(60)
         return backend.download(trainer.splats.params)[:, : trainer.model.num]

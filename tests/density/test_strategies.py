@@ -5,9 +5,10 @@ import pytest
 
 from splat_cli.density import make_strategy
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.milestones import milestones
 from splat_cli.optim.model import Model
 from splat_cli.presets import load_config
+from splat_cli.run.plan import resolve_plan
+from tests.views import ring_of_views
 
 PRESETS = {"adc": {}, "mcmc": {}, "default": {}, "fast": {}, "demo": {}}
 NUM = 400
@@ -45,7 +46,7 @@ def _model(backend, dead=0):
 def test_never_more_than_the_cap(backend, preset):
     config = load_config(preset, {"max_splats": 450, "grad_threshold": 0.0})
     model = _model(backend, dead=20)
-    strategy = make_strategy(config, extent=1.0)
+    strategy = make_strategy(resolve_plan(config, ring_of_views(1)).config, extent=1.0)
     step, rounds = 0, 0
     while rounds < 8:
         step += 1
@@ -60,7 +61,9 @@ def test_growth_goes_where_the_error_is(backend, preset):
     model = _model(backend, dead=3 if preset == "demo" else 0)
     config = load_config(preset, {"prune_opacity": 0.005})
     parent = backend.download(model.splats.params)[:, 7].copy()
-    make_strategy(config, extent=1.0).refine(config.steps // 2, model, _Probe(model), np.random.default_rng(0))
+    make_strategy(resolve_plan(config, ring_of_views(1)).config, extent=1.0).refine(
+        config.steps // 2, model, _Probe(model), np.random.default_rng(0)
+    )
     table = model.splats.to_arrays()
     relatives = np.flatnonzero((table.sh0 == parent[11:14]).all(axis=1))
     assert len(relatives) >= 2
@@ -88,26 +91,3 @@ def test_growth_keeps_what_is_there_and_clears_what_is_new(backend):
     assert model.num == NUM + 5
     np.testing.assert_array_equal(backend.download(model.splats.params)[:, :NUM], before)
     assert not backend.download(model.moments.first)[:, NUM : NUM + 5].any()
-
-
-def test_milestones_follow_the_length_of_the_run():
-    long, short = milestones(load_config(None)), milestones(load_config(None, {"steps": 3000}))
-    assert (long.densify_start, long.densify_stop, long.sh_degree_interval) == (500, 20_000, 1000)
-    assert (short.densify_start, short.densify_stop, short.sh_degree_interval) == (50, 2000, 100)
-    assert short.growth_rate > long.growth_rate
-    assert short.splits
-    assert not long.splits
-    fast = milestones(load_config("fast"))
-    assert fast.splits
-    assert (fast.init_opacity, fast.init_scale) == (long.init_opacity, long.init_scale)
-    assert milestones(load_config(None, {"steps": 3000, "densify_stop": 100})).densify_stop == 100
-
-
-def test_short_runs_move_splats_faster_and_without_noise():
-    long, short = milestones(load_config(None)), milestones(load_config(None, {"steps": 7500}))
-    assert (long.lr_scale, long.noise_scale) == (1, 30_000)
-    assert (short.lr_scale, short.noise_scale) == (2, 0)
-    assert milestones(load_config(None, {"steps": 7500, "noise_scale": 100})).noise_scale == 50
-    assert milestones(load_config(None, {"steps": 10})).lr_scale == 5
-    assert milestones(load_config(None, {"steps": 60_000})).lr_scale == 1
-    assert milestones(load_config(None, {"steps": 7500, "init_from": "splats.ply"})).lr_scale == 1

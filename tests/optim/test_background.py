@@ -8,7 +8,8 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.optim.background import LearnedBackground
 from splat_cli.optim.per_view import Decay
-from splat_cli.train.trainer import Trainer
+from splat_cli.run.build_trainer import build_trainer
+from splat_cli.scene.images.image_set import ImageSet
 from tests.agreement import BACKWARD, Agreement
 from tests.reference import adam, blend
 from tests.reference.project import Options
@@ -24,12 +25,12 @@ def test_gradient_and_step(backend: Backend, agreement: Agreement) -> None:
     device = on_device(backend, scene, Options())
     shown = backend.xp.zeros(3, "float32")
     learned = LearnedBackground(backend, device.cameras, shown, DECAY)
-    assert learned.color() == (0.5, 0.5, 0.5)
+    assert learned.background_color() == (0.5, 0.5, 0.5)
     np.testing.assert_array_equal(device.download(shown), 0.5)
     device.forward()
     d_image = np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width))
     device.set_d_image(d_image)
-    learned.backward(device.state, device.rasterizer.picture)
+    learned.accumulate(device.splats, device.state, device.rasterizer, None)
     flat, _ = device.flat()
     blended = blend.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     expected = blend.backward(flat, scene.background, blended, d_image.astype(np.float32)).background
@@ -41,7 +42,7 @@ def test_gradient_and_step(backend: Backend, agreement: Agreement) -> None:
     rate, zeros = DECAY.first * (DECAY.last / DECAY.first) ** (step / DECAY.steps), np.zeros((3, 1))
     moved, _, _ = adam.step(np.full((3, 1), 0.5), expected[:, None], zeros, zeros, np.full(3, rate), step)
     np.testing.assert_allclose(device.download(shown), moved[:, 0], atol=1e-6)
-    np.testing.assert_allclose(learned.color(), moved[:, 0], atol=2e-6)
+    np.testing.assert_allclose(learned.background_color(), moved[:, 0], atol=2e-6)
 
 
 def test_colour_stays_a_colour(backend: Backend) -> None:
@@ -50,7 +51,7 @@ def test_colour_stays_a_colour(backend: Backend) -> None:
     learned.d_background[0] = backend.upload(np.array([1, -1, 0], np.float32))
     device.state.write(step=1)
     learned.step(device.state)
-    assert learned.color() == (0, 1, 0.5)
+    assert learned.background_color() == (0, 1, 0.5)
 
 
 def test_colour_behind_the_splats_is_found(backend: Backend) -> None:
@@ -60,6 +61,6 @@ def test_colour_behind_the_splats_is_found(backend: Backend) -> None:
     images = [np.tile(color, (view.height, view.width, 1)) for view in views]
     points = np.random.default_rng(0).normal(0, 0.1, (20, 3)).astype(np.float32)
     config = TrainConfig(steps=150, background="learned", densify_stop=1)
-    trainer = Trainer(backend, views, images, points, np.tile(color, (20, 1)), config)
+    trainer = build_trainer(backend, config, ImageSet(views, images, [None] * 4, []), (points, np.tile(color, (20, 1))))
     trainer.run_until(config.steps)
     np.testing.assert_allclose(trainer.auxiliary.background_color(), color / 255, atol=0.02)

@@ -78,9 +78,9 @@ def test_gradients(backend: Backend, agreement: Agreement, seed: int, others: bo
     results = []
     for supervise in (False, True):
         if supervise:
-            supervision.backward(device.state, device.rasterizer, d_means)
+            supervision.accumulate(device.splats, device.state, device.rasterizer, d_means)
         d_params = xp.zeros_like(device.splats.params)
-        given = d_means if not supervise or others else supervision.d_means
+        given = d_means if not supervise or others else supervision.position_gradients(device.splats.capacity)
         update = Update(d_params=d_params, d_means=given)
         project_backward(device.splats, device.cameras, device.state, False, device.projection, update)
         results.append(by_parameter(device.download(d_params), num))
@@ -95,7 +95,7 @@ def test_gradients(backend: Backend, agreement: Agreement, seed: int, others: bo
 def test_background_is_infinitely_far_away(backend: Backend) -> None:
     """Whatever its colour is, it brings no inverse depth."""
     device, supervision, _, _ = supervised(backend, hard_scene(1))
-    supervision.backward(device.state, device.rasterizer, None)
+    supervision.accumulate(device.splats, device.state, device.rasterizer, None)
     camera = hard_scene(1).camera
     flat = depth.inverse_depths(project.forward(hard_scene(1).splats, camera, Options()))
     expected = blend.forward(flat, np.zeros(3), camera.width, camera.height).image

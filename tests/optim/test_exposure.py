@@ -100,7 +100,7 @@ def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: d
 def test_centred_exposures_keep_their_differences(backend: Backend) -> None:
     loss = Exposed(backend, (5, 3)).loss
     before = loss.matrices()
-    loss.center()
+    loss.constrain()
     after = loss.matrices()
     np.testing.assert_allclose(after.mean(axis=0), np.eye(3, 4), atol=1e-6)
     np.testing.assert_allclose(after[1] - after[0], before[1] - before[0], atol=1e-6)

@@ -60,7 +60,7 @@ def refinement(backend: Backend, options: Options, seed: int = 1) -> tuple[OnDev
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_gradient(backend: Backend, agreement: Agreement, options: Options, seed: int) -> None:
     device, poses = refinement(backend, options, seed)
-    poses.backward(device.splats, device.state, options.antialias, device.projection)
+    poses.accumulate(device.splats, device.state, device.rasterizer, None)
     scene, rows = hard_scene(seed), device.visible()
     projected = reference.forward(scene.splats, scene.camera, options)
     sums = np.zeros((scene.splats.num, 12))
@@ -68,7 +68,7 @@ def test_gradient(backend: Backend, agreement: Agreement, options: Options, seed
     d_projected = gradients_of_sums(sums, projected.conics, np.where(rows, projected.opacities, 1))
     _, d_w2c = project_backward.backward(scene.splats, scene.camera, options, projected, d_projected)
     actual = device.download(poses.d_pose).sum(axis=0)
-    agreement.check("pose_backward", "turn and shift", actual, pose.d_axes(scene.camera.w2c, d_w2c), BACKWARD)
+    agreement.check("pose_backward", "rotation and translation", actual, pose.d_axes(scene.camera.w2c, d_w2c), BACKWARD)
 
 
 @pytest.mark.parametrize(("step", "rate"), [(7, RATES.first), (75, np.sqrt(RATES.first * RATES.last))])
@@ -109,7 +109,7 @@ def check_camera(device: OnDevice, poses: PoseRefinement, offset: np.ndarray) ->
     row = device.backend.download(device.cameras.array).reshape(-1).view(CAMERA_DTYPE)[VIEW]
     np.testing.assert_allclose(row["w2c"].reshape(3, 4), expected[:3], atol=2e-6)
     np.testing.assert_allclose(row["position"], -expected[:3, :3].T @ expected[:3, 3], atol=5e-6)
-    np.testing.assert_allclose(poses.refined()[VIEW].w2c, expected, atol=1e-6)
+    np.testing.assert_allclose(poses.refined_views()[VIEW].w2c, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(("num_views", "steps"), [(17, 459), (255, 30_000)])
@@ -130,7 +130,7 @@ def test_cameras_are_placed_where_offsets_say(backend: Backend, size: float) -> 
     device, poses = refinement(backend, Options())
     offset = size * OFFSET / np.linalg.norm(OFFSET)
     poses.offsets[VIEW, 0] = backend.upload(offset.astype(np.float32))
-    poses.place()
+    poses.refresh()
     check_camera(device, poses, offset)
 
 

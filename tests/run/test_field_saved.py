@@ -88,7 +88,9 @@ def test_last_saved_splats_are_trained_on_after_they_were_baked(backend, tmp_pat
     views = trainer.cameras.views
     for step in (89, 90):
         trainer.run_until(step)
-        saved = save_splats(trainer, tmp_path / "splats.ply", ImageSet(views, images, [None] * len(views), []))
+        saved = save_splats(
+            trainer, trainer.config, tmp_path / "splats.ply", ImageSet(views, images, [None] * len(views), [])
+        )
         assert saved.splats.sh_degree == 3
         scores.append(psnr(np.stack(pictures(backend, saved.splats, views)), np.stack(images)))
     assert scores[1] > scores[0] + 0.1  # a step of training changes it by a tenth of that
@@ -103,7 +105,7 @@ def test_without_memory_to_train_on_the_baked_splats_are_saved(tmp_path, monkeyp
     trainer.run_until(20)
     views = trainer.cameras.views
     photographs = ImageSet(views, tinted_images(trainer.backend), [None] * len(views), [])
-    saved = save_splats(trainer, tmp_path / "splats.ply", photographs, told.append)
+    saved = save_splats(trainer, trainer.config, tmp_path / "splats.ply", photographs, told.append)
     assert "not enough device memory" in told[-1]
     assert len(read_ply(tmp_path / "splats.ply")) == len(saved.splats) == trainer.model.num
 

@@ -6,7 +6,8 @@ import pytest
 from splat_cli.config import TrainConfig
 from splat_cli.device import open_backend
 from splat_cli.eval.metrics import score
-from splat_cli.train.trainer import Trainer
+from splat_cli.run.build_trainer import build_trainer
+from splat_cli.scene.images.image_set import ImageSet
 from tests.views import ring_of_views
 
 
@@ -25,7 +26,8 @@ def trained_on(junk, with_masks=True):
     images, masks = photographs(junk)
     config = TrainConfig(steps=30, densify_start=1000)
     backend = open_backend("cpu", threads=1)  # sums in one order
-    trainer = Trainer(backend, ring_of_views(4), images, points, colors, config, masks=masks if with_masks else ())
+    taken = ImageSet(ring_of_views(4), images, masks if with_masks else [None] * 4, [])
+    trainer = build_trainer(backend, config, taken, (points, colors))
     trainer.run_until(30)
     return trainer.splats.to_arrays()
 

@@ -1,5 +1,6 @@
 """Memory: the estimate, the cap that follows from it, and going on after an allocation has failed."""
 
+import dataclasses
 import os
 import weakref
 from concurrent.futures import ProcessPoolExecutor
@@ -8,14 +9,15 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
+from splat_cli.density import make_strategy
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.presets import load_config
 from splat_cli.run.memory_plan import plan_memory
+from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.memory_recovery import run_with_memory_fallback
 from tests.noise_trainer import noise_trainer
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -68,7 +70,9 @@ def _trainer(backend, num_points=2000, **changes):
 
 
 def _plan(backend, views=(), **changes):
-    return plan_memory(backend, load_config(None, changes), views or ring_of_views(4), 100)
+    views = views or ring_of_views(4)
+    config = resolve_plan(load_config(None, {"splat_budget": 0, **changes}), views).config
+    return plan_memory(backend, config, views, 100)
 
 
 def test_estimate_is_what_is_allocated():
@@ -111,7 +115,8 @@ def test_run_is_told_what_it_takes_and_capped(training, tmp_path):
 @pytest.mark.parametrize("strategy", ["default", "adc", "mcmc"])
 def test_growth_that_does_not_fit_ends_and_training_goes_on(backend, budget, strategy):
     trainer = _trainer(backend, 4000, strategy=strategy, max_splats=4000, grad_threshold=0.0)
-    trainer.cap_splats(100_000)
+    trainer.config = dataclasses.replace(trainer.config, max_splats=100_000)
+    trainer.strategy = make_strategy(trainer.config, trainer.extent)
     trainer.run_until(5)
     budget.limit = budget.live + MIB // 4
     trainer.run_until(60)
@@ -131,7 +136,7 @@ def test_pairs_that_do_not_fit_cost_the_most_transparent_splats(backend, budget)
     budget.limit = budget.live
     trainer.run_until(10)
     assert trainer.step == 10
-    assert "most transparent were dropped" in trainer.notices[0]
+    assert "least opaque were pruned" in trainer.notices[0]
     assert 100 < trainer.model.num < 2000
     assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
 
@@ -149,7 +154,7 @@ def test_measuring_that_does_not_fit_gets_what_training_had(backend, budget):
     budget.limit = budget.live
     with pytest.raises(MemoryError):
         work()
-    assert run_with_memory_fallback(trainer, work) == expected
+    assert trainer.run_with_memory_fallback(work) == expected
     trainer.run_until(8)
     other.run_until(8)
     np.testing.assert_array_equal(trainer.splats.params, other.splats.params)
@@ -161,7 +166,7 @@ def test_nothing_fits_at_all(backend, budget):
     trainer.run_until(2)
     trainer.splats.params[3:6, :2000] = 1.0
     budget.limit = 0
-    with pytest.raises(OutOfMemory, match="use --max-splats, --downscale 2 or --sh-degree 0"):
+    with pytest.raises(OutOfMemory, match="use --max-splats, a larger --downscale or --sh-degree 0"):
         trainer.run_until(10)
 
 

@@ -11,7 +11,8 @@ from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.run import pose_alignment
-from splat_cli.run.training_data import start_of
+from splat_cli.run.initial_state import find_initial_state
+from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import Scene, View
@@ -51,9 +52,10 @@ def test_start_of_a_run_is_at_poses_nearer_to_the_truth(backend: Backend, points
     true, photographs = disturbed
     scene = Scene(Path("ball"), photographs.views, points, colors_at(points))
     config = TrainConfig(pose_opt=True, init="points")
-    (start, _), offsets = start_of(scene, photographs, config, backend, Display(io.StringIO()))
-    aligned = moved_views(photographs.views, offsets)
-    assert start is points
+    plan = resolve_plan(config, photographs.views)
+    start = find_initial_state(scene, photographs, plan.config, backend, Display(io.StringIO()))
+    aligned = moved_views(photographs.views, start.pose_offsets)
+    assert start.points[0] is points
     assert pixels_off(true, aligned, points) < 0.4 * pixels_off(true, photographs.views, points)
 
 

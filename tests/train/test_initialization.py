@@ -8,8 +8,8 @@ import pytest
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.errors import SceneError
-from splat_cli.run import initial_points
-from splat_cli.run.initial_points import starting_points
+from splat_cli.run import initial_state
+from splat_cli.run.initial_state import starting_points
 from splat_cli.scene.view import Scene
 from tests.textured_ball import photographs_of_ball, views_of_ball
 
@@ -56,7 +56,7 @@ def test_no_memory_to_look_for_points(start, monkeypatch):
     def plane_sweep_points(*args):
         raise MemoryError
 
-    monkeypatch.setattr(initial_points, "plane_sweep_points", plane_sweep_points)
+    monkeypatch.setattr(initial_state, "plane_sweep_points", plane_sweep_points)
     points, said = start()
     np.testing.assert_array_equal(points, POINTS)
     assert "memory" in said

@@ -3,7 +3,6 @@
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.train.memory_recovery import run_with_memory_fallback
 from tests.noise_trainer import noise_trainer
 from tests.training import SETTINGS
 
@@ -68,7 +67,7 @@ def test_what_needs_trainings_memory_has_them_record_anew(watched):
         if len(tries) == 1:
             raise MemoryError
 
-    run_with_memory_fallback(watched.trainer, work)
+    watched.trainer.run_with_memory_fallback(work)
     watched.trainer.run_until(40)
     assert len(tries) == 2
     assert watched.trainer.step == 40

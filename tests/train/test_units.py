@@ -7,8 +7,8 @@ import pytest
 
 from splat_cli.device import open_backend
 from splat_cli.presets import load_config
+from splat_cli.run.build_trainer import build_trainer
 from splat_cli.scene.extent import lost_digits, scene_extent, scene_size, viewing_distance
-from splat_cli.train.trainer import Trainer
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS
 
@@ -35,7 +35,7 @@ def trained(ball, scale, **changes):
     config = load_config(None, {**SETTINGS, **NOISY, "densify_start": 60, **changes})
     views = [in_units(view, scale) for view in ball.views]
     colors = np.full((300, 3), 128, np.uint8)
-    trainer = Trainer(open_backend("cpu", threads=1), views, ball.images, points, colors, config)
+    trainer = build_trainer(open_backend("cpu", threads=1), config, ball._replace(views=views), (points, colors))
     trainer.run_until(60)
     params = trainer.splats.params[:, : trainer.model.num].copy()
     params[:3] /= scale

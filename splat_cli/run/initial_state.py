@@ -1,27 +1,60 @@
-"""Points that the splats of a run start from: the scene's, found by plane sweep, or random."""
+"""Initial state of a run: camera offsets, where poses are refined, and points to start from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.run.pose_alignment import align_poses
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.plane_sweep import MIN_POINTS, plane_sweep_points
 from splat_cli.scene.points import random_points
+from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
-from splat_cli.train.initialization import with_budget
 
-_TRIES = 2  # pixels that the sweep looks at, a splat that there may be: it finds the depth of less than half
+_TRIES = 2  # pixels a splat whose depth is searched: fewer than half are found
+
+
+@dataclass(frozen=True)
+class InitialState:
+    """points: float32 [P, 3] and colours uint8 [P, 3]. pose_offsets: float32 [V, 6] with --pose-opt, else None."""
+
+    points: tuple[np.ndarray, np.ndarray]
+    pose_offsets: np.ndarray | None = None
+
+
+def find_initial_state(
+    scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
+) -> InitialState:
+    """Align the cameras first, where their poses are refined; then find points from the aligned cameras."""
+    if not config.pose_opt:
+        return InitialState(starting_points(scene, training, config, backend, display))
+
+    def find_points(images: ImageSet, config: ResolvedConfig) -> tuple[np.ndarray, np.ndarray]:
+        return starting_points(scene, images, config, backend, display)
+
+    offsets = align_poses(backend, training, scene, config, display, find_points)
+    aligned = training._replace(views=moved_views(training.views, offsets))
+    return InitialState(starting_points(scene, aligned, config, backend, display), offsets)
+
+
+def placeholder_state(training: ImageSet, num_splats: int) -> InitialState:
+    """As many random points as a checkpoint has splats, whose state replaces them."""
+    return InitialState(random_points(training.views, num_splats, np.random.default_rng(0)))
 
 
 def starting_points(
-    scene: Scene, training: ImageSet, config: TrainConfig, backend: Backend, display: Display
+    scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3] to start from, as --init says, with a word on it.
+    """Points float32 [P, 3] and colours uint8 [P, 3] as --init asks for: the scene's, from a plane sweep, or random.
 
-    None where a file of splats takes their place.
+    Empty where --init-from names a file of splats. Reports what was found.
     """
     if config.init_from is not None:
         return scene.points[:0], scene.colors[:0]
@@ -38,10 +71,10 @@ def starting_points(
 
 
 def _points_elsewhere(
-    scene: Scene, training: ImageSet, config: TrainConfig, backend: Backend, display: Display
+    scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
     """Found in the photographs, with --init auto beside the scene's own, or random."""
-    max_splats, random = with_budget(config, training.views).max_splats, np.random.default_rng(config.seed)
+    max_splats, random = config.max_splats, np.random.default_rng(config.seed)
     count = min(config.init_points, max_splats)
     if config.init == "random":
         return random_points(scene.views, count, random)

@@ -1,0 +1,21 @@
+"""Device memory that buffers take, as their owners state it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MemoryCost:
+    """Bytes: fixed, a pixel and a tile of the largest view, a (tile, splat) pair, and a splat. Costs can be added."""
+
+    fixed: float = 0
+    per_pixel: float = 0
+    per_tile: float = 0
+    per_pair: float = 0
+    per_splat: float = 0
+
+    def __add__(self, other: MemoryCost) -> MemoryCost:
+        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
+        return MemoryCost(*(a + b for a, b in zip(mine, theirs, strict=True)))

@@ -1,0 +1,84 @@
+"""What is trained besides the splats: the interface of camera poses, exposures, background, depth and colour field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.view import View
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """What an auxiliary model is made from.
+
+    background: float32 [3] on the device, read at the start of each step. extent: of the scene, world units.
+    splats: the initial ones. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6], or None.
+    """
+
+    backend: Backend
+    cameras: CameraTable
+    config: ResolvedConfig
+    background: Any
+    extent: float
+    splats: Splats
+    points: np.ndarray | None = None
+    pose_offsets: np.ndarray | None = None
+
+
+class AuxiliaryModel:
+    """Parameters optimised jointly with the splats. Every method does nothing unless a model overrides it.
+
+    A model that is also a `PhotometricLoss` replaces the loss; one that is a `Coloring` colours the splats.
+    """
+
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> AuxiliaryModel | None:
+        """The model that the settings ask for; None where they do not."""
+        raise NotImplementedError
+
+    @staticmethod
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        """What the model adds to a run's device memory; only asked for where the settings ask for the model."""
+        return MemoryCost()
+
+    def position_gradients(self, capacity: int) -> Any | None:
+        """Gradients of positions to add to the rasterizer's, float32 [3, capacity], or None."""
+        return None
+
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+        """Queue the sums of gradients: splats are as rendered, gradients of projected splats are known.
+
+        d_means: float32 [3, capacity] to which a model before this one wrote gradients of positions, or None.
+        """
+
+    def step(self, state: IterState) -> None:
+        """Queue one optimiser step."""
+
+    def arrays(self) -> dict[str, Any]:
+        """Arrays on the device that decide the next steps, by name: what a checkpoint holds."""
+        return {}
+
+    def refresh(self) -> None:
+        """Bring derived state up to date after `arrays` were written to."""
+
+    def constrain(self) -> None:
+        """Apply constraints between the parameters, after every round of density control."""
+
+    def background_color(self) -> tuple[float, float, float] | None:
+        """The learned background colour, 0 to 1, or None."""
+        return None
+
+    def refined_views(self) -> Sequence[View] | None:
+        """The training views at their refined poses, or None."""
+        return None

@@ -1,0 +1,49 @@
+"""Construction of trainers: the only place that makes one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.phase_timer import PhaseTimer
+from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.initialization import initial_splats, with_sh_degree
+from splat_cli.train.trainer import Trainer
+
+
+def build_trainer(
+    backend: Backend,
+    plan: RunPlan | TrainConfig,
+    images: ImageSet,
+    start: SplatArrays | tuple[np.ndarray, np.ndarray],
+    *,
+    timer: PhaseTimer | None = None,
+    budget: ImageBudget | None = None,
+    scene_points: np.ndarray | None = None,
+    pose_offsets: np.ndarray | None = None,
+) -> Trainer:
+    """A trainer of `images` that starts from splats, or from points float32 [P, 3] and their colours uint8 [P, 3].
+
+    Settings that are not a plan yet are resolved for these images. No points: starts from the file `init_from`.
+
+        trainer = build_trainer(open_backend(), TrainConfig(steps=500), images, (points, colors))
+        trainer.run_until(500)
+    """
+    if isinstance(plan, TrainConfig):
+        plan = resolve_plan(plan, images.views, from_splats=True if isinstance(start, SplatArrays) else None)
+    config, notices = plan.config, list[str]()
+    random = np.random.default_rng(config.seed)
+    if isinstance(start, SplatArrays):
+        splats = with_sh_degree(start, config.trained_sh_degree)
+    else:
+        splats, notices = initial_splats(backend, config, *start, random)
+    trainer = Trainer(
+        backend, config, splats, images, random=random, timer=timer, budget=budget, scene_points=scene_points,
+        pose_offsets=pose_offsets,
+    )  # fmt: skip
+    trainer.notices += notices
+    return trainer

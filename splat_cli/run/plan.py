@@ -1,0 +1,104 @@
+"""Resolution of a run: the settings as requested, and as they follow from the number of steps and the scene."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.scene.view import View
+
+REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
+REFERENCE_VIEWS = 100  # number of photographs that lr_shN is given for
+SHORT_RUN = 15_000  # steps; below, splats start large and are split, which converges sooner; above, they start small
+MAX_LR_FACTOR = 5.0  # of learning rates, however short the run
+MAX_GROWTH = 0.2  # a round, however short the run
+MIN_BUDGET = 20_000  # splats, however few the pixels
+SH_FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of photographs
+DROPOUT_PER_VISIT, MAX_DROPOUT = 6e-5, 0.1  # visits: how often each photograph is seen in the run
+HARMLESS_VISITS = 150
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run does. requested: the settings as given, for config.toml; config: those it trains with."""
+
+    requested: TrainConfig
+    config: ResolvedConfig
+
+    def with_max_splats(self, limit: int) -> RunPlan:
+        """The same with at most `limit` splats, where no more fit into memory."""
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, max_splats=limit))
+
+
+def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: bool | None = None) -> RunPlan:
+    """The plan of a run on the training views `views`.
+
+    from_splats: whether training goes on from trained splats, which need no higher learning rates in short runs and no
+    growing SH degree; by default where the settings name a file of splats to start from.
+    """
+    if from_splats is None:
+        from_splats = requested.init_from is not None
+    budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
+    resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, from_splats)
+    resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(len(views))
+    if requested.dropout is None:
+        resolved["dropout"] = dropout_for(requested.steps, len(views))
+    return RunPlan(requested, ResolvedConfig(**resolved))
+
+
+def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
+    """The settings with max_splats lowered to what `num_pixels` training pixels justify (setting splat_budget)."""
+    if config.splat_budget == 0:
+        return config
+    budget = max(int(config.splat_budget * num_pixels ** (2 / 3)), MIN_BUDGET)
+    return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
+
+
+def resolve_schedule(config: TrainConfig, from_splats: bool = False) -> dict[str, Any]:
+    """The settings that depend on the number of steps: a short run is a long one in fast motion, not its beginning."""
+
+    def or_share(step: int | None, share: float) -> int:
+        return step if step is not None else max(1, round(share * config.steps))
+
+    short = config.steps < SHORT_RUN
+    opacity, scale, noise_scale = (0.1, 1.0, 0.0) if short else (0.5, 0.1, 30_000.0)
+    factor = 1.0 if from_splats else lr_factor(config.steps)
+    growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
+    return {
+        "sh_degree_interval": 1 if from_splats else or_share(config.sh_degree_interval, 1 / 30),
+        "densify_start": or_share(config.densify_start, 1 / 60),
+        "densify_stop": or_share(config.densify_stop, 2 / 3),
+        "lr_decay_start": or_share(config.lr_decay_start, 1 / 2),
+        "growth_rate": min(growth, max(MAX_GROWTH, config.growth_rate)),
+        "init_opacity": opacity if config.init_opacity is None else config.init_opacity,
+        "init_scale": scale if config.init_scale is None else config.init_scale,
+        "strategy": ("splits" if short else "copies") if config.strategy == "default" else config.strategy,
+        "lr_means": factor * config.lr_means,
+        "lr_means_final": factor * config.lr_means_final,
+        "lr_scales": factor * config.lr_scales,
+        "lr_quats": factor * config.lr_quats,
+        # the kernel multiplies noise by the learning rate of positions: the factor must not count
+        "noise_scale": (noise_scale if config.noise_scale is None else config.noise_scale) / factor,
+    }
+
+
+def lr_factor(steps: int) -> float:
+    """Factor of the learning rates of positions, sizes and rotations: splats have as far to go in fewer steps."""
+    return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)
+
+
+def sh_lr_factor(num_views: int) -> float:
+    """Factor of lr_shN: the root of the number of views, within bounds.
+
+    A few views, visited again and again, fit view-dependent colours to their noise; many views need them.
+    """
+    low, high = SH_FACTOR_RANGE
+    return min(max((num_views / REFERENCE_VIEWS) ** 0.5, low), high)
+
+
+def dropout_for(steps: int, num_views: int) -> float:
+    """Default fraction of splats dropped in each step: grows with the number of visits of each photograph."""
+    return min(max(steps / num_views - HARMLESS_VISITS, 0) * DROPOUT_PER_VISIT, MAX_DROPOUT)

@@ -1,0 +1,41 @@
+"""Images of a saved run, for evaluation and further training."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from splat_cli.console import Display
+from splat_cli.data.image_budget import all_fit
+from splat_cli.device import Backend
+from splat_cli.errors import SceneError
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.training_data import load_image_set
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.view import View
+
+
+def load_run_images(
+    run: RunDir, views: Sequence[View], scene: Path | None, backend: Backend, display: Display
+) -> ImageSet:
+    """The photographs of some of the run's views; those that are not in the scene any more are named and left out.
+
+    scene: where it lies now, by default where it was in training. Raises SceneError.
+    """
+    config, scene_path = run.config(), scene or run.scene_path()
+    found = {view.name: view for view in read_scene(scene_path, SceneOptions.of(config)).views}
+    present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
+    if not present:
+        raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
+    lazily = not all_fit(backend, config, present)
+    photographs = load_image_set(present, config, backend, display, lazily)
+    gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
+    for line in (*gone, *photographs.skipped):
+        display.warn(f"left out {line}")
+    return photographs
+
+
+def _with_photograph(view: View, found: View) -> View:
+    """The run's camera, with the scene's photograph."""
+    return dataclasses.replace(view, path=found.path, lens=found.lens, mask=found.mask)

@@ -1,0 +1,90 @@
+"""Resolution of a run: defaults that follow the number of steps and the scene."""
+
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.presets import load_config
+from splat_cli.run.plan import apply_splat_budget, dropout_for, resolve_plan, sh_lr_factor
+from tests.views import ring_of_views
+
+VIEWS = ring_of_views(4)
+
+
+def resolved(preset=None, **settings):
+    return resolve_plan(load_config(preset, settings), VIEWS).config
+
+
+def test_schedule_follows_the_number_of_steps():
+    long, short = resolved(), resolved(steps=3000)
+    assert (long.densify_start, long.densify_stop, long.sh_degree_interval) == (500, 20_000, 1000)
+    assert (short.densify_start, short.densify_stop, short.sh_degree_interval) == (50, 2000, 100)
+    assert (long.lr_decay_start, short.lr_decay_start) == (15_000, 1500)
+    assert short.growth_rate == pytest.approx(0.2)
+    assert long.growth_rate == pytest.approx(0.05)
+    assert resolved(steps=10_000).growth_rate == pytest.approx(1.05**3 - 1)
+    assert resolved(steps=3000, growth_rate=0.3).growth_rate == pytest.approx(0.3)
+    assert (long.strategy, short.strategy) == ("copies", "splits")
+    assert (long.init_opacity, long.init_scale) == (0.5, 0.1)
+    assert (short.init_opacity, short.init_scale) == (0.1, 1.0)
+
+
+def test_boundary_of_short_runs():
+    assert resolved(steps=14_999).strategy == "splits"
+    assert resolved(steps=15_000).strategy == "copies"
+
+
+def test_what_is_set_stays():
+    asked = {
+        "steps": 3000, "densify_start": 7, "densify_stop": 100, "sh_degree_interval": 3, "lr_decay_start": 9,
+        "init_opacity": 0.3, "init_scale": 0.7, "strategy": "adc", "dropout": 0.25, "splat_budget": 0,
+    }  # fmt: skip
+    config = resolved(**asked)
+    assert {name: getattr(config, name) for name in asked} == asked
+    assert resolve_plan(load_config(None, asked), VIEWS).requested == load_config(None, asked)
+
+
+def test_short_runs_have_higher_learning_rates_and_no_noise():
+    long, short = resolved(), resolved(steps=7500)
+    for name in ("lr_means", "lr_means_final", "lr_scales", "lr_quats"):
+        assert getattr(long, name) == getattr(TrainConfig(), name)
+        assert getattr(short, name) == pytest.approx(2 * getattr(TrainConfig(), name))
+    assert short.lr_opacities == long.lr_opacities
+    assert (long.noise_scale, short.noise_scale) == (30_000, 0)
+    assert resolved(steps=7500, noise_scale=100).noise_scale == 50
+    assert resolved(steps=10).lr_quats == pytest.approx(5 * TrainConfig().lr_quats)
+    assert resolved(steps=60_000).lr_quats == TrainConfig().lr_quats
+
+
+def test_trained_splats_go_on_at_the_rates_of_long_runs():
+    for config in (
+        resolved(steps=7500, init_from="splats.ply"),
+        resolve_plan(TrainConfig(steps=7500), VIEWS, from_splats=True).config,
+    ):
+        assert config.lr_means == TrainConfig().lr_means
+        assert config.sh_degree_interval == 1
+
+
+def test_view_dependent_colour_learns_faster_with_more_photographs():
+    assert [sh_lr_factor(count) for count in (1, 100, 144, 10_000)] == pytest.approx([0.3, 1, 1.2, 2])
+    assert resolved().lr_shN == pytest.approx(0.3 * TrainConfig().lr_shN)
+
+
+def test_dropout_follows_visits():
+    assert dropout_for(60_000, 17) == pytest.approx(0.1)
+    assert dropout_for(30_000, 43) == pytest.approx(0.0329, rel=1e-2)
+    assert dropout_for(30_000, 255) == 0
+    assert resolved(steps=1000).dropout == pytest.approx(6e-5 * 100)
+
+
+def test_budget_follows_pixels():
+    config = TrainConfig(splat_budget=2)
+    assert apply_splat_budget(config, 10**9).max_splats == 1_000_000
+    assert apply_splat_budget(config, 8_000_000).max_splats in (79_999, 80_000)
+    assert apply_splat_budget(config, 100).max_splats == 20_000
+    assert apply_splat_budget(TrainConfig(splat_budget=2, max_splats=50), 10**9).max_splats == 50
+    assert apply_splat_budget(TrainConfig(splat_budget=0), 100).max_splats == 1_000_000
+
+
+def test_memory_lowers_the_cap_and_leaves_the_request():
+    plan = resolve_plan(TrainConfig(), VIEWS).with_max_splats(123)
+    assert (plan.config.max_splats, plan.requested.max_splats) == (123, 1_000_000)
