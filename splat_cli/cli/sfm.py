@@ -30,9 +30,14 @@ if TYPE_CHECKING:
     type=click.Choice(["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE"]),
     default="SIMPLE_RADIAL",
     show_default=True,
-    help="The kind of lens.",
+    help="Model of the lens.",
 )
-@click.option("--one-camera/--any-cameras", default=None, help="All photographs by one camera.  [default: for a video]")
+@click.option(
+    "--one-camera/--any-cameras",
+    default=None,
+    help="All photographs share one camera.  [default: for a video; else those with the same make, model, lens, focal "
+    "length and size]",
+)
 @click.option(
     "--frames",
     type=click.IntRange(3, 100_000),
@@ -60,10 +65,11 @@ def command(
     seed: int,
     display: "Display",
 ) -> Output:
-    """Make a scene of PHOTOS: find where each photograph was taken from.
+    """Make a scene of PHOTOS: estimate the camera of each photograph with COLMAP.
 
     PHOTOS is a folder of photographs or a video. SCENE gets images, sparse/0 and database.db; `splat train SCENE` goes
-    on from there. Needs the extra `sfm` (pip install 'splat-cli[sfm]'), no GPU.
+    on from there. After an interruption the same command begins again. Needs the extra `sfm` (pip install
+    'splat-cli[sfm]'), no GPU.
     """
     from splat_cli.scene.sfm import is_video, make_scene
 

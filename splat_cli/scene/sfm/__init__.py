@@ -1,12 +1,12 @@
 """Structure from motion: from photographs or a video to a scene, with pycolmap (the optional extra `sfm`)."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from splat_cli.errors import UsageError
-from splat_cli.scene.sfm.mapping import Counting, Mapping, map_photographs
+from splat_cli.scene.sfm.colmap_process import Counting
+from splat_cli.scene.sfm.mapping import Mapping, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs, is_video
+from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
 
 __all__ = ["Mapping", "is_video", "make_scene"]
@@ -18,20 +18,15 @@ def make_scene(
     source: Path, scene: Path, num_frames: int, matching: str, camera_model: str, one_camera: bool, seed: int,
     counting: Counting, say: Callable[[str], None],
 ) -> Mapping:  # fmt: skip
-    """Fills `scene`, a new or empty folder, from a folder of photographs or a video; leaves it empty after an error.
+    """Fills `scene`, a new or empty folder, from a folder of photographs or a video; removes it after an error.
 
     num_frames: of a video. The other options are those of `map_photographs`. Raises UsageError and SceneError.
     """
-    if scene.exists() and (not scene.is_dir() or any(scene.iterdir())):
-        raise UsageError(f"{scene} is not an empty folder: name another one for the scene, or remove it first")
-    try:
+    with new_scene_folder(scene):
         names, skipped = _photographs(source, scene / "images", num_frames, counting)
         if skipped:
             say(f"Left out {len(skipped)} photographs: {'; '.join(skipped[:_SHOWN])}")
         return map_photographs(scene, names, matching, camera_model, one_camera, seed, counting)
-    except BaseException:
-        shutil.rmtree(scene, ignore_errors=True)
-        raise
 
 
 def _photographs(source: Path, images: Path, num_frames: int, counting: Counting) -> tuple[list[str], list[str]]:

@@ -2,17 +2,18 @@
 
 import gc
 import os
-import shutil
 import subprocess
 import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.ExifTags import IFD, Base
 
 from splat_cli.console import Display
 from splat_cli.errors import UsageError
 from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.video import extract_frames
@@ -34,6 +35,14 @@ def one_core():
     os.sched_setaffinity(0, cores)
 
 
+def exif_of(model, lens="wide", focal_length=4.2):
+    """What a camera writes into its photographs."""
+    exif = Image.Exif()
+    exif[Base.Make], exif[Base.Model] = "Maker", model
+    exif.get_ifd(IFD.Exif).update({Base.LensModel: lens, Base.FocalLength: focal_length})
+    return exif
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_core")
 def test_scene_from_photographs_trains(sample, splat, tmp_path):
@@ -41,9 +50,10 @@ def test_scene_from_photographs_trains(sample, splat, tmp_path):
     scene = tmp_path / "scene"
     (tmp_path / "photos").mkdir()
     for path in sorted((sample / "images").iterdir())[:12]:
-        shutil.copy(path, tmp_path / "photos")
-    result = splat("sfm", tmp_path / "photos", "-o", scene, "--one-camera", "--camera-model", "SIMPLE_PINHOLE")
+        Image.open(path).save(tmp_path / "photos" / path.name, quality=95, exif=exif_of("Phone 7"))
+    result = splat("sfm", tmp_path / "photos", "-o", scene, "--camera-model", "SIMPLE_PINHOLE")
     assert result.code == 0, result.err
+    assert len({view.fx for view in read_scene(scene).views}) == 1
     assert "photographs registered" in result.out
     found, truth = read_scene(scene), {view.name: view for view in read_scene(sample).views}
     assert len(found.views) == 12
@@ -73,6 +83,18 @@ def test_photographs_that_do_not_fit_together(splat, tmp_path):
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "fit together" in result.err
     assert not (tmp_path / "scene").exists()
+
+
+def test_photographs_of_one_camera_are_found(tmp_path):
+    cameras = dict.fromkeys(("a", "b", "sub/c"), exif_of("Phone 7"))
+    cameras |= {"tele": exif_of("Phone 7", "tele"), "zoom": exif_of("Phone 7", focal_length=9.0)}
+    cameras |= {"other": exif_of("Phone 8"), "none1": None, "none2": None}
+    names = [f"{name}.jpg" for name in cameras]
+    for name, exif in zip(names, cameras.values(), strict=True):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 6)).save(tmp_path / name, **({"exif": exif} if exif else {}))
+    Image.new("RGB", (8, 7)).save(tmp_path / "large.jpg", exif=exif_of("Phone 7"))
+    assert camera_groups(tmp_path, [*names, "large.jpg"]) == [["a.jpg", "b.jpg", "sub/c.jpg"]]
 
 
 def test_photographs_are_collected_and_others_named(tmp_path):

@@ -1,0 +1,42 @@
+"""Photographs of one camera, by their EXIF data: they share focal length and distortion."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+from PIL.ExifTags import IFD, Base
+
+_LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
+"""What tells a phone's lenses apart, and the settings of a zoom lens."""
+
+
+def camera_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
+    """Groups of at least two names with the same make, model, lens, focal length and size in pixels, sorted.
+
+    Photographs without a model in their EXIF data are in no group: nothing says that they are of one camera.
+    """
+    groups = defaultdict(list)
+    for name in sorted(names):
+        key = _camera(images / name)
+        if key is not None:
+            groups[key].append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _camera(path: Path) -> tuple[str, ...] | None:
+    """What identifies the camera that took a photograph, None where the file does not say."""
+    try:
+        with Image.open(path) as image:
+            size, exif = image.size, image.getexif()
+        details = exif.get_ifd(IFD.Exif)
+    except Exception:  # damaged EXIF data: Pillow raises whatever its parser runs into
+        return None
+    model = _text(exif.get(Base.Model))
+    if not model:
+        return None
+    return (_text(exif.get(Base.Make)), model, *(_text(details.get(tag)) for tag in _LENS), *map(str, size))
+
+
+def _text(value: object) -> str:
+    return str(value or "").strip("\0 ")

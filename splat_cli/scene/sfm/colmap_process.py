@@ -1,0 +1,124 @@
+"""Runs colmap_worker.py as a child process, and shows its progress by the lines that COLMAP logs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import splat_cli
+from splat_cli.errors import SplatError
+from splat_cli.scene.sfm import colmap_worker
+
+Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+"""(label, total) -> context manager of a function to call with the number of things just done."""
+
+_LABELS = {"features": "features", "pairs": "pairs of photographs", "placed": "photographs placed"}
+_FEATURES = re.compile(r"Processed file \[")
+_BLOCK = re.compile(r"(?:Processing|Matching) block \[(\d+)/(\d+), (\d+)/(\d+)\]")
+_IMAGE = re.compile(r"(?:Processing|Matching) image \[(\d+)/(\d+)\]")
+_LOG_HEAD = re.compile(r"^[IWEF]\d{8} .*?\] ")
+_NUM_KEPT = 20
+_PROGRAM = f"from {colmap_worker.__name__} import main; main()"
+
+
+def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
+    """Does the job (see colmap_worker.py) in a child process; returns the child's last message.
+
+    The child ends when this function returns or raises, as with Ctrl-C, and when this process is killed. SplatError
+    where the child crashes.
+    """
+    log: deque[str] = deque(maxlen=_NUM_KEPT)
+    result: dict[str, Any] = {}
+    with _child(job) as process, ExitStack() as shown:
+        assert process.stdout is not None
+        progress = _Progress(lambda label, total: shown.enter_context(counting(label, total)), shown.close)
+        for line in process.stdout:
+            if line.startswith(colmap_worker.MARK):
+                message = json.loads(line.removeprefix(colmap_worker.MARK))
+                result = message if "models" in message else result
+                progress.message(message)
+            elif line.strip():
+                progress.log(line)
+                log.append(line.strip())
+    if process.returncode or not result:
+        raise SplatError(f"COLMAP failed ({_reason(process.returncode, log)}); run the command again, or report it")
+    return result
+
+
+@contextmanager
+def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
+    """The running child, in a session of its own: Ctrl-C in the terminal reaches its parent only, which kills it."""
+    package = str(Path(splat_cli.__file__).resolve().parent.parent)
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROGRAM], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        encoding="utf-8", errors="replace",
+    )  # fmt: skip
+    try:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(job) + "\n")
+        process.stdin.flush()
+        yield process
+        process.wait()
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream:
+                stream.close()
+
+
+class _Progress:
+    """Turns the child's lines into calls of a progress bar. start, stop: open the next bar and close the last."""
+
+    def __init__(self, start: Callable[[str, int], Callable[[int], object]], stop: Callable[[], None]) -> None:
+        self._start, self._stop = start, stop
+        self._phase, self._total, self._done = "", 0, 0
+        self._advance: Callable[[int], object] = lambda num: None
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        """A message of the worker."""
+        if "phase" in message:
+            self._finish()
+            self._phase, self._total, self._done = message["phase"], message["total"], 0
+            self._advance = self._start(_LABELS[self._phase], self._total)
+        elif "placed" in message:
+            self._reach(self._done + message["placed"])
+        else:
+            self._stop()
+
+    def log(self, line: str) -> None:
+        """A line of COLMAP's log."""
+        if self._phase == "features" and _FEATURES.search(line):
+            self._reach(self._done + 1)
+        elif self._phase == "pairs" and (found := _BLOCK.search(line)):
+            row, rows, column, columns = map(int, found.groups())
+            self._reach(self._total * ((row - 1) * columns + column - 1) // (rows * columns))
+        elif self._phase == "pairs" and (found := _IMAGE.search(line)):
+            self._reach(self._total * (int(found[1]) - 1) // int(found[2]))
+
+    def _finish(self) -> None:
+        if self._phase in ("features", "pairs"):
+            self._reach(self._total)
+        self._stop()
+
+    def _reach(self, done: int) -> None:
+        done = min(done, self._total)
+        if done > self._done:
+            self._advance(done - self._done)
+            self._done = done
+
+
+def _reason(code: int, log: deque[str]) -> str:
+    """Signal or exit code, and the last thing that was said."""
+    ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    last = next((line for line in reversed(log) if line[0] in "EFW" or "Error" in line), "")
+    return f"{ended}: {_LOG_HEAD.sub('', last)}" if last else ended

@@ -1,0 +1,98 @@
+"""The process in which pycolmap runs: features, matches and incremental mapping of one scene.
+
+pycolmap brings a copy of SQLite of its own. A second copy in the same process, such as Python's, that opens the same
+database breaks its POSIX locks (https://www.sqlite.org/howtocorrupt.html, section 2.2.1): so this process imports no
+`sqlite3`. It can also be killed at any time, which a call into pycolmap cannot be otherwise.
+
+colmap_process.py calls `main`. The job, a JSON object, is the first line of the standard input, which stays open as
+long as the parent lives. Messages, one JSON object a line behind MARK, go to the standard output, among the lines that
+COLMAP logs.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MARK = "@splat "
+_MIN_MODEL_SIZE = 3
+_BLOCKS = 8
+_MIN_BLOCK, _MAX_BLOCK = 5, 50
+
+
+def main() -> None:
+    """Does the job on the standard input."""
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    import pycolmap
+
+    pycolmap.logging.logtostderr = True
+    pycolmap.set_random_seed(job["seed"])
+    scene = Path(job["scene"])
+    images, database = scene / "images", scene / "database.db"
+    _extract(pycolmap, database, images, job)
+    _match(pycolmap, database, job)
+    models = _map(pycolmap, database, images, scene / "sparse", job)
+    _send(models=len(models), **_keep_largest(models, scene / "sparse" / "0"))
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+def _send(**message: Any) -> None:
+    """In one write, so that it does not mix with lines of other threads."""
+    os.write(1, f"\n{MARK}{json.dumps(message)}\n".encode())
+
+
+def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
+    """Features; a camera for each group of photographs, and for each of the others."""
+    _send(phase="features", total=len(job["names"]))
+    reader = pycolmap.ImageReaderOptions(camera_model=job["camera_model"])
+    grouped = {name for group in job["groups"] for name in group}
+    others = [name for name in job["names"] if name not in grouped]
+    batches = [(group, pycolmap.CameraMode.SINGLE) for group in job["groups"]]
+    for names, mode in [*batches, *([(others, pycolmap.CameraMode.AUTO)] if others else [])]:
+        pycolmap.extract_features(database, images, image_names=names, camera_mode=mode, reader_options=reader)
+
+
+def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
+    """Matches; blocks of all pairs are small enough to show progress."""
+    num = len(job["names"])
+    _send(phase="pairs", total=num * (num - 1) // 2 if job["exhaustive"] else 10 * num)
+    verification = pycolmap.TwoViewGeometryOptions()
+    verification.ransac.random_seed = job["seed"]
+    if job["exhaustive"]:
+        pairing = pycolmap.ExhaustivePairingOptions()
+        pairing.block_size = min(max(-(-num // _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
+        pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification)
+    else:
+        pycolmap.match_sequential(database, verification_options=verification)
+
+
+def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping[str, Any]) -> dict[int, Any]:
+    num, seed = len(job["names"]), job["seed"]
+    _send(phase="placed", total=num)
+    options = pycolmap.IncrementalPipelineOptions(min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed)
+    options.mapper.random_seed = options.triangulation.random_seed = seed
+    models: dict[int, Any] = pycolmap.incremental_mapping(
+        database, images, sparse, options=options, next_image_callback=lambda: _send(placed=1)
+    )
+    return models
+
+
+def _keep_largest(models: dict[int, Any], target: Path) -> dict[str, Any]:
+    """Writes the model of the most photographs to `target`; returns its figures."""
+    if not models:
+        return {}
+    largest = max(models.values(), key=lambda model: model.num_reg_images())
+    target.mkdir(parents=True, exist_ok=True)
+    largest.write(target)
+    return {
+        "registered": largest.num_reg_images(), "points": largest.num_points3D(),
+        "error": largest.compute_mean_reprojection_error(), "track_length": largest.compute_mean_track_length(),
+    }  # fmt: skip

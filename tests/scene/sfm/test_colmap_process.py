@@ -1,0 +1,142 @@
+"""The process in which COLMAP runs, mostly with another program in its place."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from splat_cli.errors import SplatError
+from splat_cli.scene.sfm import colmap_process
+from splat_cli.scene.sfm.colmap_process import run_colmap
+
+SLEEPING = """
+import os, sys, threading, time
+from splat_cli.scene.sfm import colmap_worker
+threading.Thread(target=colmap_worker._end_with_parent, daemon=True).start()
+open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """Makes `run_colmap` run a program that prints `lines`; returns {label: [total, counted]}."""
+
+    def run(program):
+        shown = {}
+
+        @contextmanager
+        def counting(label, total):
+            shown[label] = [total, 0]
+            yield lambda num: shown[label].__setitem__(1, shown[label][1] + num)
+
+        monkeypatch.setattr(colmap_process, "_PROGRAM", program)
+        return run_colmap({}, counting), shown
+
+    return run
+
+
+def printing(*lines):
+    return f"print({chr(10).join(lines)!r})"
+
+
+def test_progress_is_read_from_the_log(counts):
+    result, shown = counts(
+        printing(
+            '@splat {"phase": "features", "total": 3}',
+            *["I20260101 00:00:00.0 1 feature_extraction.cc:270] Processed file [1/2]"] * 2,
+            '@splat {"phase": "pairs", "total": 40}',
+            "I20260101 00:00:00.0 1 pairing.cc:214] Processing block [2/2, 1/2]",
+            '@splat {"phase": "placed", "total": 3}',
+            "half a line", '@splat {"placed": 1}', '@splat {"placed": 1}',
+            '@splat {"models": 1, "registered": 2}',
+        )
+    )  # fmt: skip
+    assert shown == {"features": [3, 3], "pairs of photographs": [40, 40], "photographs placed": [3, 2]}
+    assert result == {"models": 1, "registered": 2}
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import os; print('E20260101 00:00:00.0 1 a.cc:2] bad luck', flush=True); os.abort()", "SIGABRT: bad luck"),
+        ("raise ValueError('no way')", "exit code 1: ValueError: no way"),
+        ("pass", "exit code 0"),
+    ],
+)
+def test_a_crash_is_one_line(counts, capfd, program, reason):
+    with pytest.raises(SplatError, match=f"COLMAP failed .*{reason}") as raised:
+        counts(program)
+    assert "\n" not in str(raised.value)
+    assert capfd.readouterr() == ("", "")  # nor are there lines of COLMAP's log
+
+
+def test_python_s_sqlite_stays_out_of_colmap_s_process():
+    program = f"import sys, {colmap_process.colmap_worker.__name__}; sys.exit('sqlite3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.fixture
+def sleeping(tmp_path):
+    """(`splat sfm` whose COLMAP sleeps, the id of that process, the folder of the scene)."""
+    for number in range(3):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.new("RGB", (8, 6)).save(tmp_path / "photos" / f"{number}.png")
+    pid_file = tmp_path / "pid"
+    program = (
+        "import importlib.util, sys; importlib.util.find_spec = lambda name: name\n"
+        "from splat_cli.scene.sfm import colmap_process; from splat_cli.cli.main import run\n"
+        f"colmap_process._PROGRAM = {SLEEPING!r}\n"
+        f"sys.exit(run(['sfm', {str(tmp_path / 'photos')!r}, '-o', {str(tmp_path / 'scene')!r}]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PID_FILE": str(pid_file)},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    until(lambda: pid_file.exists() and pid_file.read_text())
+    yield process, int(pid_file.read_text()), tmp_path / "scene"
+    process.kill()
+    process.communicate()
+
+
+def until(condition):
+    for _ in range(300):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("it does not happen")
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "Z"  # ended, but nobody has asked for its exit code
+
+
+def test_ctrl_c_ends_both_and_leaves_nothing(sleeping):
+    process, child, scene = sleeping
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    until(lambda: is_gone(child))
+    assert not scene.exists()
+
+
+def test_the_child_ends_with_its_parent_and_the_next_attempt_begins_again(sleeping, splat):
+    process, child, scene = sleeping
+    busy = splat("sfm", scene.parent / "photos", "-o", scene)
+    assert (busy.code, "another process" in busy.err) == (2, True)
+    process.kill()
+    process.wait()
+    until(lambda: is_gone(child))
+    assert (scene / "images").is_dir()
+    pytest.importorskip("pycolmap")
+    again = splat("sfm", scene.parent / "photos", "-o", scene)
+    assert "fit together" in again.err
+    assert not scene.exists()  # nothing is left of one that failed
