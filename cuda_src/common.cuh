@@ -18,6 +18,19 @@
 #define ROW_SH0 11
 #define ROW_SHN 14
 
+// Learning rates in IterState.lr. render/iter_state.py has the same order.
+enum { LR_MEANS, LR_LOG_SCALES, LR_QUATS, LR_OPACITIES, LR_SH0, LR_SHN, NUM_LR };     // LR_SHN: or the field's
+
+// A row of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (see there and geometry_backward.cuh).
+#define SPLAT_SUMS 12
+#define SUM_RED 6                   // column of d rgb
+struct SplatSums {
+    float g, gx, gy, gxx, gxy, gyy; // moments of g = dL/dpower: times (1, dx, dy, dx^2, dx dy, dy^2)
+    float red, green, blue;         // dL/d colour
+    float abs_x, abs_y;             // sums of |dL/d mean2d|; with ABSGRAD
+    float unused;
+};
+
 // One photograph and the camera that took it. render/camera.py mirrors this layout.
 struct Camera {
     float w2c[12];                  // rows of [R | t], world to camera
@@ -48,7 +61,7 @@ struct IterState {
     float loss, psnr;               // running means over steps, for the progress bar
     float inv_bias1;                // 1 / (1 - beta1^t), Adam's bias correction of the first moment
     float inv_root_bias2;           // 1 / sqrt(1 - beta2^t), of the second's root
-    float lr[6];                    // means, log_scales, quats, logit_opacities, sh0, shN or the field
+    float lr[NUM_LR];
     float reference_size;           // of a splat that moves at the rate of positions, world units; 0: all move alike
     unsigned skipped_updates;       // of single splats, whose gradient was not finite, since the start
     unsigned skipped_steps;         // whose loss was not finite

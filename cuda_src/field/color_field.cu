@@ -83,7 +83,7 @@ extern "C" __global__ void field_colors_backward(
     const unsigned* __restrict__ num_rows,  // [1]
     const float* __restrict__ outputs,      // [6, capacity]
     const float4* __restrict__ colors,      // [capacity] 0 where it was clamped
-    float* __restrict__ d_splats,           // [capacity, 12] in 6 to 8 d rgb, which becomes that of the splat's own colour
+    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS], d rgb of which becomes that of the splat's own colour
     float* __restrict__ d_outputs)          // [6, capacity]
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -93,7 +93,7 @@ extern "C" __global__ void field_colors_backward(
     const float4 rgb = colors[i];
     const bool free[3] = {rgb.x > 0.0f, rgb.y > 0.0f, rgb.z > 0.0f};
     for (int c = 0; c < 3; ++c) {
-        float* d_color = d_splats + (size_t)i * 12 + 6 + c;
+        float* d_color = d_splats + (size_t)i * SPLAT_SUMS + SUM_RED + c;
         const float d = free[c] ? *d_color : 0.0f, own = 0.5f + SH_C0 * params[(ROW_SH0 + c) * stride + i];
         d_outputs[c * stride + row] = d * own;
         d_outputs[(3 + c) * stride + row] = d;

@@ -33,12 +33,12 @@ extern "C" __global__ void begin_step(
     s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(BETA1 - 1.0f));
     s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(BETA2 - 1.0f)));
     const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
-    s.lr[0] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
+    s.lr[LR_MEANS] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
     s.reference_size = k.reference_size;
     const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);
     const float decay = powf(k.lr_decay, fminf(late, 1.0f));
-    s.lr[1] = decay * k.lr_log_scales; s.lr[2] = decay * k.lr_quats; s.lr[3] = decay * k.lr_opacities;
-    s.lr[4] = decay * k.lr_sh0; s.lr[5] = decay * k.lr_shN;
+    s.lr[LR_LOG_SCALES] = decay * k.lr_log_scales; s.lr[LR_QUATS] = decay * k.lr_quats; s.lr[LR_OPACITIES] = decay * k.lr_opacities;
+    s.lr[LR_SH0] = decay * k.lr_sh0; s.lr[LR_SHN] = decay * k.lr_shN;
     for (int c = 0; c < 3; ++c)
         s.background[c] = k.random_background ? pcg(pcg(k.seed + 3u * s.step) + c) * (1.0f / 4294967296.0f) : k.background[c];
     *state = s;

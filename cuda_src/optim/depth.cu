@@ -9,14 +9,14 @@ extern "C" __global__ void inverse_depths(
     const IterState* __restrict__ state,         // [1]
     const float* __restrict__ depths,       // [capacity] z; 0 where invisible
     float4* __restrict__ values,            // [capacity] 1/z, 0, 0, 0
-    float* __restrict__ d_values)           // [capacity, 12] zeroed for visible splats
+    float* __restrict__ d_values)           // [capacity, SPLAT_SUMS] zeroed for visible splats
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
     float4 value = {};
     value.x = 1.0f / depths[i];
     values[i] = value;
-    for (int k = 0; k < 12; ++k) d_values[(size_t)i * 12 + k] = 0.0f;
+    for (int k = 0; k < SPLAT_SUMS; ++k) d_values[(size_t)i * SPLAT_SUMS + k] = 0.0f;
 }
 
 // Takes the background out of the blended values, and clears their gradient. A thread owns a pixel.
@@ -64,14 +64,14 @@ extern "C" __global__ void depth_backward(
     int capacity,
     int add,                                // 1: d_means holds gradients already
     const float* __restrict__ depths,       // [capacity] 0 where invisible
-    const float* __restrict__ d_values,     // [capacity, 12] from blend_backward
-    float* __restrict__ d_splats,           // [capacity, 12]
+    const float* __restrict__ d_values,     // [capacity, SPLAT_SUMS] from blend_backward
+    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS]
     float* __restrict__ d_means)            // [3, capacity]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
-    const float* row = d_values + (size_t)i * 12;
-    for (int k = 0; k < 6; ++k) d_splats[(size_t)i * 12 + k] += row[k];
+    const float* row = d_values + (size_t)i * SPLAT_SUMS;
+    for (int k = 0; k < SUM_RED; ++k) d_splats[(size_t)i * SPLAT_SUMS + k] += row[k];
     const float d_z = -row[6] / (depths[i] * depths[i]);
     const float* w2c = cameras[state->view].w2c;
     for (int k = 0; k < 3; ++k) {

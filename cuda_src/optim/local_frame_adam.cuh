@@ -12,7 +12,7 @@ __device__ __forceinline__ float3 mean_step(
     const Gaussian& g, float3 d_mean, float* moments1 /* [3] */, float* moments2 /* [3] */, const IterState& state)
 {
     const bool local_frame_adam = state.reference_size > 0.0f;      // else the world's, and all splats alike
-    float lr = state.lr[0];
+    float lr = state.lr[LR_MEANS];
     Mat3 r;
     if (local_frame_adam) {
         const float size = (g.scale.x + g.scale.y + g.scale.z) / 3.0f;

@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     int antialias,                          // 0 or 1
     const float* __restrict__ depths,       // [capacity] 0 where invisible
     const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
-    const float* __restrict__ d_splats,     // [capacity, 12] from blend_backward
+    const float* __restrict__ d_splats,     // [capacity, SPLAT_SUMS] from blend_backward
     const float* __restrict__ params,       // [rows, capacity]
     const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
     float* __restrict__ d_pose)             // [gridDim.x, 6] rotation, translation
@@ -27,13 +27,11 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     float sums[6] = {};
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (int)state->num_splats; i += gridDim.x * blockDim.x) {
         if (!(depths[i] > 0.0f)) continue;
-        const float4* row = (const float4*)(d_splats + (size_t)i * 12);
-        const float4 s0 = row[0], s1 = row[1], s2 = row[2], rgb = colors[i];
-        const float moments[6] = {s0.x, s0.y, s0.z, s0.w, s1.x, s1.y};
+        const SplatSums sums_of_splat = load_sums(d_splats, i);
         Gaussian g = load_gaussian(params, stride, i);
         if (filters) smooth(g, filters[i]);
-        const GeometryGradient d = geometry_backward(g, camera, moments, antialias);
-        const float3 d_color = make_vec(rgb.x > 0.0f ? s1.z : 0.0f, rgb.y > 0.0f ? s1.w : 0.0f, rgb.z > 0.0f ? s2.x : 0.0f);
+        const GeometryGradient d = geometry_backward(g, camera, sums_of_splat, antialias);
+        const float3 d_color = unclamped(sums_of_splat, colors[i]);
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
         const float3 d_ray = ray_backward(params, stride, i, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
         const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera's axes is shifting all splats

@@ -3,8 +3,12 @@
 // splat is the final colour minus the colour so far. A warp adds its pixels' gradients up in a butterfly that ends with one
 // value a lane, and sends them off as one atomic row (see warp_add).
 //
-// What is summed are moments of g = dL/dpower over pixels, with (dx, dy) = pixel - mean2d: every gradient of the ellipse is
-// linear in them (project_backward applies it), and they cost half of what the gradients would.
+// With alpha_i = opacity_i exp(power_i) and T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), a pixel is sum_i T_i alpha_i c_i + T background:
+//     dL/dc_i     = alpha_i T_i d                                    d = dL/d pixel
+//     dL/dalpha_i = T_i c_i . d - behind_i / (1 - alpha_i)           behind_i = d . (all that splat i covers, background included)
+//     dL/dpower_i = g_i = alpha_i dL/dalpha_i                        0 where alpha_i was clipped
+// What is summed over pixels are moments of g_i, with (dx, dy) = pixel - mean2d: every gradient of the ellipse is linear in them
+// (see geometry_backward.cuh), and they cost half of what these gradients would.
 #define PIXELS 2                                    // half the sums over a warp: measured in docs/performance.md
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
@@ -28,8 +32,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const int* __restrict__ last_pair,              // [height, width]
     const float* __restrict__ states,               // [slots, 4, 256] T, rgb where a segment begins
     const float* __restrict__ d_image,              // [3, height, width]
-    float* __restrict__ d_splats)                   // [capacity, 12] sums of g (1, dx, dy, dx^2, dx dy, dy^2), d rgb,
-                                                    //   |d mean2d| x, y, unused; with FIXED_SUMS: see fixed_to_float
+    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS]; with FIXED_SUMS: see fixed_to_float
 {
     __shared__ Staged batch;
     if (state->overflowed || blockIdx.x >= state->num_segments) return;
@@ -105,11 +108,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
 #pragma unroll
             for (int i = 0; i < NUM_SUMS; ++i) {
                 const float units = warp_sum(sums[i]) / fixed_unit(i, conic, camera.num_pixels);
-                unsigned long long* row = (unsigned long long*)d_splats + splat * FIXED_ROW;
+                unsigned long long* row = (unsigned long long*)d_splats + splat * SPLAT_SUMS;
                 if (leader() && !add_fixed(row + i, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
             }
 #else
-            warp_add(d_splats + splat * 12, sums);
+            warp_add(d_splats + splat * SPLAT_SUMS, sums);
 #endif
         }
     }

@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_backward_plain(
     const float* __restrict__ final_T,              // [height, width]
     const int* __restrict__ last_pair,              // [height, width]
     const float* __restrict__ d_image,              // [3, height, width]
-    float* __restrict__ d_splats)                   // [capacity, 12]
+    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS]
 {
     __shared__ unsigned ids[TILE_PIXELS];
     __shared__ float2 means[TILE_PIXELS];
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_backward_plain(
             float sums[9] = {g, g * dx, g * dy, g * dx * dx, g * dx * dy, g * dy * dy, weight * d[0], weight * d[1], weight * d[2]};
             for (int k = 0; k < 9; ++k) {
                 for (int o = 16; o > 0; o /= 2) sums[k] += __shfl_xor_sync(0xffffffffu, sums[k], o);
-                if (threadIdx.x % 32 == 0) atomicAdd(&d_splats[(size_t)ids[j] * 12 + k], sums[k]);
+                if (threadIdx.x % 32 == 0) atomicAdd(&d_splats[(size_t)ids[j] * SPLAT_SUMS + k], sums[k]);
             }
         }
     }

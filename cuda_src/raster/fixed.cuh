@@ -3,8 +3,7 @@
 #pragma once
 #include "common.cuh"
 
-#define FIXED_ROW 12
-#define FIXED_POISON 11
+#define FIXED_POISON (SPLAT_SUMS - 1)
 #define FIXED_ONE 17179869184.0f            // 2^34: sums up to 2^29 units, in steps of 6e-11
 
 // What the k-th sum of blend_backward is measured in, so that neither small nor large splats leave that range: a pixel's

@@ -7,18 +7,18 @@ extern "C" __global__ void fixed_to_float(
     const IterState* __restrict__ state,                 // [1]
     const float* __restrict__ depths,               // [capacity] 0 where invisible
     const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
-    float* __restrict__ fixed,                      // [capacity, 24] the bits of 12 integers of 64 bits
-    float* __restrict__ d_splats)                   // [capacity, 12]
+    float* __restrict__ fixed,                      // [capacity, 2 SPLAT_SUMS] the bits of integers of 64 bits
+    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
     const int num_pixels = cameras[state->view].num_pixels;
     const float4 conic = conic_opacity[i];
-    long long* sums = (long long*)fixed + (size_t)i * FIXED_ROW;
+    long long* sums = (long long*)fixed + (size_t)i * SPLAT_SUMS;
     const bool poisoned = sums[FIXED_POISON] != 0;
-    for (int k = 0; k < FIXED_ROW; ++k) {
+    for (int k = 0; k < SPLAT_SUMS; ++k) {
         const float units = (float)sums[k] * (1.0f / FIXED_ONE);
-        d_splats[(size_t)i * FIXED_ROW + k] = poisoned ? 3e38f : units * fixed_unit(k, conic, num_pixels);
+        d_splats[(size_t)i * SPLAT_SUMS + k] = poisoned ? 3e38f : units * fixed_unit(k, conic, num_pixels);
         sums[k] = 0;
     }
 }

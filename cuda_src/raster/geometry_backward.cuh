@@ -1,5 +1,10 @@
-// From the gradients of one projected splat to those of its raw parameters: what project_backward and pose_backward share.
-// Derivatives of EWA splatting by the chain rule through cov2d = V V^T, V = J W R S (see projection.cuh).
+// From the sums of one projected splat to the gradients of its raw parameters: what project_backward and pose_backward share.
+// Derivatives of EWA splatting by the chain rule through cov2d = V V^T + dilation I, V = J W R S (see projection.cuh).
+//
+// With d = pixel - mean2d and the conic Q = cov2d^-1, a pixel's alpha is exp(ln opacity + power), power = -1/2 d^T Q d. Power is a
+// quadratic form in d, so that sums over pixels of g = dL/dpower times 1, d and d d^T, the moments S0, S1 and S2, are all it takes:
+//     dL/d opacity = S0 / opacity        dL/d mean2d = Q S1        dL/dQ = -1/2 S2
+//     dL/d cov2d   = -Q dL/dQ Q = 1/2 Q S2 Q                       dL/dV = 2 dL/d cov2d V = Q S2 Q V
 #pragma once
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
@@ -40,29 +45,41 @@ struct GeometryGradient {
     float3 rotation;                    // by a rotation vector of the camera about its centre, in the camera's axes
 };
 
-__device__ __forceinline__ GeometryGradient geometry_backward(
-    const Gaussian& g, const Camera& k, const float* __restrict__ s /* [6] moments */, int antialias)
+__device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [capacity, SPLAT_SUMS] */, int i)
+{
+    const float4* row = (const float4*)(d_splats + (size_t)i * SPLAT_SUMS);
+    const float4 a = row[0], b = row[1], c = row[2];
+    const SplatSums s = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, c.z, c.w};
+    return s;
+}
+
+// dL/d colour before it was clamped: `color` is 0 where it was.
+__device__ __forceinline__ float3 unclamped(const SplatSums& s, float4 color)
+{
+    return make_vec(color.x > 0.0f ? s.red : 0.0f, color.y > 0.0f ? s.green : 0.0f, color.z > 0.0f ? s.blue : 0.0f);
+}
+
+__device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g, const Camera& k, const SplatSums& s, int antialias)
 {
     const Projected p = project_gaussian(g, k, antialias);
     const float inv_det = 1.0f / p.det, A = p.c * inv_det, B = -p.b * inv_det, C = p.a * inv_det;
     const float ratio = compensation(p, antialias), opacity = g.opacity * ratio;
     GeometryGradient out;
-    out.d_x = A * s[1] + B * s[2];
-    out.d_y = B * s[1] + C * s[2];
+    out.d_x = A * s.gx + B * s.gy;
+    out.d_y = B * s.gx + C * s.gy;
 
-    const float d_opacity = s[0] / opacity;
+    const float d_opacity = s.g / opacity;
     out.logit_opacity = d_opacity * ratio * g.opacity * (1.0f - g.opacity);
 
-    // d V = conic S conic V, S the second moments. conic V from cross products, since with a needle's long axis the products of
-    // conic and V cancel; then the gradients of the scales, the diagonal of V^T d V, are quadratic forms and cancel nothing.
+    // Q V from cross products, since with a needle's long axis the products of Q and V cancel; then the gradients of the scales, the diagonal of V^T d V, are quadratic forms and cancel nothing.
     const float3 normal = cross(p.v0, p.v1), x0 = cross(p.v1, normal), x1 = cross(normal, p.v0);    // adjugate(V V^T) V
     const float3 w0 = scale(inv_det, add(x0, scale(p.dilation, p.v0))), w1 = scale(inv_det, add(x1, scale(p.dilation, p.v1)));
-    const float3 y0 = add(scale(s[3], w0), scale(s[4], w1)), y1 = add(scale(s[4], w0), scale(s[5], w1));
+    const float3 y0 = add(scale(s.gxx, w0), scale(s.gxy, w1)), y1 = add(scale(s.gxy, w0), scale(s.gyy, w1));
     float3 d_v0 = add(scale(A, y0), scale(B, y1)), d_v1 = add(scale(B, y0), scale(C, y1));
     out.log_scale = add(mul_elements(w0, y0), mul_elements(w1, y1));
-    if (antialias && p.det0 > 1e-12f) {         // d ln(det0 / det) / d V = 2 (inverse of the undilated covariance - conic) V
+    if (antialias && p.det0 > 1e-12f) {         // d ln(det0 / det) / d V = 2 (inverse of the undilated covariance - Q) V
         const float inv_det0 = 1.0f / p.det0;
-        const float3 e0 = scale(s[0], sub(scale(inv_det0, x0), w0)), e1 = scale(s[0], sub(scale(inv_det0, x1), w1));
+        const float3 e0 = scale(s.g, sub(scale(inv_det0, x0), w0)), e1 = scale(s.g, sub(scale(inv_det0, x1), w1));
         d_v0 = add(d_v0, e0);
         d_v1 = add(d_v1, e1);
         out.log_scale = add(out.log_scale, add(mul_elements(p.v0, e0), mul_elements(p.v1, e1)));

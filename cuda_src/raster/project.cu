@@ -3,9 +3,7 @@
 #include "raster/tile_walk.cuh"
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
-#ifdef SMOOTH_3D
 #include "raster/smoothing.cuh"
-#endif
 
 __device__ __forceinline__ float3 color_of(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, float3 direction, int degree)
@@ -29,15 +27,13 @@ __device__ __forceinline__ bool left_out(const IterState& state, int i, float dr
 // Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
 __device__ __forceinline__ bool project_splat(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, const Camera& camera, int degree, int antialias,
-    const float* __restrict__ filters /* [1, stride] */, float& depth, float2& mean2d, float4& conic, float4& rgb,
+    const float* __restrict__ filters /* [1, stride] or null */, float& depth, float2& mean2d, float4& conic, float4& rgb,
     Ellipse& ellipse, float gain)
 {
     const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
     if (!(to_camera(camera, mean).z > NEAR_PLANE)) return false;
     Gaussian g = load_gaussian(params, stride, i);
-#ifdef SMOOTH_3D
-    smooth(g, filters[i]);
-#endif
+    if (filters) smooth(g, filters[i]);
     const Projected p = project_gaussian(g, camera, antialias);
     const float opacity = gain * g.opacity * compensation(p, antialias);
     if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return false;
@@ -67,8 +63,8 @@ extern "C" __global__ void project(
     float4* __restrict__ colors,            // [capacity] rgb, unused
     unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added
     unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
-    float* __restrict__ d_splats,           // [capacity, 12] zeroed for visible splats; may be null
-    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; with SMOOTH_3D
+    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
+    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
     float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
 {
     __shared__ TileWork work;
@@ -96,7 +92,7 @@ extern "C" __global__ void project(
         colors[i] = rgb;
         atomicAdd(&state->num_visible, 1u);
         if (d_splats)
-            for (int k = 0; k < 12; ++k) d_splats[(size_t)i * 12 + k] = 0.0f;
+            for (int k = 0; k < SPLAT_SUMS; ++k) d_splats[(size_t)i * SPLAT_SUMS + k] = 0.0f;
     }
     TileBox box = {};
     if (visible) box = tile_box(ellipse, camera);

@@ -1,98 +1,113 @@
 // Sort each tile's list of splats by depth, ties by splat. A global sort of all pairs would move them through memory several
 // times; a tile's list fits in shared memory and is sorted there. One block owns a tile.
+//
+// Bitonic sorting network (Batcher 1968). Stage `run` = 2, 4, 8, ... merges neighbouring sorted runs of run / 2 keys in log2(run)
+// steps of independent compare-exchanges: the first between mirror images within the run, the others between keys a stride apart.
+//     run = 8:   mirrored 0-7 1-6 2-5 3-4    stride 2: 0-2 1-3 4-6 5-7    stride 1: 0-1 2-3 4-5 6-7
+// Every compare-exchange puts the smaller key first, so that a list of any length n is sorted as if infinities followed it:
+// those that reach past the end are left out.
 #include "common.cuh"
 
 typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
 
-// Bitonic sorting network (Batcher 1968) in the form whose comparators all point the same way, so that a list of any length n
-// is sorted as if infinities followed it. A comparator (i, partner) is skipped where the partner is past the end.
-__device__ __forceinline__ void compare_exchange(Key* keys /* [n] */, unsigned i, unsigned partner, unsigned n)
+#define CHUNK 4096                  // keys that fit in shared memory
+#define WARP_WINDOW 64              // keys that the 32 compare-exchanges of a warp cover
+
+__device__ __forceinline__ void compare_exchange(Key* keys /* [n] */, unsigned i, unsigned j, unsigned n)
 {
-    if (partner >= n) return;
-    const Key a = keys[i], b = keys[partner];
-    if (a > b) { keys[i] = b; keys[partner] = a; }
+    if (j >= n) return;
+    const Key a = keys[i], b = keys[j];
+    if (a > b) { keys[i] = b; keys[j] = a; }
 }
 
-// What one step wrote, the next must see. A warp's comparators of a step lie in one window of `reach` keys; while windows are no
-// larger than the 64 keys that 32 comparators cover, a warp reads what it wrote itself, and the block need not wait.
-struct Steps {
-    Key* keys;
-    unsigned n, half;                           // half of n, rounded up to a power of two: comparators of a step
-    unsigned reach;                             // of the step before
-
-    __device__ __forceinline__ void wait(unsigned next)
-    {
-        if (max(reach, next) > 64) __syncthreads();
-        else __syncwarp();
-        reach = next;
-    }
-
-    __device__ __forceinline__ void merge(unsigned stride)          // down to neighbours
-    {
-        for (; stride > 0; stride /= 2) merge_step(stride);
-    }
-
-    __device__ __forceinline__ void merge_step(unsigned stride)
-    {
-        wait(2 * stride);
-        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
-            const unsigned low = c & (stride - 1), i = 2 * (c - low) + low;
-            compare_exchange(keys, i, i + stride, n);
-        }
-    }
-
-    __device__ __forceinline__ void flip_step(unsigned run)
-    {
-        wait(run);
-        const unsigned middle = run / 2;
-        for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
-            const unsigned offset = c & (middle - 1), begin = 2 * (c - offset);
-            compare_exchange(keys, begin + offset, begin + run - 1 - offset, n);
-        }
-    }
-
-    __device__ __forceinline__ void sort()
-    {
-        for (unsigned run = 2; run / 2 < n; run *= 2) {
-            flip_step(run);
-            merge(run / 4);
-        }
-    }
-};
-
-#define WHOLE_BLOCK 128                         // the reach of whatever the block did before the first step
-
-__device__ __forceinline__ unsigned half_of(unsigned n)
+// Compare-exchanges of a step: half of n, rounded up to a power of two.
+__device__ __forceinline__ unsigned exchanges_of(unsigned n)
 {
     unsigned half = 1;
     while (2 * half < n) half *= 2;
     return half;
 }
 
-#define CHUNK 4096                              // keys that fit in shared memory
+// The network on one list. All threads of the block call each step.
+struct BitonicSort {
+    Key* keys;
+    unsigned n;
+    unsigned num_exchanges;         // of a step
+    unsigned window;                // aligned groups of this many keys are what the step before mixed; at first: unknown, so large
 
-// A chunk of a long list: through shared memory, either sorted or only merged.
-__device__ __forceinline__ void through_shared(Key* shared /* [CHUNK] */, Key* keys /* [n] */, unsigned n, bool merge_only)
+    // Makes visible what the step before wrote. While both steps keep within the windows of warps, a warp reads only what it
+    // wrote itself, and the block need not wait.
+    __device__ __forceinline__ void sync(unsigned next_window)
+    {
+        if (max(window, next_window) > WARP_WINDOW) __syncthreads();
+        else __syncwarp();
+        window = next_window;
+    }
+
+    __device__ __forceinline__ void mirrored_step(unsigned run)
+    {
+        sync(run);
+        for (unsigned c = threadIdx.x; c < num_exchanges; c += blockDim.x) {
+            const unsigned offset = c & (run / 2 - 1), begin = 2 * (c - offset);
+            compare_exchange(keys, begin + offset, begin + run - 1 - offset, n);
+        }
+    }
+
+    __device__ __forceinline__ void strided_step(unsigned stride)
+    {
+        sync(2 * stride);
+        for (unsigned c = threadIdx.x; c < num_exchanges; c += blockDim.x) {
+            const unsigned offset = c & (stride - 1), i = 2 * (c - offset) + offset;
+            compare_exchange(keys, i, i + stride, n);
+        }
+    }
+
+    __device__ __forceinline__ void strided_steps(unsigned stride)      // and all smaller strides
+    {
+        for (; stride > 0; stride /= 2) strided_step(stride);
+    }
+
+    __device__ __forceinline__ void sort()
+    {
+        for (unsigned run = 2; run / 2 < n; run *= 2) {
+            mirrored_step(run);
+            strided_steps(run / 4);
+        }
+    }
+};
+
+__device__ __forceinline__ void copy(Key* to, const Key* from, unsigned n)
 {
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[i];
-    Steps steps = {shared, n, merge_only ? CHUNK / 2 : half_of(n), WHOLE_BLOCK};
-    if (merge_only) steps.merge(CHUNK / 2);
-    else steps.sort();
-    __syncthreads();
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) keys[i] = shared[i];
-    __syncthreads();
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
 }
 
-// A list longer than a chunk: the same network, with the comparators that reach over chunks in global memory.
+// A list longer than a chunk: chunks are sorted in shared memory; then, of each stage, steps that reach over chunks work in
+// global memory, the further ones in shared memory again, a chunk after the other.
 __device__ __forceinline__ void sort_long(Key* shared /* [CHUNK] */, Key* keys /* [n] */, unsigned n)
 {
-    for (unsigned c = 0; c < n; c += CHUNK) through_shared(shared, keys + c, min((unsigned)CHUNK, n - c), false);
-    Steps steps = {keys, n, half_of(n), WHOLE_BLOCK};
-    for (unsigned run = 2 * CHUNK; run / 2 < n; run *= 2) {
-        steps.flip_step(run);
-        for (unsigned stride = run / 4; stride >= CHUNK; stride /= 2) steps.merge_step(stride);
+    for (unsigned first = 0; first < n; first += CHUNK) {
+        const unsigned size = min((unsigned)CHUNK, n - first);
+        copy(shared, keys + first, size);
+        BitonicSort chunk = {shared, size, exchanges_of(size), 2 * CHUNK};
+        chunk.sort();
         __syncthreads();
-        for (unsigned c = 0; c < n; c += CHUNK) through_shared(shared, keys + c, min((unsigned)CHUNK, n - c), true);
+        copy(keys + first, shared, size);
+        __syncthreads();
+    }
+    BitonicSort whole = {keys, n, exchanges_of(n), 2 * CHUNK};
+    for (unsigned run = 2 * CHUNK; run / 2 < n; run *= 2) {
+        whole.mirrored_step(run);
+        for (unsigned stride = run / 4; stride >= CHUNK; stride /= 2) whole.strided_step(stride);
+        __syncthreads();
+        for (unsigned first = 0; first < n; first += CHUNK) {
+            const unsigned size = min((unsigned)CHUNK, n - first);
+            copy(shared, keys + first, size);
+            BitonicSort chunk = {shared, size, CHUNK / 2, 2 * CHUNK};
+            chunk.strided_steps(CHUNK / 2);
+            __syncthreads();
+            copy(keys + first, shared, size);
+            __syncthreads();
+        }
     }
 }
 
@@ -113,9 +128,9 @@ extern "C" __global__ void __launch_bounds__(256) sort_tiles(
         sort_long(shared, keys + begin, n);
         sorted = keys + begin;
     } else {
-        for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = keys[begin + i];
-        Steps steps = {shared, n, half_of(n), WHOLE_BLOCK};
-        steps.sort();
+        copy(shared, keys + begin, n);
+        BitonicSort list = {shared, n, exchanges_of(n), 2 * CHUNK};
+        list.sort();
         __syncthreads();
     }
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)sorted[i];

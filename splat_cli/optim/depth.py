@@ -16,6 +16,7 @@ from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.observations import Observations, observe
 
@@ -50,7 +51,7 @@ class DepthSupervision(AuxiliaryModel):
 
     @staticmethod
     def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_splat=4 * (4 + 12 + 3) * (config.depth_weight > 0))
+        return MemoryCost(per_splat=4 * (4 + SPLAT_SUMS + 3) * (config.depth_weight > 0))
 
     def position_gradients(self, capacity: int) -> Any:
         """See AuxiliaryModel.position_gradients."""
@@ -61,7 +62,7 @@ class DepthSupervision(AuxiliaryModel):
     def resize(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats."""
         empty = self.backend.xp.empty
-        self.values, self.d_values = empty((capacity, 4), "float32"), empty((capacity, 12), "float32")
+        self.values, self.d_values = empty((capacity, 4), "float32"), empty((capacity, SPLAT_SUMS), "float32")
         self._d_means = empty((3, capacity), "float32")
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:

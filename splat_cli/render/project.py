@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from splat_cli.device import Backend, check_arrays
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
@@ -12,6 +14,13 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
 THREADS = 256
+SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
+
+# Mirrors `struct UpdateOptions` in cuda_src/raster/project_backward.cu.
+UPDATE_OPTIONS_DTYPE = np.dtype([
+    ("antialias", np.int32), ("dense", np.int32), ("absgrad", np.int32),
+    ("opacity_reg", np.float32), ("scale_reg", np.float32),
+])  # fmt: skip
 
 
 @dataclass
@@ -22,9 +31,9 @@ class Projection:
     conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
     tile_counts uint32 [max_tiles]: 0 but between `project` and `TileLists.build`.
     large_splats uint32 [capacity]: the state's `num_large` splats whose tiles `project` left to `TileLists.build`.
-    d_splats float32 [capacity, 12] (see cuda_src/raster/blend_backward.cu) and d_rays float32 [6, capacity] (see
-    cuda_src/raster/project_backward.cu), only for training.
-    fixed_sums float32 [capacity, 24] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
+    d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` of cuda_src/common.cuh) and d_rays float32 [6, capacity]
+    (see cuda_src/raster/project_backward.cu), only for training.
+    fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
     """
 
     depths: Any
@@ -40,7 +49,7 @@ class Projection:
     @staticmethod
     def memory_cost(training: bool, deterministic: bool) -> MemoryCost:
         """Device memory of the buffers."""
-        words = (1 + 2 + 4 + 4 + 1) + (12 + 6) * training + 24 * deterministic
+        words = (1 + 2 + 4 + 4 + 1) + (SPLAT_SUMS + 6) * training + 2 * SPLAT_SUMS * deterministic
         return MemoryCost(per_splat=4 * words, per_tile=4)
 
     @classmethod
@@ -53,7 +62,7 @@ class Projection:
             colors=empty((capacity, 4), "float32"),
             tile_counts=backend.xp.zeros(max_tiles, "uint32"),
             large_splats=empty(capacity, "uint32"),
-            d_splats=empty((capacity, 12), "float32") if training else None,
+            d_splats=empty((capacity, SPLAT_SUMS), "float32") if training else None,
             d_rays=empty((6, capacity), "float32") if training else None,
         )
 
@@ -76,9 +85,7 @@ def project(
         colors=(out.colors, "float32", "C 4"),
         **_filters(splats),
     )
-    defines = {} if splats.filters is None else {"SMOOTH_3D": 1}
-    defines |= {"DROPOUT": 1} if dropout else {}
-    splats.backend.kernel("raster/project", "project", **defines)(
+    splats.backend.kernel("raster/project", "project", **({"DROPOUT": 1} if dropout else {}))(
         (-(-splats.capacity // THREADS),), (THREADS,),
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
         out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats, splats.filters, float(dropout),
@@ -121,21 +128,20 @@ def project_backward(
     check_arrays(
         "project_backward",
         params=(splats.params, "float32", "R C"),
-        d_splats=(projection.d_splats, "float32", "C 12"),
+        d_splats=(projection.d_splats, "float32", f"C {SPLAT_SUMS}"),
         d_rays=(projection.d_rays, "float32", "6 C"),
         **given,
         **_filters(splats),
     )
     defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
-    geometry = defines | ({"ABSGRAD": 1} if update.absgrad else {})
-    geometry |= {} if splats.filters is None else {"SMOOTH_3D": 1}
-    geometry |= {} if update.d_means is None else {"COLOR_MOVES": 1}
+    options = np.array(
+        (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
+    )
     blocks, targets = -(-splats.capacity // THREADS), (update.moments1, update.moments2, update.d_params)
-    splats.backend.kernel("raster/project_backward", "project_backward", **geometry)(
+    splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), (THREADS,),
-        cameras.array, state.array, splats.capacity, int(antialias), int(update.dense),
-        float(update.opacity_reg), float(update.scale_reg), projection.depths, projection.colors,
-        projection.d_splats, update.d_means, projection.d_rays, splats.params, *targets, update.stats, splats.filters,
+        cameras.array, state.array, splats.capacity, options, projection.depths, projection.colors,
+        projection.d_splats, update.d_means, splats.filters, projection.d_rays, splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks, (splats.sh_degree + 1) ** 2), (THREADS,),

@@ -11,7 +11,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection, Update, project, project_backward
+from splat_cli.render.project import SPLAT_SUMS, Projection, Update, project, project_backward
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
@@ -92,7 +92,7 @@ class Rasterizer:
         self.generation += 1
         self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training)
         if self.deterministic:
-            self.projection.fixed_sums = self.backend.xp.zeros((capacity, 24), "float32")
+            self.projection.fixed_sums = self.backend.xp.zeros((capacity, 2 * SPLAT_SUMS), "float32")
         if self.coloring:
             self.coloring.resize(capacity)
 
