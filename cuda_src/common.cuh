@@ -54,7 +54,7 @@ struct IterState {
     unsigned num_visible;
     unsigned num_large;             // visible splats with a large bounding box (tile_walk.cuh)
     unsigned num_pairs;             // (tile, splat) pairs of this view; 0 where they did not fit
-    unsigned needed_pairs;          // how many there would have been
+    unsigned needed_pairs;          // how many there would have been; 2^32 - 1: at least as many
     unsigned num_segments;          // blocks of work of the backward pass
     float background[3];
     float loss_l1, loss_l2, loss_ssim;  // sums over pixels and channels, of this step

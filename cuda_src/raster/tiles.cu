@@ -51,20 +51,21 @@ __device__ __forceinline__ int length_class(unsigned n)
 
 extern "C" __global__ void scan_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    IterState* __restrict__ state,              // [1] num_pairs is written, and overflowed where they do not fit
+    IterState* __restrict__ state,              // [1] num_pairs, needed_pairs; overflowed where they do not fit
     const unsigned* __restrict__ tile_counts,   // [num_tiles]
     unsigned pair_capacity,
     unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
     unsigned* __restrict__ tile_order)          // [num_tiles] tiles, about the longest lists first
 {
-    __shared__ unsigned sums[256], places[NUM_LENGTHS];
+    __shared__ unsigned long long sums[256];    // of 64 bits: pairs that 32 bits cannot count must not seem to fit
+    __shared__ unsigned places[NUM_LENGTHS];
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const unsigned num_tiles = camera.tiles_x * camera.tiles_y, share = (num_tiles + blockDim.x - 1) / blockDim.x;
     const unsigned begin = min(threadIdx.x * share, num_tiles), end = min(begin + share, num_tiles);
     for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) places[k] = 0;
     __syncthreads();
-    unsigned sum = 0;
+    unsigned long long sum = 0;
     for (unsigned t = begin; t < end; ++t) {
         sum += tile_counts[t];
         atomicAdd(&places[length_class(tile_counts[t])], 1u);
@@ -75,22 +76,22 @@ extern "C" __global__ void scan_tiles(
         unsigned first = 0;
         for (int k = NUM_LENGTHS - 1; k >= 0; --k) { const unsigned n = places[k]; places[k] = first; first += n; }
     }
-    unsigned before = 0, total = 0;             // every thread adds up its predecessors: one barrier, no tree
+    unsigned long long before = 0, total = 0;   // every thread adds up its predecessors: one barrier, no tree
     for (unsigned t = 0; t < blockDim.x; ++t) {
         before += t < threadIdx.x ? sums[t] : 0;
         total += sums[t];
     }
     for (unsigned t = begin; t < end; ++t) {
-        tile_begins[t] = before;
+        tile_begins[t] = (unsigned)before;
         before += tile_counts[t];
     }
     __syncthreads();
     for (unsigned t = begin; t < end; ++t) tile_order[atomicAdd(&places[length_class(tile_counts[t])], 1u)] = t;
     if (threadIdx.x == 0) {
         const bool fits = total <= pair_capacity;
-        tile_begins[num_tiles] = total;
-        state->num_pairs = fits ? total : 0;
-        state->needed_pairs = total;
+        tile_begins[num_tiles] = (unsigned)total;
+        state->num_pairs = fits ? (unsigned)total : 0;
+        state->needed_pairs = (unsigned)min(total, 0xffffffffull);
         if (!fits) state->overflowed = 1;
     }
 }
@@ -112,14 +113,17 @@ extern "C" __global__ void emit_tiles(
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const auto emit = [&](const TileBatch& batch) {
-        unsigned left[IN_FLIGHT];               // places of the tile's range, this one included
+        int left[IN_FLIGHT];                    // places of the tile's range, this one included
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k)
-            if (batch.tile[k] != NO_TILE) left[k] = atomicSub(&tile_counts[batch.tile[k]], 1u);
+            if (batch.tile[k] != NO_TILE) left[k] = (int)atomicSub(&tile_counts[batch.tile[k]], 1u);
 #pragma unroll
-        for (int k = 0; k < IN_FLIGHT; ++k)
-            if (batch.tile[k] != NO_TILE)
-                keys[tile_begins[batch.tile[k]] + left[k] - 1] = (Key)__float_as_uint(batch.depth[k]) << 32 | (unsigned)batch.splat[k];
+        for (int k = 0; k < IN_FLIGHT; ++k) {
+            if (batch.tile[k] == NO_TILE) continue;
+            const Key key = (Key)__float_as_uint(batch.depth[k]) << 32 | (unsigned)batch.splat[k];
+            if (left[k] > 0) keys[tile_begins[batch.tile[k]] + left[k] - 1] = key;
+            else atomicAdd(&tile_counts[batch.tile[k]], 1u);    // not counted: never, while both walks find the same tiles
+        }
     };
     if ((int)blockIdx.x < num_large_blocks) {
         const unsigned num_large = min(state->num_large, capacity);

@@ -15,6 +15,7 @@ from splat_cli.render.project import SPLAT_SUMS, Projection, Update, project, pr
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
+MAX_PAIRS = 2**31 - 2**10  # the kernels that blend number pairs by int, and look ahead by up to a batch
 HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # of pair buffers that had to grow; in training splats become more
 
 
@@ -61,8 +62,14 @@ class Rasterizer:
         return projection + TileLists.memory_cost() + Picture.memory_cost(training)
 
     def resize_pairs(self, pair_capacity: int) -> None:
-        """Make room for `pair_capacity` pairs; what was rendered before is lost."""
+        """Make room for `pair_capacity` pairs; what was rendered before is lost.
+
+        Raises MemoryError where there is not enough, also where the system would promise more than it has.
+        """
         cameras = self.cameras
+        fitting = min(int(self.backend.memory()[0] / self.memory_cost(self.training).per_pair), MAX_PAIRS)
+        if pair_capacity > fitting:
+            raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, of which {fitting:,} fit")
         self.generation += 1
         self.projection.tile_counts[...] = 0  # a view whose pairs did not fit left its counts
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
@@ -71,8 +78,9 @@ class Rasterizer:
         )
 
     def grow_pairs(self, needed_pairs: int) -> None:
-        """After a view that did not fit: room for its pairs and some more."""
-        self.resize_pairs(int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM)))
+        """After a view that did not fit: room for its pairs and some more. Raises as `resize_pairs`."""
+        roomy = int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM))
+        self.resize_pairs(max(needed_pairs, min(roomy, MAX_PAIRS)))
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """Whether the state's last view was overflowed; then its pairs fit now, and it can be repeated."""

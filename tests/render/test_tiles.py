@@ -6,6 +6,11 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import project
+from splat_cli.render.tiles import SCAN_THREADS
+from splat_cli.scene.view import View
 from tests.reference.inputs import Splats, float32_exact
 from tests.reference.project import Options, tile_minima
 from tests.reference.random_scene import Scene, hard_scene, ordinary, to_world
@@ -62,3 +67,43 @@ def test_lists_are_the_same_again(device: OnDevice) -> None:
     device.forward()
     for before, after in zip(first, lists_of(device), strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+def test_more_pairs_than_32_bits_count_do_not_fit(backend: Backend) -> None:
+    """As of 65,600 splats that fill 4096x4096 pixels: modulo 2^32, their pairs would fit in buffers of 5 million."""
+    view = View("view", None, 4096, 4096, 1.0, 1.0, 0.0, 0.0, np.eye(4))
+    cameras, state = CameraTable(backend, [view]), IterState(backend)
+    counts = backend.upload(np.full(65536, 65600, np.uint32))
+    begins, order = backend.xp.empty(65537, "uint32"), backend.xp.empty(65536, "uint32")
+    backend.kernel("raster/tiles", "scan_tiles")(
+        (1,), (SCAN_THREADS[backend.name],), cameras.array, state.array, counts, 5_000_000, begins, order
+    )
+    after = state.read()
+    assert (after["overflowed"], after["num_pairs"], after["needed_pairs"]) == (1, 0, 2**32 - 1)
+
+
+@pytest.mark.parametrize("needed", [2**31, 2**32 - 1])
+def test_pairs_past_what_an_index_holds_are_refused(device: OnDevice, needed: int) -> None:
+    device.state.write(overflowed=1, needed_pairs=needed)
+    with pytest.raises(MemoryError, match=r"a view needs .* pairs of a splat and a tile, of which .* fit"):
+        device.rasterizer.grow_if_overflowed(device.state)
+
+
+def test_pairs_that_memory_cannot_hold_are_refused(device: OnDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(device.backend), "memory", lambda _: (1_200_000, 0))
+    with pytest.raises(MemoryError, match="a view needs 100,000 pairs"):
+        device.rasterizer.resize_pairs(100_000)
+
+
+def test_nothing_is_written_past_the_counted_pairs(device: OnDevice) -> None:
+    """As if `project` had missed what `emit_tiles` finds: here all tiles of small splats."""
+    tiles, projection = device.rasterizer.tiles, device.projection
+    device.state.clear_counts()
+    project(device.splats, device.cameras, device.state, False, projection)
+    projection.tile_counts[...] = 0
+    tiles.keys[...] = 7
+    tiles.build(device.cameras, device.state, projection)
+    num_pairs = int(device.state.read()["num_pairs"])
+    assert 0 < num_pairs < len(tiles.keys)
+    assert (device.download(tiles.keys)[num_pairs:] == 7).all()
+    assert not device.download(projection.tile_counts).any()
