@@ -33,6 +33,7 @@ from splat_cli.density.operations import split_long_axis
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.optim.model import Model
 from splat_cli.presets import load_config
 from splat_cli.run.session import make_trainer
 from splat_cli.run.storage.run_dir import find_splats
@@ -41,16 +42,14 @@ from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
 
 
-def resampled(arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
+def resampled(backend: Backend, arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
     """`num` splats that look alike: a random subset, or every splat split along its longest axis until they suffice."""
     while len(arrays.means) < num:
-        columns = np.concatenate([
-            arrays.means, arrays.log_scales, arrays.quats, arrays.logit_opacities[:, None], arrays.sh0,
-            arrays.shN.reshape(len(arrays.means), -1),
-        ], axis=1).T  # fmt: skip
-        both = np.concatenate(split_long_axis(np, columns), axis=1).T.astype(np.float32)
-        arrays = SplatArrays(both[:, :3], both[:, 3:6], both[:, 6:10], both[:, 10], both[:, 11:14],
-                             both[:, 14:].reshape(len(both), -1, 3))  # fmt: skip
+        count = len(arrays.means)
+        model = Model(backend, arrays, 2 * count)
+        model.extend(count)
+        split_long_axis(model, backend.upload(np.arange(count)), backend.upload(np.arange(count, 2 * count)))
+        arrays = model.splats.to_arrays()
     keep = np.sort(rng.permutation(len(arrays.means))[:num])
     return arrays.select(keep)
 
@@ -164,7 +163,7 @@ def model(
     for scale in map(float, scales.split(",")):
         sized = [scaled(view, scale) for view in views]
         for count in map(int, counts.split(",")):
-            some = resampled(arrays, count, np.random.default_rng(0))
+            some = resampled(backend, arrays, count, np.random.default_rng(0))
             if other:
                 import vs_gsplat  # beside this script; optional, for torch
 

@@ -87,3 +87,15 @@ extern "C" __global__ void find_moves(
         movers[(i - num_kept) - (sums[i] - holes_before)] = i;
     }
 }
+
+// Places for splats: those of `holes`, then columns from `first` on.
+extern "C" __global__ void list_slots(
+    const long long* __restrict__ holes,    // [num_holes]
+    int num_holes,
+    long long first,
+    int count,
+    long long* __restrict__ slots)          // [count]
+{
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < count) slots[k] = k < num_holes ? holes[k] : first + k - num_holes;
+}

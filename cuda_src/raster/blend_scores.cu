@@ -5,8 +5,6 @@
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
 
-#define SCORE_ONE 16777216.0f               // fixed point of sums in pixels; train/view_scores.py divides by it
-
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,                 // [1]

@@ -5,6 +5,7 @@
 
 #define FIXED_POISON (SPLAT_SUMS - 1)
 #define FIXED_ONE 17179869184.0f            // 2^34: sums up to 2^29 units, in steps of 6e-11
+#define SCORE_ONE 16777216.0f               // 2^24: of sums of scores, in pixels
 
 // What the k-th sum of blend_backward is measured in, so that neither small nor large splats leave that range: a pixel's
 // share of a mean, times standard deviations of the splat for dx and dy.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.density.operations import logit, sigmoid, split_random
+from splat_cli.density.operations import reset_opacities, split_random
+from splat_cli.density.ratings import prune_mask, rate_gradients, split_by_size
 from splat_cli.density.strategy import ErrorScorer
-from splat_cli.gaussians.splats import LOG_SCALES, OPACITY
+from splat_cli.optim.columns import list_slots, partition
 from splat_cli.optim.model import Model
 
 DENSE_SCALE = 0.01  # of the scene's extent: smaller splats are cloned, larger ones split
@@ -37,38 +36,22 @@ class ADCStrategy:
             self._prune(model, after_reset=step > self.config.opacity_reset_interval)
             model.clear_stats()
         if step % self.config.opacity_reset_interval == 0:
-            self._reset_opacities(model)
+            reset_opacities(model, RESET_OPACITY)
 
     def _grow(self, model: Model, random: np.random.Generator) -> None:
-        xp, num = model.backend.xp, model.num
-        mean_gradient = model.stats[0, :num] / xp.maximum(model.stats[1, :num], 1)
-        chosen = xp.nonzero(mean_gradient >= self.config.grad_threshold)[0]
-        room = max(self.config.max_splats - num, 0)
+        mask, keys = rate_gradients(model, self.config.grad_threshold)
+        chosen, _ = partition(model.backend, mask)
+        room = max(self.config.max_splats - model.num, 0)
         if len(chosen) > room:
-            chosen = chosen[xp.argsort(-mean_gradient[chosen])[:room]]
-        if len(chosen) == 0:
-            return
-        columns = model.splats.params[:, chosen]
-        small = xp.exp(columns[LOG_SCALES].max(axis=0)) <= DENSE_SCALE * self.extent
-        children = split_random(xp, columns[:, ~small], random)
-        parents = chosen[~small]
-        clones = columns[:, small]
-        model.reserve(num + len(chosen), self.config.max_splats)
-        half = len(parents)
-        model.replace(parents, children[:, :half])
-        model.append(xp.concatenate([clones, children[:, half:]], axis=1))
+            chosen = model.backend.xp.argsort(keys)[:room]
+        clones, parents = split_by_size(model, chosen, DENSE_SCALE * self.extent)
+        first = model.num
+        model.reserve(first + len(chosen), self.config.max_splats)
+        model.extend(len(chosen))
+        slots = list_slots(model.backend, None, first, len(chosen))
+        model.copy(clones, slots[: len(clones)])
+        split_random(model, parents, slots[len(clones) :], random)
 
     def _prune(self, model: Model, after_reset: bool) -> None:
-        xp = model.backend.xp
-        params: Any = model.splats.params[:, : model.num]
-        prune_mask = sigmoid(xp, params[OPACITY]) < self.config.prune_opacity
-        if after_reset:
-            prune_mask |= xp.exp(params[LOG_SCALES].max(axis=0)) > HUGE_SCALE * self.extent
-        model.remove(prune_mask)
-
-    def _reset_opacities(self, model: Model) -> None:
-        xp = model.backend.xp
-        row = model.splats.params[OPACITY]
-        row[...] = xp.minimum(row, np.float32(logit(np, np.float32(RESET_OPACITY))))
-        model.moments.first[OPACITY] = 0
-        model.moments.second[OPACITY] = 0
+        max_scale = HUGE_SCALE * self.extent if after_reset else np.inf
+        model.remove(prune_mask(model, self.config.prune_opacity, max_scale))

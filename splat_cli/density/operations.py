@@ -1,86 +1,70 @@
-"""What strategies do to splats: activations, copies, splits, relocation. Columns are raw parameters [rows, K]."""
+"""What strategies do to splats: relocation, splits, resets. The host side of cuda_src/density/refine.cu.
+
+Indices of splats are int64 [K] on the device.
+"""
 
 from __future__ import annotations
 
-from math import comb
 from typing import Any
 
 import numpy as np
 
-from splat_cli.gaussians.rotations import rotations
-from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS
+from splat_cli.gaussians.splats import OPACITY
+from splat_cli.optim.columns import launch_shape
+from splat_cli.optim.model import Model
 
-MAX_COPIES = 51  # of one splat in a round of relocation, as in 3DGS-MCMC
-
-
-def sigmoid(xp: Any, logits: Any) -> Any:
-    return 1 / (1 + xp.exp(-logits))
+FILE = "density/refine"
 
 
-def logit(xp: Any, opacities: Any) -> Any:
-    opacities = xp.clip(opacities, 1e-6, 1 - 1e-6)
-    return xp.log(opacities / (1 - opacities))
+def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None:
+    """Put a copy of the splat parents[k], which may repeat, in the place slots[k]; all start with fresh moments.
 
-
-def split_random(xp: Any, columns: Any, random: np.random.Generator) -> Any:
-    """Two children a splat, drawn from its own distribution and 1.6 times smaller (Kerbl et al. 2023, sec. 5.2)."""
-    children = xp.concatenate([columns, columns], axis=1)
-    scales = xp.exp(children[LOG_SCALES])
-    local = xp.asarray(random.standard_normal(scales.shape, np.float32)) * scales
-    children[MEANS] += xp.einsum("kij,jk->ik", rotations(xp, children[QUATS]), local)
-    children[LOG_SCALES] -= np.log(1.6)
-    return children
-
-
-def split_long_axis(xp: Any, columns: Any) -> tuple[Any, Any]:
-    """Two halves of each splat along its longest axis.
-
-    The halves sit half a standard deviation to either side and are half as long; the overlap that remains is made up by
-    60 % of the opacity (as Deng et al. 2024, "Efficient density control", argue for deterministic splits).
+    A parent and its copies together look like the parent before: 3DGS-MCMC (Kheradmand et al. 2024), eq. 9.
+    min_opacity: of each afterwards.
     """
-    scales = xp.exp(columns[LOG_SCALES])
-    longest = xp.argmax(scales, axis=0)
-    k = xp.arange(columns.shape[1])
-    axis = rotations(xp, columns[QUATS])[k, :, longest].T
-    offset = axis * (0.5 * scales[longest, k])
-    halves = columns.copy()
-    halves[LOG_SCALES] += np.float32(np.log(0.85))
-    halves[3 + longest, k] += np.float32(np.log(0.5 / 0.85))
-    halves[OPACITY] = logit(xp, 0.6 * sigmoid(xp, columns[OPACITY]))
-    one, other = halves, halves.copy()
-    one[MEANS] += offset
-    other[MEANS] -= offset
-    return one, other
+    backend, splats, count = model.backend, model.splats, len(parents)
+    if count == 0:
+        return
+    copies = backend.xp.zeros(model.num, "int32")
+    backend.kernel(FILE, "count_copies")(*launch_shape(count), parents, count, copies)
+    backend.kernel(FILE, "relocate")(
+        *launch_shape(model.num), copies, *splats.params.shape, model.num, float(min_opacity), splats.params,
+        model.moments.first, model.moments.second,
+    )  # fmt: skip
+    model.copy(parents, slots)
 
 
-def relocation_params(xp: Any, opacities: Any, log_scales: Any, copies: Any) -> tuple[Any, Any]:
-    """Opacity [K] and log_scales [3, K] of each of `copies` [K] splats that together look like the one they replace.
-
-    3DGS-MCMC (Kheradmand et al. 2024), eq. 9 of the supplement.
-    """
-    copies = xp.clip(copies, 1, MAX_COPIES)
-    new = 1 - (1 - opacities) ** (1 / copies)
-    total = xp.zeros_like(opacities)
-    for i in range(1, int(copies.max()) + 1):
-        term = sum(comb(i - 1, k) * (-1) ** k / (k + 1) ** 0.5 * new ** (k + 1) for k in range(i))
-        total += xp.where(i <= copies, term, 0)
-    factor = opacities / xp.maximum(total, 1e-8)
-    return new, log_scales + xp.log(xp.maximum(factor, 1e-8))
+def split_long_axis(model: Model, parents: Any, slots: Any) -> None:
+    """Split the different splats `parents` in two along their longest axes: one half stays, one goes to its slot."""
+    if len(parents):
+        model.copy(parents, slots)
+        model.clear_moments(parents)
+        model.backend.kernel(FILE, "split_long_axis")(
+            *launch_shape(len(parents)), parents, slots, len(parents), model.splats.capacity, model.splats.params
+        )
 
 
-def sample_weighted(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
-    """`count` indices with replacement, with probability proportional to `weights` [K]."""
-    shares = weights.astype("float64") / xp.maximum(weights.max(), 1e-30)
-    cumulative = xp.cumsum((shares * 2.0**36).astype("int64"))  # integers: a parallel sum of floats rounds as it likes
-    at = (xp.asarray(random.random(count)) * cumulative[-1]).astype("int64")
-    return xp.minimum(xp.searchsorted(cumulative, at, side="right"), len(weights) - 1)
+def split_random(model: Model, parents: Any, slots: Any, random: np.random.Generator) -> None:
+    """Two smaller splats for each of the different splats `parents`: one in its place, one in its slot."""
+    if len(parents):
+        normals = model.backend.upload(random.standard_normal((3, 2 * len(parents)), np.float32))
+        model.copy(parents, slots)
+        model.clear_moments(parents)
+        model.backend.kernel(FILE, "split_random")(
+            *launch_shape(len(parents)), parents, slots, normals, len(parents), model.splats.capacity,
+            model.splats.params,
+        )  # fmt: skip
 
 
-def sample_distinct(xp: Any, weights: Any, count: int, random: np.random.Generator) -> Any:
-    """Up to `count` different indices, likelier with larger `weights` [K], those of weight 0 never.
+def reset_opacities(model: Model, max_opacity: float) -> None:
+    """Lower all opacities to at most max_opacity, with fresh moments."""
+    max_logit = float(np.log(max_opacity / (1 - max_opacity)))
+    rows = (planes[OPACITY] for planes in (model.splats.params, model.moments.first, model.moments.second))
+    model.backend.kernel(FILE, "limit_opacities")(*launch_shape(model.num), model.num, max_logit, *rows)
 
-    Efraimidis and Spirakis 2006: the largest of u^(1 / weight), here by their logarithms.
-    """
-    keys = xp.log(xp.asarray(random.random(len(weights)))) / xp.maximum(weights, 1e-12)
-    chosen = xp.argsort(-keys)[:count]
-    return chosen[weights[chosen] > 0]
+
+def limit_scales(model: Model, min_scale: float) -> None:
+    """Make no axis of a splat shorter than min_scale, world units."""
+    model.backend.kernel(FILE, "limit_scales")(
+        *launch_shape(model.num), model.splats.capacity, model.num, float(np.log(min_scale)), model.splats.params
+    )

@@ -3,11 +3,11 @@
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.gaussians.morton import curve_positions
 
 LEAF = 16
 FAN = 8
 THREADS = 128
-CURVE_BITS = 21
 
 
 def neighbor_distances(backend: Backend, points: np.ndarray) -> np.ndarray:
@@ -37,32 +37,6 @@ def neighbor_distances(backend: Backend, points: np.ndarray) -> np.ndarray:
     distances = np.empty(num_points, np.float32)
     distances[order] = np.sqrt(backend.download(mean_squared))
     return distances
-
-
-def curve_positions(points: np.ndarray) -> np.ndarray:
-    """Place of each point [P, 3] along a Morton curve, uint64 [P].
-
-    The curve spans three times the extent of the middle 98 % of the points; what lies beyond is moved to its faces, so
-    that a few far outliers do not crowd all others into one cell.
-    """
-    low, high = np.percentile(points.astype(np.float64), (1, 99), axis=0)
-    span = np.maximum(high - low, 1e-30)
-    cells = np.clip((points - (low - span)) / (3 * span), 0, 1) * (2**CURVE_BITS - 1)
-    x, y, z = (_spread(column) for column in cells.astype(np.uint64).T)
-    return x | y << np.uint64(1) | z << np.uint64(2)
-
-
-def _spread(bits: np.ndarray) -> np.ndarray:
-    """The low 21 bits of uint64 values with two zero bits after each."""
-    for shift, mask in (
-        (32, 0x001F00000000FFFF),
-        (16, 0x001F0000FF0000FF),
-        (8, 0x100F00F00F00F00F),
-        (4, 0x10C30C30C30C30C3),
-        (2, 0x1249249249249249),
-    ):
-        bits = (bits | bits << np.uint64(shift)) & np.uint64(mask)
-    return bits
 
 
 def _boxes(points: np.ndarray) -> list[np.ndarray]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.edit import opacities
-from splat_cli.gaussians.knn import curve_positions
+from splat_cli.gaussians.morton import curve_positions
 
 
 def coverage(splats: SplatArrays) -> np.ndarray:

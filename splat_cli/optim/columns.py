@@ -55,16 +55,16 @@ def last_sum(backend: Backend, sums: Any) -> int:
     return int(backend.download(sums[-1:])[0])
 
 
-def partition(backend: Backend, mask: Any, values: Any = None) -> tuple[Any, Any]:
+def partition(backend: Backend, mask: Any, values: Any = None, count: int | None = None) -> tuple[Any, Any]:
     """Indices where the mask [num] is set, and where it is not, in order; or `values` [num] at these.
 
-    Waits for the device.
+    count: how often the mask is set; without it, this waits for the device.
     """
     num, empty = len(mask), backend.xp.empty
     if num == 0:
         return empty(0, "int64"), empty(0, "int64")
     sums = mask_sums(backend, mask)
-    count = last_sum(backend, sums)
+    count = last_sum(backend, sums) if count is None else count
     chosen, others = empty(count, "int64"), empty(num - count, "int64")
     backend.kernel(FILE, "partition")(*launch_shape(num), mask, sums, values, num, chosen, others)
     return chosen, others
@@ -104,3 +104,11 @@ def reorder_columns(backend: Backend, planes: Any, order: Any) -> None:
     ordered = backend.xp.empty((len(planes), num), np.float32)
     copy_columns(backend, planes, num, order, out=ordered)
     copy_columns(backend, ordered, num, out=planes)
+
+
+def list_slots(backend: Backend, holes: Any | None, first: int, count: int) -> Any:
+    """`count` places for splats, int64: the first of `holes`, if there are any, then the columns from `first` on."""
+    slots, num_holes = backend.xp.empty(count, "int64"), 0 if holes is None else len(holes)
+    if count:
+        backend.kernel(FILE, "list_slots")(*launch_shape(count), holes, num_holes, first, count, slots)
+    return slots

@@ -10,12 +10,14 @@ from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.morton import curve_bounds, device_curve_positions
 from splat_cli.gaussians.splats import MEANS, Splats, num_rows
 from splat_cli.optim.adam import Moments
-from splat_cli.optim.columns import copy_columns, mark_nonfinite, remove_columns, reorder_columns
+from splat_cli.optim.columns import clear_columns, copy_columns, mark_nonfinite, remove_columns, reorder_columns
 
 GROWTH = 1.5  # of the capacity when it does not suffice
 GRAIN = 4096  # capacities are multiples of this
+BOUNDS_SAMPLE = 65_536  # splats that bound the curve for sorting
 
 
 class Model:
@@ -94,19 +96,21 @@ class Model:
         for name in list(self.planes()):  # one after the other: each old array is free before the next is widened
             self._set(self.planes() | {name: self._wider(self.planes()[name], capacity)})
 
-    def append(self, columns: Any) -> None:
-        """Add splats: raw parameters [rows, K] with fresh moments. There must be room."""
-        begin, end = self.num, self.num + columns.shape[1]
+    def extend(self, count: int) -> None:
+        """Add `count` splats of zeros, with fresh moments. There must be room."""
         for array in self.planes().values():
-            array[:, begin:end] = 0
-        self.splats.params[:, begin:end] = columns
-        self.splats.num = end
+            clear_columns(self.backend, array, count, first=self.num)
+        self.splats.num += count
 
-    def replace(self, index: Any, columns: Any) -> None:
-        """Overwrite the splats `index` int [K] by raw parameters [rows, K] with fresh moments."""
-        self.splats.params[:, index] = columns
-        self.moments.first[:, index] = 0
-        self.moments.second[:, index] = 0
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy the parameters of the splats `source` int64 [K] to the splats `target`, which get fresh moments."""
+        copy_columns(self.backend, self.splats.params, len(source), source, target=target)
+        self.clear_moments(target)
+
+    def clear_moments(self, index: Any) -> None:
+        """Fresh moments for the splats `index` int64 [K]."""
+        for array in (self.moments.first, self.moments.second):
+            clear_columns(self.backend, array, len(index), index)
 
     def remove(self, mask: Any) -> None:
         """Drop the splats where `mask` bool [num] is set; the last ones move into the holes. Waits for the device."""
@@ -120,9 +124,16 @@ class Model:
 
     def sort_spatially(self) -> None:
         """Order the splats along a Morton curve, so that threads of a warp own neighbours: seen or unseen together."""
-        order = _curve_order(self.backend.xp, self.splats.params[MEANS, : self.num])
+        if self.num == 0:
+            return
+        backend, means = self.backend, self.splats.params[MEANS]
+        sample = np.linspace(0, self.num - 1, min(self.num, BOUNDS_SAMPLE)).astype(np.int64)
+        some = backend.xp.empty((3, len(sample)), "float32")
+        copy_columns(backend, means, len(sample), backend.upload(sample), out=some)
+        bounds = curve_bounds(backend.download(some).T)
+        order = backend.xp.argsort(device_curve_positions(backend, means, self.num, bounds))
         for array in self.planes().values():
-            reorder_columns(self.backend, array, order)
+            reorder_columns(backend, array, order)
 
     def clear_stats(self) -> None:
         self.stats[...] = 0
@@ -131,16 +142,6 @@ class Model:
         wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
         copy_columns(self.backend, array, self.num, out=wider)
         return wider
-
-
-def _curve_order(xp: Any, means: Any) -> Any:
-    """Order of positions [3, N] along a Morton curve of 2^10 cells an axis between their 1st and 99th percentiles."""
-    low, high = xp.percentile(means, xp.asarray([1.0, 99.0]), axis=1)
-    cells = (means - low[:, None]) / xp.maximum(high - low, 1e-12)[:, None]
-    bits = (xp.clip(cells, 0, 1) * 1023).astype("uint32")
-    for shift, mask in ((16, 0x030000FF), (8, 0x0300F00F), (4, 0x030C30C3), (2, 0x09249249)):
-        bits = (bits | (bits << np.uint32(shift))) & np.uint32(mask)
-    return xp.argsort(bits[0] | (bits[1] << np.uint32(1)) | (bits[2] << np.uint32(2)))
 
 
 def _rounded(capacity: int) -> int:

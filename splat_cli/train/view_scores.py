@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.density.ratings import mean_scores
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
-
-SCORE_ONE = 2.0**24  # of fixed-point scores, as in cuda_src/raster/blend_scores.cu
 
 
 class ViewScorer:
@@ -57,11 +56,8 @@ class ViewScorer:
         self._look(views)
         while self.rasterizer.grow_if_overflowed(self.state):
             self._look(views)
-        scores = self._scores[: self.model.num]
-        if self.rasterizer.deterministic:
-            scores = (scores.view("int64") / SCORE_ONE).astype("float32")
-        mean = scores / np.float32(len(views))
-        return mean[:, 0], mean[:, 1]
+        means = mean_scores(self.rasterizer.backend, self._scores, self.model.num, len(views))
+        return means[0], means[1]
 
     def _look(self, views: np.ndarray) -> None:
         """Score all `views`, as far as their pairs fit."""

@@ -1,80 +1,148 @@
-"""What strategies do to splats."""
+"""cuda_src/density/refine.cu against tests/reference/density.py, and what the operations promise."""
 
 import numpy as np
+import pytest
 
-from splat_cli.density.operations import (
-    relocation_params,
-    sample_distinct,
-    sample_weighted,
-    split_long_axis,
-    split_random,
-)
+from splat_cli.density.operations import limit_scales, relocate, reset_opacities, split_long_axis, split_random
+from tests.density.models import NUM, host, index, some_model
+from tests.reference import density as reference
 
-
-def _columns(rng, num=50):
-    """Raw parameters [14, num] with one axis clearly the longest."""
-    columns = rng.normal(size=(14, num)).astype(np.float32)
-    columns[3:6] = rng.normal(-3, 0.1, (3, num))
-    columns[3 + rng.integers(0, 3, num), np.arange(num)] = -1
-    return columns
+NEAR = {"rtol": 2e-5, "atol": 2e-6}
+PARENTS = np.array([3, 100, 7, 399])
+SLOTS = np.array([10, 400, 401, 20])
 
 
-def _covariances(columns):
-    w, x, y, z = columns[6:10] / np.linalg.norm(columns[6:10], axis=0)
-    rotation = np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]).transpose(2, 0, 1)  # fmt: skip
-    scaled = rotation * np.exp(columns[3:6]).T[:, None, :]
-    return scaled @ scaled.transpose(0, 2, 1)
+@pytest.fixture
+def model(backend):
+    model = some_model(backend, capacity=NUM + 50)
+    model.extend(10)
+    return model
 
 
-def test_halves_lie_on_the_longest_axis_to_either_side():
-    columns = _columns(np.random.default_rng(0))
-    one, other = split_long_axis(np, columns)
-    np.testing.assert_allclose((one[:3] + other[:3]) / 2, columns[:3], atol=1e-6)
-    offset = (one[:3] - columns[:3]).T
-    values, vectors = np.linalg.eigh(_covariances(columns))
+def _changed(before, after):
+    return np.flatnonzero((before != after).any(axis=0)).tolist()
+
+
+def _moments_are_fresh(model, index, others):
+    for name in ("moments1", "moments2"):
+        moments = host(model, name)
+        assert not moments[:, index].any()
+        np.testing.assert_array_equal(moments[:, others], host(model)[:, others])
+
+
+@pytest.mark.parametrize("copies", [1, 2, 10, 50, 60])
+def test_relocation(backend, model, copies):
+    before = host(model)
+    parents = np.concatenate([np.repeat([3, 100], copies), [7]])
+    slots = np.arange(200, 200 + len(parents))
+    relocate(model, index(backend, parents), index(backend, slots), min_opacity=0.005)
+    after = host(model)
+    expected = reference.relocated(before[:, [3, 100, 7]], np.array([copies + 1, copies + 1, 2]), 0.005)
+    np.testing.assert_allclose(after[:, [3, 100, 7]], expected, **NEAR)
+    np.testing.assert_array_equal(after[:, slots], after[:, parents])
+    assert _changed(before, after) == sorted({3, 100, 7, *slots})
+    _moments_are_fresh(model, [3, 100, 7, *slots], [0, 1, 399])
+
+
+def test_copies_together_are_as_opaque_as_their_parent(backend, model):
+    before = reference.sigmoid(host(model)[10, 5])
+    relocate(model, index(backend, [5, 5]), index(backend, [8, 9]), min_opacity=0.005)
+    assert 1 - (1 - reference.sigmoid(host(model)[10, 5])) ** 3 == pytest.approx(before, rel=1e-5)
+
+
+@pytest.mark.parametrize(("raw", "expected"), [(-7.0, 0.005), (40.0, None)])
+def test_relocation_of_the_transparent_and_of_the_opaque(backend, model, raw, expected):
+    model.splats.params[10, 5] = raw
+    relocate(model, index(backend, [5] * 30), index(backend, np.arange(300, 330)), min_opacity=0.005)
+    after = host(model)[:, 5]
+    assert np.isfinite(after).all()
+    if expected:
+        assert reference.sigmoid(after[10]) == pytest.approx(expected)
+
+
+def test_halves(backend, model):
+    before = host(model)
+    split_long_axis(model, index(backend, PARENTS), index(backend, SLOTS))
+    after = host(model)
+    one, other = reference.halves(before[:, PARENTS])
+    np.testing.assert_allclose(after[:, PARENTS], one, **NEAR)
+    np.testing.assert_allclose(after[:, SLOTS], other, **NEAR)
+    assert _changed(before, after) == sorted([*PARENTS, *SLOTS])
+    _moments_are_fresh(model, [*PARENTS, *SLOTS], [0, 4, 398])
+
+
+def test_halves_lie_on_the_longest_axis_to_either_side(backend, model):
+    before = host(model)[:, PARENTS]
+    split_long_axis(model, index(backend, PARENTS), index(backend, SLOTS))
+    one, other = host(model)[:, PARENTS], host(model)[:, SLOTS]
+    np.testing.assert_allclose((one[:3] + other[:3]) / 2, before[:3], atol=1e-6)
+    offset = (one[:3] - before[:3]).T
+    values, vectors = np.linalg.eigh(reference.covariances(before.astype(np.float64)))
     along = np.abs((vectors[:, :, 2] * offset).sum(1))
     np.testing.assert_allclose(along, np.linalg.norm(offset, axis=1), rtol=1e-4)
     np.testing.assert_allclose(along, 0.5 * np.sqrt(values[:, 2]), rtol=1e-4)
-    assert (np.exp(one[3:6]).max(axis=0) < np.exp(columns[3:6]).max(axis=0)).all()
 
 
-def test_random_children_have_their_parents_distribution():
-    columns = np.repeat(_columns(np.random.default_rng(1), 1), 20_000, axis=1)
-    children = split_random(np, columns, np.random.default_rng(2))
-    found = np.cov(children[:3])
-    np.testing.assert_allclose(found, _covariances(columns[:, :1])[0], atol=0.03 * np.abs(found).max())
-    np.testing.assert_allclose(children[3:6], np.tile(columns[3:6], 2) - np.log(1.6), rtol=1e-5)
+def test_children(backend, model):
+    before = host(model)
+    split_random(model, index(backend, PARENTS), index(backend, SLOTS), np.random.default_rng(5))
+    after = host(model)
+    normals = np.random.default_rng(5).standard_normal((3, 8), np.float32).astype(np.float64)
+    np.testing.assert_allclose(after[:, PARENTS], reference.children(before[:, PARENTS], normals[:, :4]), **NEAR)
+    np.testing.assert_allclose(after[:, SLOTS], reference.children(before[:, PARENTS], normals[:, 4:]), **NEAR)
+    assert _changed(before, after) == sorted([*PARENTS, *SLOTS])
+    _moments_are_fresh(model, [*PARENTS, *SLOTS], [0, 4, 398])
 
 
-def test_copies_together_are_as_opaque_as_the_one_they_replace():
-    opacities = np.array([0.1, 0.5, 0.9, 0.99])
-    copies = np.array([2.0, 3.0, 5.0, 51.0])
-    new, log_scales = relocation_params(np, opacities, np.zeros((3, 4)), copies)
-    np.testing.assert_allclose(1 - (1 - new) ** copies, opacities, rtol=1e-6)
-    assert np.isfinite(log_scales).all()
-    single, unchanged = relocation_params(np, opacities, np.zeros((3, 4)), np.ones(4))
-    np.testing.assert_allclose(single, opacities)
-    np.testing.assert_allclose(unchanged, 0, atol=1e-6)
+def test_random_children_have_their_parents_distribution(backend):
+    num = 4000
+    model = some_model(backend, num=2 * num, capacity=2 * num)
+    model.splats.params[...] = model.splats.params[:, :1].copy()
+    parent = host(model)[:, :1]
+    split_random(
+        model, index(backend, np.arange(num)), index(backend, np.arange(num, 2 * num)), np.random.default_rng(2)
+    )
+    found, expected = np.cov(host(model)[:3]), reference.covariances(parent.astype(np.float64))[0]
+    np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
 
 
-def test_draws_follow_their_weights():
-    weights = np.array([0.0, 1.0, 3.0, 0.0], np.float32)
-    counts = np.bincount(sample_weighted(np, weights, 40_000, np.random.default_rng(0)), minlength=4)
-    assert counts[0] == counts[3] == 0
-    assert abs(counts[2] / counts[1] - 3) < 0.15
+@pytest.mark.parametrize("operation", ["relocate", "split_long_axis", "split_random"])
+def test_nothing_to_do(backend, model, operation):
+    before, nobody = host(model), index(backend, [])
+    if operation == "relocate":
+        relocate(model, nobody, nobody, min_opacity=0.005)
+    elif operation == "split_long_axis":
+        split_long_axis(model, nobody, nobody)
+    else:
+        split_random(model, nobody, nobody, np.random.default_rng(0))
+    np.testing.assert_array_equal(host(model), before)
 
 
-def test_distinct_draws_never_repeat_and_leave_out_weight_zero():
-    weights = np.array([0, 1, 1, 1, 100, 0], np.float32)
-    first = []
-    for seed in range(200):
-        chosen = sample_distinct(np, weights, 3, np.random.default_rng(seed))
-        assert len(set(chosen.tolist())) == 3
-        assert not {0, 5} & set(chosen.tolist())
-        first.append(4 in chosen[:1])
-    assert np.mean(first) > 0.9
-    assert len(sample_distinct(np, weights, 10, np.random.default_rng(0))) == 4
+def test_opacities_are_reset(model):
+    model.splats.params[10, 3] = -6
+    before = host(model)
+    reset_opacities(model, 0.01)
+    after = host(model)
+    np.testing.assert_allclose(reference.sigmoid(after[10]), np.minimum(reference.sigmoid(before[10]), 0.01), rtol=1e-5)
+    assert after[10, 3] == -6
+    others = np.arange(len(after)) != 10
+    np.testing.assert_array_equal(after[others], before[others])
+    for name in ("moments1", "moments2"):
+        assert not host(model, name)[10].any()
+        np.testing.assert_array_equal(host(model, name)[others, :NUM], before[others, :NUM])
+
+
+def test_no_axis_is_shorter_than_the_limit(model):
+    before = host(model)
+    limit_scales(model, 0.03)
+    expected = before.copy()
+    expected[3:6] = np.maximum(before[3:6], np.float32(np.log(0.03)))
+    assert (expected != before).any()
+    np.testing.assert_array_equal(host(model), expected)
+
+
+def test_numbers_that_are_not_finite_stay_to_be_removed(backend, model):
+    model.splats.params[3, 0] = model.splats.params[10, 1] = np.nan
+    limit_scales(model, 0.03)
+    reset_opacities(model, 0.01)
+    assert model.remove_nonfinite() == 2

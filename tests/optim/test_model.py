@@ -3,28 +3,122 @@
 import numpy as np
 import pytest
 
-from splat_cli.device import Backend
-from splat_cli.optim.model import GRAIN, Model
+from splat_cli.gaussians.morton import curve_positions
+from splat_cli.optim.model import GRAIN, GROWTH, Model
 from tests.gaussians.some_splats import some_splats
 
+NUM = 50
 
-@pytest.mark.parametrize("smooth", [False, True])
-def test_planes_move_together(backend: Backend, smooth: bool) -> None:
+
+@pytest.fixture(params=[False, True], ids=["plain", "smooth"])
+def model(backend, request):
     """Every plane is marked by the splat's number, which its first position holds too."""
-    num, xp = 50, backend.xp
-    model = Model(backend, some_splats(num), num, smooth=smooth)
-    assert ("filters" in model.planes()) is smooth
+    model = Model(backend, some_splats(NUM), NUM, smooth=request.param)
     for array in model.planes().values():
-        array[0, :num] = xp.arange(num, dtype="float32")
-    prune_mask = xp.zeros(num, bool)
-    prune_mask[xp.asarray([0, 7, 49])] = True
-    model.remove(prune_mask)
-    model.reserve(GRAIN + 1, 3 * GRAIN)
-    model.sort_spatially()
-    model.append(model.splats.params[:, :1] * 0)
-    model.rebuild(model.num)
-    marks = [backend.download(array)[0, : model.num] for array in model.planes().values()]
-    assert sorted(marks[0][:-1]) == [k for k in range(num) if k not in (0, 7, 49)]
+        array[0, :NUM] = backend.upload(np.arange(NUM, dtype=np.float32))
+    return model
+
+
+def _marks(model):
+    """Number of each splat; all planes agree."""
+    marks = [model.backend.download(array)[0, : model.num] for array in model.planes().values()]
     for mark in marks[1:]:
         np.testing.assert_array_equal(mark, marks[0])
+    return marks[0].astype(int).tolist()
+
+
+def _index(model, values):
+    return model.backend.upload(np.asarray(values, np.int64))
+
+
+def test_there_are_filters_where_splats_are_smoothed(backend):
+    for smooth in (False, True):
+        assert ("filters" in Model(backend, some_splats(3), 3, smooth=smooth).planes()) is smooth
+
+
+def test_planes_move_together(backend, model):
+    mask = np.zeros(NUM, bool)
+    mask[[0, 7, 49]] = True
+    model.remove(backend.upload(mask))
+    kept = [k for k in range(NUM) if k not in (0, 7, 49)]
+    assert sorted(_marks(model)) == kept
+    model.reserve(GRAIN + 1, 3 * GRAIN)
+    model.sort_spatially()
+    model.extend(1)
+    model.rebuild(model.num)
+    assert sorted(_marks(model)) == [0, *kept]
     assert {array.shape[1] for array in model.planes().values()} == {GRAIN}
+
+
+def test_splats_are_sorted_along_the_curve(backend, model):
+    model.sort_spatially()
+    means = backend.download(model.splats.params)[:3, :NUM].T
+    assert (np.diff(curve_positions(means).astype(np.int64)) >= 0).all()
+    assert sorted(_marks(model)) == list(range(NUM))
+
+
+def test_a_model_without_splats_is_sorted(backend, model):
+    model.remove(backend.upload(np.ones(NUM, bool)))
+    model.sort_spatially()
+    assert model.num == 0
+
+
+def test_new_splats_are_zero_in_every_plane(backend, model):
+    for array in model.planes().values():
+        array[...] = 1
+    model.extend(3)
+    assert model.num == NUM + 3
+    for array in model.planes().values():
+        values = backend.download(array)
+        assert not values[:, NUM : NUM + 3].any()
+        assert values[:, :NUM].all()
+        assert values[:, NUM + 3 :].all()
+
+
+def test_copies_have_fresh_moments_and_change_nothing_else(backend, model):
+    before = {name: backend.download(array) for name, array in model.planes().items()}
+    model.copy(_index(model, [5, 5]), _index(model, [8, 9]))
+    before["params"][:, [8, 9]] = before["params"][:, [5, 5]]
+    before["moments1"][:, [8, 9]] = before["moments2"][:, [8, 9]] = 0
+    for name, array in model.planes().items():
+        np.testing.assert_array_equal(backend.download(array), before[name])
+
+
+def test_growing_keeps_what_is_there(backend, model):
+    before = {name: backend.download(array) for name, array in model.planes().items()}
+    model.reserve(GRAIN, 10 * GRAIN)
+    assert model.splats.capacity == GRAIN
+    model.reserve(GRAIN + 1, 10 * GRAIN)
+    assert model.splats.capacity == GROWTH * GRAIN + GRAIN // 2  # a multiple of GRAIN
+    for name, array in model.planes().items():
+        values = backend.download(array)
+        np.testing.assert_array_equal(values[:, :NUM], before[name][:, :NUM])
+        assert not values[:, NUM:].any()
+
+
+def test_growth_to_spare_ends_at_the_limit(model):
+    model.reserve(GRAIN + 1, GRAIN + 2)
+    assert model.splats.capacity == 2 * GRAIN
+    model.reserve(5 * GRAIN, 0)
+    assert model.splats.capacity == 5 * GRAIN
+
+
+def test_splats_that_are_not_finite_are_removed(backend, model):
+    model.splats.params[13, 5], model.splats.params[10, 6] = np.nan, np.inf
+    assert model.remove_nonfinite() == 2
+    assert sorted(_marks(model)) == [k for k in range(NUM) if k not in (5, 6)]
+    assert model.remove_nonfinite() == 0
+
+
+def test_statistics_are_cleared(backend, model):
+    model.clear_stats()
+    assert not backend.download(model.stats).any()
+
+
+def test_planes_come_back_from_the_host(backend, model):
+    planes = {name: backend.download(array)[:, :NUM] for name, array in model.planes().items()}
+    other = Model(backend, some_splats(3), 3, smooth=model.splats.filters is not None)
+    other.load_planes(planes, 2 * GRAIN)
+    assert (other.num, other.splats.capacity) == (NUM, 2 * GRAIN)
+    for name, array in other.planes().items():
+        np.testing.assert_array_equal(backend.download(array)[:, :NUM], planes[name])

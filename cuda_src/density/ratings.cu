@@ -1,0 +1,94 @@
+// What rounds of density control decide by: scores, weights of a draw, and masks. A thread owns one splat.
+#include "common.cuh"
+#include "raster/fixed.cuh"
+
+#define LAST 3e38f                          // a key that no mean gradient reaches
+
+// Mean over views of the sums of blend_scores; with FIXED_SUMS these are 64-bit integers.
+extern "C" __global__ void mean_scores(
+    const float* __restrict__ sums,             // [capacity, 2], with FIXED_SUMS [capacity, 4]
+    int num,
+    float num_views,
+    float* __restrict__ means)                  // [2, num]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num) return;
+    for (int k = 0; k < 2; ++k) {
+#ifdef FIXED_SUMS
+        const float sum = (float)(((const long long*)sums)[2 * (size_t)i + k] / (double)SCORE_ONE);
+#else
+        const float sum = sums[2 * (size_t)i + k];
+#endif
+        means[(size_t)k * num + i] = sum / num_views;
+    }
+}
+
+// Splats too transparent to matter are dead; the others may be copied, with a weight of their error or of their opacity.
+extern "C" __global__ void rate_splats(
+    const float* __restrict__ logit_opacities,  // [num]
+    const float* __restrict__ errors,           // [num], or null: opacities
+    int num,
+    float prune_opacity,
+    float* __restrict__ weights,                // [num]
+    bool* __restrict__ dead,                    // [num]
+    unsigned* __restrict__ totals)              // [3], zero before: dead ones, weights over 0, bits of the largest weight
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num) return;
+    const float opacity = sigmoid(logit_opacities[i]);
+    const bool alive = opacity > prune_opacity;
+    const float weight = alive ? fmaxf(errors ? errors[i] : opacity, 0.0f) : 0.0f;
+    weights[i] = weight;
+    dead[i] = !alive;
+    if (!alive) atomicAdd(&totals[0], 1u);
+    if (weight > 0.0f) atomicAdd(&totals[1], 1u);
+    if (__float_as_uint(weight) > *(volatile unsigned*)&totals[2]) atomicMax(&totals[2], __float_as_uint(weight));
+}
+
+// Screen-space gradients since the last round, by the number of views.
+extern "C" __global__ void rate_gradients(
+    const float* __restrict__ stats,            // [2, capacity] sums, numbers of views
+    int capacity, int num,
+    float threshold,
+    bool* __restrict__ chosen,                  // [num] from the threshold on
+    float* __restrict__ keys)                   // [num] smaller for larger gradients, last where not chosen
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num) return;
+    const float mean = stats[i] / fmaxf(stats[capacity + i], 1.0f);
+    chosen[i] = mean >= threshold;
+    keys[i] = mean >= threshold ? -mean : LAST;
+}
+
+__device__ __forceinline__ float largest_log_scale(const float* __restrict__ params /* [rows, capacity] */, size_t capacity, size_t i)
+{
+    const float* p = params + ROW_LOG_SCALE * capacity + i;
+    return fmaxf(fmaxf(p[0], p[capacity]), p[2 * capacity]);
+}
+
+// Which of the splats index [count] are no larger than max_scale.
+extern "C" __global__ void mark_small(
+    const float* __restrict__ params,           // [rows, capacity]
+    int capacity,
+    const long long* __restrict__ index,        // [count]
+    int count,
+    float max_scale,                            // world units
+    bool* __restrict__ small)                   // [count]
+{
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < count) small[k] = expf(largest_log_scale(params, capacity, index[k])) <= max_scale;
+}
+
+// Which splats are too transparent or too large to keep.
+extern "C" __global__ void mark_prunable(
+    const float* __restrict__ params,           // [rows, capacity]
+    int capacity, int num,
+    float min_opacity,
+    float max_scale,                            // world units
+    bool* __restrict__ mask)                    // [num]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num) return;
+    const bool transparent = sigmoid(params[ROW_OPACITY * (size_t)capacity + i]) < min_opacity;
+    mask[i] = transparent || expf(largest_log_scale(params, capacity, i)) > max_scale;
+}

@@ -1,0 +1,50 @@
+// Random choices by weight, from uniform random numbers that the host draws: the same on every device. A thread owns one splat,
+// in search_samples one draw.
+#include "common.cuh"
+
+#define LAST 1e300                  // a key that no weight reaches
+#define SHARE_ONE 68719476736.0     // 2^36, the largest weight as an integer: a parallel sum of floats would round as it likes
+
+// Weights as integers, which the host has summed up.
+extern "C" __global__ void integer_weights(
+    const float* __restrict__ weights,          // [num] 0 or more
+    const unsigned* __restrict__ largest,       // [1] bits of the largest of them
+    int num,
+    long long* __restrict__ shares)             // [num]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < num) shares[i] = (long long)(weights[i] / (double)fmaxf(__uint_as_float(*largest), 1e-30f) * SHARE_ONE);
+}
+
+// With replacement: the first splat whose cumulative share exceeds the draw.
+extern "C" __global__ void search_samples(
+    const long long* __restrict__ cumulative,   // [num] shares up to and with each
+    int num,
+    const double* __restrict__ uniforms,        // [count] in [0, 1)
+    int count,
+    long long* __restrict__ samples)            // [count] indices
+{
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= count) return;
+    const long long at = (long long)(uniforms[k] * (double)cumulative[num - 1]);
+    int low = 0, high = num - 1;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (cumulative[middle] > at) high = middle; else low = middle + 1;
+    }
+    samples[k] = low;
+}
+
+// Without replacement: the smallest keys are a weighted choice; those of weight 0 come last (Efraimidis and Spirakis 2006:
+// the largest of u^(1 / weight), here by their logarithms).
+extern "C" __global__ void distinct_keys(
+    const float* __restrict__ weights,          // [num]
+    const double* __restrict__ uniforms,        // [num] in [0, 1)
+    int num,
+    double* __restrict__ keys)                  // [num]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num) return;
+    const float weight = weights[i];
+    keys[i] = weight > 0.0f ? -(log(uniforms[i]) / fmaxf(weight, 1e-12f)) : LAST;
+}

@@ -1,0 +1,50 @@
+"""Random choices of splats by weight: the host side of cuda_src/density/sampling.cu.
+
+The host draws uniform numbers, the device looks up what they mean: same seed, same choice on every device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.density.ratings import Ratings
+from splat_cli.device import Backend
+from splat_cli.optim.columns import launch_shape
+
+FILE = "density/sampling"
+
+
+class WeightedSampler:
+    """Draws with replacement, with probability proportional to the weights of `ratings`."""
+
+    def __init__(self, backend: Backend, ratings: Ratings) -> None:
+        self._backend, weights = backend, ratings.weights
+        shares = backend.xp.empty(len(weights), "int64")
+        backend.kernel(FILE, "integer_weights")(
+            *launch_shape(len(weights)), weights, ratings.totals[2:], len(weights), shares
+        )
+        self._cumulative = backend.xp.cumsum(shares)
+
+    def sample(self, count: int, random: np.random.Generator) -> Any:
+        """Indices int64 [count] on the device."""
+        backend, samples = self._backend, self._backend.xp.empty(count, "int64")
+        uniforms = backend.upload(random.random(count))
+        backend.kernel(FILE, "search_samples")(
+            *launch_shape(count), self._cumulative, len(self._cumulative), uniforms, count, samples
+        )
+        return samples
+
+
+def sample_distinct(backend: Backend, ratings: Ratings, count: int, random: np.random.Generator) -> Any:
+    """Up to `count` different indices, likelier with larger weights, those of weight 0 never; int64 on the device.
+
+    Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir".
+    """
+    num = len(ratings.weights)
+    keys = backend.xp.empty(num, "float64")
+    backend.kernel(FILE, "distinct_keys")(
+        *launch_shape(num), ratings.weights, backend.upload(random.random(num)), num, keys
+    )
+    return backend.xp.argsort(keys)[: min(count, ratings.num_candidates)]

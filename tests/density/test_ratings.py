@@ -1,0 +1,67 @@
+"""What a round decides by, against NumPy."""
+
+import numpy as np
+import pytest
+
+from splat_cli.density.ratings import mean_scores, prune_mask, rate_gradients, rate_splats, split_by_size
+from tests.density.models import NUM, host, index, some_model
+from tests.reference.density import sigmoid
+
+
+@pytest.mark.parametrize("by", ["opacity", "error"])
+def test_weights_of_live_splats(backend, by):
+    model = some_model(backend, dead=9)
+    errors = np.random.default_rng(0).random(NUM).astype(np.float32)
+    errors[:5] = 0
+    ratings = rate_splats(model, 0.005, backend.upload(errors) if by == "error" else None)
+    opacities = sigmoid(host(model)[10])
+    expected = np.where(opacities > 0.005, errors if by == "error" else opacities, 0)
+    weights = backend.download(ratings.weights)
+    np.testing.assert_allclose(weights, expected, rtol=1e-6)
+    assert backend.download(ratings.dead).tolist() == list(range(NUM - 9, NUM))
+    assert ratings.num_candidates == (expected > 0).sum()
+    assert backend.download(ratings.totals).tolist() == [9, (expected > 0).sum(), weights.max().view(np.uint32)]
+
+
+def test_nobody_is_dead(backend):
+    assert len(rate_splats(some_model(backend), 0.005).dead) == 0
+
+
+def test_gradients_are_means_over_the_views_that_saw_a_splat(backend):
+    model = some_model(backend)
+    stats = np.zeros((2, NUM), np.float32)
+    stats[:, :6] = [[4, 1, 0.5, 3, 6, 0], [4, 2, 0, 1, 2, 0]]  # means 1, 0.5, 0.5, 3, 3, 0
+    stats[0, 6:], stats[1, 6:] = 1, 10
+    model.stats[:, :NUM] = backend.upload(stats)
+    chosen, keys = map(backend.download, rate_gradients(model, 0.5))
+    assert np.flatnonzero(chosen).tolist() == [0, 1, 2, 3, 4]
+    assert set(np.argsort(keys, kind="stable")[:2]) == {3, 4}
+    assert np.argsort(keys, kind="stable")[2] == 0
+
+
+def test_splats_are_told_apart_by_their_longest_axis(backend):
+    model = some_model(backend)
+    some = np.random.default_rng(0).permutation(NUM)[:200]
+    limit = float(np.exp(np.median(host(model)[3:6].max(axis=0))))
+    small, large = split_by_size(model, index(backend, some), limit)
+    is_small = np.exp(host(model)[3:6, some].max(axis=0)) <= limit
+    np.testing.assert_array_equal(backend.download(small), some[is_small])
+    np.testing.assert_array_equal(backend.download(large), some[~is_small])
+    assert [len(part) for part in split_by_size(model, index(backend, []), limit)] == [0, 0]
+
+
+def test_transparent_and_huge_splats_are_pruned(backend):
+    model = some_model(backend)
+    model.splats.params[10, 3], model.splats.params[4, 5], model.splats.params[10, 7] = -6, 1.5, -5
+    assert np.flatnonzero(backend.download(prune_mask(model, 0.005, np.inf))).tolist() == [3]
+    assert np.flatnonzero(backend.download(prune_mask(model, 0.005, 2.0))).tolist() == [3, 5]
+    assert np.flatnonzero(backend.download(prune_mask(model, 0.01, 2.0))).tolist() == [3, 5, 7]
+
+
+def test_scores_are_means_over_views(backend):
+    sums = np.random.default_rng(0).random((50, 2)).astype(np.float32)
+    means = backend.download(mean_scores(backend, backend.upload(sums), 40, 3))
+    np.testing.assert_array_equal(means, sums[:40].T / np.float32(3))
+    fixed = (sums.astype(np.float64) * 2**24).astype(np.int64)
+    means = backend.download(mean_scores(backend, backend.upload(fixed.view(np.float32)), 40, 3))
+    np.testing.assert_array_equal(means, (fixed[:40] / 2.0**24).astype(np.float32).T / np.float32(3))

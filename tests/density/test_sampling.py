@@ -1,0 +1,58 @@
+"""Draws by weight: they follow their weights, and are those of NumPy to the bit."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from splat_cli.density.sampling import WeightedSampler, sample_distinct
+
+
+def _ratings(backend, weights):
+    weights = np.asarray(weights, np.float32)
+    totals = np.array([0, (weights > 0).sum(), weights.max().view(np.uint32)], np.uint32)
+    return SimpleNamespace(
+        weights=backend.upload(weights), totals=backend.upload(totals), num_candidates=int((weights > 0).sum())
+    )
+
+
+def _samples(backend, weights, count, seed=0):
+    sampler = WeightedSampler(backend, _ratings(backend, weights))
+    return backend.download(sampler.sample(count, np.random.default_rng(seed)))
+
+
+def _distinct(backend, weights, count, seed=0):
+    return backend.download(sample_distinct(backend, _ratings(backend, weights), count, np.random.default_rng(seed)))
+
+
+def test_draws_follow_their_weights(backend):
+    counts = np.bincount(_samples(backend, [0, 1, 3, 0], 40_000), minlength=4)
+    assert counts[0] == counts[3] == 0
+    assert abs(counts[2] / counts[1] - 3) < 0.15
+
+
+def test_draws_are_a_search_in_the_sums_of_the_weights(backend):
+    weights = np.random.default_rng(0).random(1000).astype(np.float32) ** 8
+    sums = np.cumsum((weights.astype(np.float64) / weights.max() * 2.0**36).astype(np.int64))
+    at = (np.random.default_rng(4).random(5000) * sums[-1]).astype(np.int64)
+    np.testing.assert_array_equal(_samples(backend, weights, 5000, seed=4), np.searchsorted(sums, at, side="right"))
+
+
+def test_draws_without_any_weight_are_still_splats(backend):
+    assert (_samples(backend, [0, 0, 0], 10) < 3).all()
+
+
+def test_distinct_draws_never_repeat_and_leave_out_weight_zero(backend):
+    first = []
+    for seed in range(200):
+        chosen = _distinct(backend, [0, 1, 1, 1, 100, 0], 3, seed)
+        assert len(set(chosen.tolist())) == 3
+        assert not {0, 5} & set(chosen.tolist())
+        first.append(chosen[0] == 4)
+    assert np.mean(first) > 0.9
+    assert len(_distinct(backend, [0, 1, 1, 1, 100, 0], 10)) == 4
+
+
+def test_distinct_draws_are_the_largest_keys_of_efraimidis_and_spirakis(backend):
+    weights = np.random.default_rng(0).random(1000).astype(np.float32)
+    keys = np.random.default_rng(4).random(1000) ** (1 / weights.astype(np.float64))
+    np.testing.assert_array_equal(_distinct(backend, weights, 50, seed=4), np.argsort(-keys)[:50])
