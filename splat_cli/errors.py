@@ -37,7 +37,13 @@ class ShapeError(SplatError):
 
 
 class DiskError(SplatError):
-    """No room left on a disk; every file that was there before is as it was."""
+    """A file that could not be written: a full or failing disk. Every file that was there before is as it was."""
+
+
+class UnwritableError(DiskError, UsageError):
+    """A file that could not be written where it was to be: a folder without permission, a file in place of a folder."""
+
+    exit_code = 2
 
 
 class OutOfMemory(SplatError):

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from splat_cli.errors import DiskError, SplatError, UsageError
+from splat_cli.errors import DiskError, UnwritableError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, None)  # NumPy's own "not enough free space" comes without a number
+_WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
+                errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
 
 
 @contextmanager
@@ -17,7 +19,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yields a path in the same folder to write to; renames it to `path` at the end, or removes it after an error.
 
     Missing parent folders are made. With `durable` the file survives a loss of power from then on. Raises DiskError
-    where the disk is full, UsageError where the folder cannot be written.
+    where the disk is full or fails, UnwritableError where the folder cannot be written.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -35,11 +37,14 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             beside.unlink()
 
 
-def write_error(path: Path, error: OSError) -> SplatError:
+def write_error(path: Path, error: OSError) -> DiskError:
     """What to raise where `path` could not be written."""
     if error.errno in _NO_SPACE:
         return DiskError(f"{path} was not written: no space left on the disk; make room there")
-    return UsageError(f"{path} cannot be written: {error.strerror or error}; choose another place")
+    reason = f"{path} cannot be written: {error.strerror or error}"
+    if error.errno in _WRONG_PLACE:
+        return UnwritableError(f"{reason}; make it writable, or choose another place")
+    return DiskError(f"{reason}; check the disk")
 
 
 def flush(path: Path) -> None:
@@ -53,8 +58,11 @@ def flush(path: Path) -> None:
 
 def require_space(path: Path, needed: int) -> None:
     """DiskError where the disk of `path`, which need not exist yet, has fewer than `needed` bytes free."""
-    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(existing).free
+    try:
+        existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        free = shutil.disk_usage(existing).free
+    except OSError as error:
+        raise write_error(path, error) from error
     if free < needed:
         size, room = f"{needed / 2**20:,.1f} MiB", f"{free / 2**20:,.1f} MiB"
         raise DiskError(f"{path} was not written: it needs {size} and the disk has {room}; make room there")

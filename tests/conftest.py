@@ -11,6 +11,7 @@ import pytest
 from splat_cli.cli.main import run
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.cuda import why_no_cuda
+from splat_cli.run.storage.run_dir import RunDir
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
@@ -105,3 +106,13 @@ def training(scene):
 def finished(scene, tmp_path_factory):
     """A run of 60 steps that nobody disturbed. Not to be changed."""
     return Trained(scene).new(tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    """A copy of the finished run, without its result and its end: as if it had been killed after step 45."""
+    run = RunDir(shutil.copytree(finished.path, tmp_path / "run"))
+    run.result_path.unlink()
+    shutil.rmtree(run.ply_path(60).parent)
+    (run.checkpoints_path / "step_60.npz").unlink()
+    return run

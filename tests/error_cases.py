@@ -21,8 +21,8 @@ from tests.views import ring_of_views
 _HEAD = """# Errors
 
 A command that cannot go on prints one line: what was wrong with which file, what was expected, and what to do.
-`--debug` shows where it came from. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted. A single
-photograph, mask or point that cannot be used ends nothing: it is left out and named.
+`--debug` shows where it came from. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted, 143
+by SIGTERM. A single photograph, mask or point that cannot be used ends nothing: it is left out and named.
 
 Damaged files are read as far as they go, or refused. `python -m tests.fuzz` damages each of 29 kinds; of 11,600 files
 none led to anything but an answer or one line, and the slowest took 0.7 s.

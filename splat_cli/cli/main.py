@@ -11,9 +11,9 @@ import click
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, one_line
+from splat_cli.run.interrupt import Interrupted, interrupt_code, raise_on_sigterm
 
 _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
-_INTERRUPTED = 130
 
 
 class _LazyGroup(click.Group):
@@ -53,11 +53,12 @@ def splat(debug: bool, json: bool) -> None:
 
 def main() -> None:
     """The entry point."""
+    raise_on_sigterm()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted."""
+    """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 130 SIGINT, 143 SIGTERM."""
     flags = {"--debug", "--json"}.intersection(arguments)
     as_json = "--json" in flags
     try:
@@ -80,14 +81,14 @@ def run(arguments: list[str]) -> int:
 def _explain(error: Exception) -> tuple[str, int]:
     """(what to print, exit code) for an exception that ended a command."""
     if isinstance(error, SplatError):
-        return (str(error) if error.exit_code == _INTERRUPTED else f"Error: {error}"), error.exit_code
+        return (str(error) if isinstance(error, Interrupted) else f"Error: {error}"), error.exit_code
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error.format_message(), 2
     if isinstance(error, click.UsageError):
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
         return f"Error: {one_line(error.format_message()).rstrip('.')}{hint}", 2
     if isinstance(error, click.Abort):
-        return "Interrupted", _INTERRUPTED
+        return "Interrupted", interrupt_code(error.__cause__)
     if isinstance(error, MemoryError):
         return f"Error: out of memory: {one_line(error)}; use fewer splats or smaller photographs", 1
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

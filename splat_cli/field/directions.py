@@ -7,6 +7,7 @@ from typing import Any
 from splat_cli.device import Backend, check_arrays
 
 THREADS = 256
+MAX_DIRECTION_DEGREE = 4
 
 
 def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: int, features: Any) -> None:

@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.archives import read_npz
 from splat_cli.device import Backend
-from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, UsageError
+from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, UsageError, reason_of
 from splat_cli.field.color_field import ColorField, FieldShape
+from splat_cli.field.directions import MAX_DIRECTION_DEGREE
 from splat_cli.field.frame import FRAME_DTYPE
+from splat_cli.field.network import check_widths
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import finite_splats
 
 FORMAT = 1
 NAME = "field.npz"
@@ -82,20 +86,55 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
 def read_field(path: Path) -> FieldFile:
     """Reads the file back. FormatError where it is damaged or not one."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = {name: np.asarray(content[name]) for name in content.files}  # what is no array comes as bytes
+        with path.open("rb") as file:
+            arrays = read_npz(file, path.stat().st_size)
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
-            raise ValueError(f"format {header['format']}, expected {FORMAT}")
-        shape, frame = FieldShape.from_facts(header["shape"]), np.zeros((), FRAME_DTYPE)
-        for name in FRAME_DTYPE.names or ():
-            frame[name] = header["frame"][name]
-        columns: dict[str, Any] = {name: arrays.pop(name).astype(np.float32) for name in COLUMNS}
+            raise ValueError(f"format {header['format']!a}, expected {FORMAT}")
+        if not all(array.dtype.kind == "f" for array in arrays.values()):
+            raise ValueError("its arrays are not floating-point numbers")
+        shape, frame, names = _shape(header["shape"]), _frame(header["frame"]), _names(header["names"])
+        with np.errstate(over="ignore"):  # beyond float32: infinite, and dropped
+            columns: dict[str, Any] = {name: arrays.pop(name).astype(np.float32) for name in COLUMNS}
         none = np.zeros((len(columns["means"]), 0, 3), np.float32)
-        splats = SplatArrays(**columns, shN=none, antialiased=bool(header["antialiased"]))
-        expected = {**shape.sizes(), "embeddings": len(header["names"]) * shape.appearance}
+        splats = finite_splats(SplatArrays(**columns, shN=none, antialiased=header["antialiased"] is True))
+        expected = {**shape.sizes(), "embeddings": len(names) * shape.appearance}
         if {name: array.size for name, array in arrays.items()} != expected:
             raise ValueError("its arrays do not fit its shape")
-        return FieldFile(splats, shape, frame, header["names"], arrays)
-    except (*ZIP_ERRORS, KeyError, TypeError, ShapeError) as error:
-        raise FormatError(f"{path} is not the file of a colour field ({error}); export or train again") from error
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise ValueError("its arrays hold numbers that are not finite")
+        return FieldFile(splats, shape, frame, names, arrays)
+    except (*ZIP_ERRORS, KeyError, TypeError, AttributeError, OverflowError, RecursionError, ShapeError) as error:
+        reason = reason_of(error)
+        raise FormatError(f"{path} is not the file of a colour field ({reason}); export or train again") from error
+
+
+def _shape(facts: dict[str, Any]) -> FieldShape:
+    """The shape that `FieldShape.facts` gave; ValueError, TypeError, ShapeError for others."""
+    shape = FieldShape.from_facts(facts)
+    grid = shape.grid
+    counts = (grid.dimensions, grid.levels, grid.table_size, grid.features, grid.base_resolution,
+              shape.direction_degree, shape.appearance, *shape.hidden)  # fmt: skip
+    if not all(type(count) is int for count in counts) or grid.dimensions != 3:
+        raise ValueError("its shape is not one of whole numbers in three dimensions")
+    if not (grid.growth >= 1 and 1 <= shape.direction_degree <= MAX_DIRECTION_DEGREE and shape.appearance >= 0):
+        raise ValueError("its shape has sizes that no field has")
+    check_widths(shape.widths)
+    return shape
+
+
+def _frame(facts: dict[str, Any]) -> np.ndarray:
+    """FRAME_DTYPE scalar; ValueError where it is not finite or has no radius."""
+    frame = np.zeros((), FRAME_DTYPE)
+    with np.errstate(over="ignore"):
+        frame["center"], frame["inv_radius"] = np.array(facts["center"], np.float64).reshape(3), facts["inv_radius"]
+    if not (np.isfinite(frame["center"]).all() and 0 < frame["inv_radius"] < np.inf):
+        raise ValueError("its frame is not finite")
+    return frame
+
+
+def _names(names: Any) -> list[str]:
+    """Names of at least one photograph; TypeError where they are none."""
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise TypeError("it names no photographs")
+    return names

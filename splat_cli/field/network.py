@@ -25,6 +25,12 @@ def padded(width: int) -> int:
     return -(-width // GRAIN) * GRAIN
 
 
+def check_widths(widths: Sequence[int]) -> None:
+    """ShapeError where no network has inputs, hidden layers and outputs of these widths."""
+    if any(width % GRAIN or not 16 <= width <= MAX_WIDTH for width in widths[1:-1]) or widths[0] > MAX_WIDTH:
+        raise ShapeError(f"a network has up to 128 inputs and layers of 16 to 128, multiples of 8, got {widths}")
+
+
 @dataclass(frozen=True)
 class _Layer:
     """weights and d_weights: [num_inputs + 1, num_outputs], the last row the bias; x and y: planes."""
@@ -52,8 +58,7 @@ class Network:
         self, backend: Backend, widths: Sequence[int], rows: int, random: np.random.Generator,
         sigmoid: bool = False, zero_outputs: bool = False,
     ) -> None:  # fmt: skip
-        if any(width % GRAIN or not 16 <= width <= MAX_WIDTH for width in widths[1:-1]) or widths[0] > MAX_WIDTH:
-            raise ShapeError(f"a network has up to 128 inputs and layers of 16 to 128, multiples of 8, got {widths}")
+        check_widths(widths)
         self.backend, self.widths, self.rows = backend, tuple(widths), rows
         self.last = SIGMOID if sigmoid else NONE
         self.parameters = Parameters(backend, _initial_weights(widths, random, zero_outputs))

@@ -162,8 +162,8 @@ class _Session:
                     self.seconds, self._started = self._seconds_now(), time.perf_counter()
                     self._save(stop)
                     self._check()
-            except KeyboardInterrupt:
-                raise Interrupted(self._stop_early()) from None
+            except KeyboardInterrupt as error:
+                raise Interrupted(self._stop_early(), error) from None
         self._close_log()
         result = RunResult(
             self.run, trainer.step, trainer.splats.num, self.seconds, self.writer.score, trainer.bad_numbers

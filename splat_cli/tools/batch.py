@@ -74,9 +74,9 @@ def run_batch(jobs: Sequence[Job], out: Path, device: str, display: Display) -> 
             while any(worker.is_alive() for worker in workers):
                 time.sleep(_POLL_SECONDS)
                 check()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             _stop(shared, workers)
-            raise Interrupted("Interrupted; the same command again goes on with what is left") from None
+            raise Interrupted("Interrupted; the same command again goes on with what is left", error) from None
     outcomes = [shared.outcomes[job.name] for job in jobs]
     with replacing(out / "summary.json") as beside:
         beside.write_text(json.dumps([summary(outcome) for outcome in outcomes], indent=2) + "\n", encoding="utf-8")

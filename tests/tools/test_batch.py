@@ -85,7 +85,7 @@ def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
+    assert process.returncode == 143, err
     (step,) = run.saved_steps()
     result = splat("batch", scene, "-o", out, "--device", "cpu", "--steps", step + 3)
     assert result.code == 0, result.err

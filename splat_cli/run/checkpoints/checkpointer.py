@@ -6,11 +6,12 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
-from splat_cli.errors import FormatError, SplatError
+from splat_cli.errors import DiskError, FormatError, OutOfMemory, SplatError
 from splat_cli.files import require_space
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_checkpoint
 from splat_cli.run.checkpoints.state import capture_state, checkpoint_bytes
@@ -69,10 +70,18 @@ class Checkpointer:
         try:
             checkpoint.arrays = {name: self.backend.download(array) for name, array in checkpoint.arrays.items()}
             write_checkpoint(self._path(checkpoint.step), checkpoint)
-            for path in checkpoint_paths(self.folder)[self.config.keep :]:
-                path.unlink(missing_ok=True)
+            self._remove_older()
         except SplatError as error:
             self._failure = error
+        except MemoryError as error:
+            self._failure = OutOfMemory(f"{self._path(checkpoint.step)} was not written: out of memory ({error})")
+
+    def _remove_older(self) -> None:
+        for path in checkpoint_paths(self.folder)[self.config.keep :]:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise DiskError(f"{path} cannot be removed: {error.strerror}; check the disk") from error
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step_{step}.npz"
@@ -99,7 +108,8 @@ def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
         except FormatError as error:
             last_error = error
             warn(f"{error}; trying the one before")
-            path.rename(path.with_name(path.name + ".unreadable"))
+            with suppress(OSError):
+                path.rename(path.with_name(path.name + ".unreadable"))
     if last_error:
         raise FormatError(f"no checkpoint of the run can be read, the last because {last_error}")
     return None

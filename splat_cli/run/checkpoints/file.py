@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -10,8 +9,10 @@ from typing import IO, Any
 import numpy as np
 
 from splat_cli import __version__
-from splat_cli.errors import FormatError
+from splat_cli.archives import read_npz
+from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.files import replacing
+from splat_cli.run.checkpoints.validate import check_contents
 
 FORMAT = 1
 _DIGEST = 64  # bytes: SHA-256 in hexadecimal
@@ -37,7 +38,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes and flushes the file; `path` appears when it is complete. DiskError, UsageError as `replacing`."""
+    """Writes and flushes the file; `path` appears when it is complete. DiskError."""
     header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.facts}
     header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with replacing(path, durable=True) as beside, beside.open("wb+") as file:
@@ -47,22 +48,31 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint back. FormatError where it is damaged or of another version."""
-    with path.open("rb") as file:
-        _check_digest(path, file)
-        file.seek(0)
-        try:
-            with np.load(file, allow_pickle=False) as content:
-                arrays = {name: content[name] for name in content.files}
-            facts = json.loads(arrays.pop("header").tobytes())
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise FormatError(f"{path} is not a checkpoint of this program ({error}); name another file") from error
+    """Reads a checkpoint back. FormatError where it is damaged, of another version or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            _check_digest(path, file)
+            file.seek(0)
+            arrays = read_npz(file, path.stat().st_size)
+        facts = json.loads(arrays.pop("header").tobytes())
+        _check_version(path, facts)
+        check_contents(arrays, facts)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {reason_of(error)}") from error
+    except (*ZIP_ERRORS, KeyError, RecursionError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else reason_of(error)
+        raise FormatError(f"{path} is not a checkpoint of this program ({reason}); name another file") from error
+    return Checkpoint(facts.pop("step"), arrays, facts)
+
+
+def _check_version(path: Path, facts: Any) -> None:
+    if not isinstance(facts, dict):
+        raise ValueError("its header is no JSON object")
     if facts.pop("format", None) != FORMAT:
         raise FormatError(
-            f"{path} was written by version {facts.get('program')} in a format that {__version__} cannot read; "
-            "resume with that version"
+            f"{path} was written by version {str(facts.get('program'))[:40]!a} in a format that {__version__} cannot "
+            "read; resume with that version"
         )
-    return Checkpoint(facts.pop("step"), arrays, facts)
 
 
 def _check_digest(path: Path, file: IO[bytes]) -> None:

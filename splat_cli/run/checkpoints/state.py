@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.optim.model import GRAIN
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.train.trainer import Trainer
@@ -36,7 +37,10 @@ def capture_state(trainer: Trainer) -> Checkpoint:
 
 
 def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Makes the trainer what it was. UsageError where the photographs are not those it was trained on."""
+    """Makes the trainer what it was.
+
+    UsageError where the photographs are not those it was trained on, FormatError where its arrays are not the run's.
+    """
     views = [view.name for view in trainer.cameras.views]
     if views != checkpoint.facts["views"]:
         changed = ", ".join(sorted(set(views) ^ set(checkpoint.facts["views"]))[:5])
@@ -44,7 +48,9 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
             f"the photographs are not those that the run was trained on: {changed} came or went; put them back, or "
             "start a new run from its splats with --init-from"
         )
-    capacity = int(checkpoint.facts["capacity"])
+    _check_arrays(trainer, checkpoint)
+    most = max(checkpoint.num_splats, trainer.config.max_splats + GRAIN, trainer.splats.capacity)
+    capacity = min(checkpoint.facts["capacity"], most)
     trainer.model.load_planes(checkpoint.arrays, capacity)
     trainer.auxiliary.load(checkpoint.arrays)
     trainer.rasterizer.resize_splats(capacity)
@@ -54,6 +60,21 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.random.bit_generator.state = checkpoint.facts["random"]
     trainer.removed = checkpoint.facts["removed"]
     trainer.loop.sync()
+
+
+def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """FormatError where the arrays are not those that the run's settings ask for, or those beside splats not finite."""
+    planes = {name: (len(array), checkpoint.num_splats) for name, array in trainer.model.planes().items()}
+    auxiliary = {name: array.shape for name, array in trainer.auxiliary.arrays().items()}
+    for name, shape in {**planes, **auxiliary}.items():
+        array = checkpoint.arrays.get(name)
+        if array is not None and array.shape == shape and (name in planes or np.isfinite(array).all()):
+            continue
+        found = "missing" if array is None else "not finite" if array.shape == shape else str(list(array.shape))
+        raise FormatError(
+            f"the checkpoint of step {checkpoint.step} does not fit the run's settings: its `{name}` is {found}, "
+            f"expected {list(shape)}; remove it to go on from the one before"
+        )
 
 
 def checkpoint_bytes(num_splats: int, rows: int) -> int:

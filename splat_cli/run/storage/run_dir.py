@@ -1,6 +1,7 @@
 """A run's folder: what lies where, in the INRIA layout where other programs read it."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,17 +135,23 @@ class RunDir:
         _write_json(self.result_path, facts)
 
     def log(self, entry: Mapping[str, Any]) -> None:
-        """Adds a line to train.jsonl."""
-        with self.log_path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        """Adds a line to train.jsonl; where that fails, OSError, and the file is as it was if the disk allows it."""
+        with self.log_path.open("ab", buffering=0) as file:
+            end, left = file.seek(0, os.SEEK_END), (json.dumps(entry) + "\n").encode()
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(end)
+                raise
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """What train.jsonl says, without a last line that was not finished."""
-        lines = self.log_path.read_text(encoding="utf-8").splitlines() if self.log_path.is_file() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        """What train.jsonl says, without lines that were torn by a full disk or a killed program."""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.is_file() else ""
+        return [entry for entry in map(_log_entry, text.splitlines()) if entry is not None]
 
     def cut_log(self, step: int) -> None:
-        """Drops the lines after `step`, and a last one that was not finished."""
+        """Drops the lines after `step`, and those that were torn."""
         kept = [json.dumps(line) + "\n" for line in self.log_lines() if line["step"] <= step]
         with replacing(self.log_path) as beside:
             beside.write_text("".join(kept), encoding="utf-8")
@@ -183,6 +190,14 @@ def find_splats(path: Path) -> tuple[Path, RunDir | None]:
 def step_of(ply: Path) -> int:
     """The step after which a run saved the file, from its folder's name."""
     return int(ply.resolve().parent.name.removeprefix("iteration_"))
+
+
+def _log_entry(line: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("step"), int) else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -19,23 +19,16 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
     had read its scene counts as nothing.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        scorer = path / ".writable"
-        scorer.touch()
-        scorer.unlink()
-    except OSError as error:
-        _remove_empty(missing)
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}; name another folder") from None
-    try:
-        with _locked(path):
+    with _locked(path, make=True):
+        try:
             if is_run(path) or not all(is_leftover(found) or found.name == "cameras.json" for found in path.iterdir()):
                 raise UsageError(f"{path} is not empty: name another folder, or remove it first")
+            _check_writable(path)
             remove_leftovers(path)
             yield RunDir(path)
-    except BaseException:
-        _remove_empty(missing)
-        raise
+        except BaseException:
+            _remove_empty(missing)  # as long as nobody else can have taken it
+            raise
 
 
 @contextmanager
@@ -57,20 +50,62 @@ def unused_folder(path: Path) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path, make: bool = False) -> Iterator[None]:
     """UsageError where another process is inside. The system drops the lock of a killed process.
 
-    The lock is on the folder itself: there is no lock file to be left behind.
+    The lock is on the folder itself: there is no lock file to be left behind. make: the folder, where it is missing.
     """
-    handle = os.open(folder, os.O_RDONLY)
+    handle = _lock(folder, make)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"{folder} is in use by another process: wait until it ends, or stop it") from None
         yield
     finally:
         os.close(handle)
+
+
+def _lock(folder: Path, make: bool) -> int:
+    """A handle of the folder, which has the lock until it is closed."""
+    while True:
+        handle = _open_folder(folder, make)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(handle, folder):
+                return handle
+        except OSError as error:
+            os.close(handle)
+            if isinstance(error, BlockingIOError):
+                raise UsageError(f"{folder} is in use by another process: wait until it ends, or stop it") from None
+            raise _unwritable(folder, error) from None
+        os.close(handle)  # whoever had the lock has removed the folder
+
+
+def _open_folder(folder: Path, make: bool) -> int:
+    try:
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _is_at(handle: int, folder: Path) -> bool:
+    """Whether the open folder still lies there."""
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _check_writable(folder: Path) -> None:
+    probe = folder / ".writable.part"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(f"{folder} cannot be written: {error.strerror or error}; name another folder")
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -15,7 +15,7 @@ from splat_cli.scene.view import View
 RADIUS = 2  # px of a patch, as in cuda_src/image/plane_sweep.cu
 _THREADS = 128
 _PEAK = 3  # depths to each side that belong to a peak
-_SCORES_AT_ONCE = 1 << 24
+_SCORES_AT_ONCE = {"cuda": 1 << 24, "cpu": 1 << 18}  # on a core half a second: signals are handled between launches
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def find_surfaces(
     neighbors: int32 [V, K], the views to compare each view with. pixels: int32 [P, 3]. inverse_depths: float32 [V, D],
     ascending.
     """
-    step = max(1, _SCORES_AT_ONCE // inverse_depths.shape[1])
+    step = max(1, _SCORES_AT_ONCE[backend.name] // inverse_depths.shape[1])
     chunks = [pixels[start : start + step] for start in range(0, len(pixels), step)]
     peaks = []
     for chunk in chunks:

@@ -1,0 +1,116 @@
+"""What a checkpoint must hold to be resumed from: its checksum says nothing about contents that somebody made up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS
+from splat_cli.render.iter_state import ITER_STATE_DTYPE
+
+_MAX_STEP = 2**31 - 1
+_PLANES = ("params", "moments1", "moments2", "stats")
+_GEOMETRY_ROWS = 11
+"""Of `params`, before the three of the constant colours and those of the other coefficients."""
+_UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
+"""Fields of the state that may be infinite or not a number after a step that was skipped."""
+
+
+def check_contents(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    """ValueError, in a few words, where arrays or facts cannot be those of a run."""
+    _check_arrays(arrays)
+    rows, num = arrays["params"].shape
+    for key, (is_valid, wanted) in _FACTS.items():
+        if key in facts and not is_valid(facts[key]):
+            raise ValueError(f"its `{key}` is not {wanted}")
+    missing = [key for key in _REQUIRED if key not in facts]
+    if missing:
+        raise ValueError(f"it lacks `{missing[0]}`")
+    if facts["capacity"] < num:
+        raise ValueError(f"it has room for {facts['capacity']} splats and holds {num}")
+    _check_state(facts["state"], facts["step"], len(facts["views"]), rows, num)
+
+
+def _check_arrays(arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        if array.dtype != np.float32:
+            raise ValueError(f"`{name}` is {array.dtype}, expected float32")
+    missing = [name for name in _PLANES if name not in arrays]
+    if missing:
+        raise ValueError(f"it lacks `{missing[0]}`")
+    params = arrays["params"]
+    coefficients = (params.shape[0] - _GEOMETRY_ROWS) / 3 - 1 if params.ndim == 2 else -1
+    if coefficients not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
+        raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
+    expected = dict.fromkeys(("moments1", "moments2"), params.shape) | {"stats": (2, params.shape[1])}
+    for name, shape in expected.items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {list(shape)}")
+
+
+def _check_state(state: dict[str, Any], step: int, num_views: int, rows: int, num: int) -> None:
+    """The fields of `struct IterState`, as JSON holds them."""
+    for name in sorted(state.keys() & set(ITER_STATE_DTYPE.names or ())):
+        dtype = ITER_STATE_DTYPE[name]
+        if not _fits(state[name], dtype, name in _UNBOUNDED):
+            raise ValueError(f"`{name}` of its `state` does not fit {dtype}")
+    degree = SH_DEGREE_FROM_COEFFICIENTS[(rows - _GEOMETRY_ROWS) // 3 - 1]
+    consistent = {
+        "step": state.get("step") == step, "num_splats": state.get("num_splats") == num,
+        "view": 0 <= state.get("view", 0) < num_views, "sh_degree": 0 <= state.get("sh_degree", 0) <= degree,
+    }  # fmt: skip
+    for name, is_consistent in consistent.items():
+        if not is_consistent:
+            raise ValueError(f"`{name}` of its `state` is {state.get(name)}, which the rest of it contradicts")
+
+
+def _fits(value: Any, dtype: np.dtype, may_be_unbounded: bool) -> bool:
+    """Whether a number, or a list of numbers, can be stored as `dtype`."""
+    numbers = value if isinstance(value, list) else [value]
+    if (len(numbers),) != (dtype.shape or (1,)) or isinstance(value, list) != bool(dtype.shape):
+        return False
+    if dtype.base.kind == "f":
+        return all(_is_number(number) and (may_be_unbounded or abs(number) < 3e38) for number in numbers)
+    limits = np.iinfo(dtype.base)
+    return all(_is_count(number, limits.min, limits.max) for number in numbers)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any, low: int = 0, high: int = 2**53) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _is_size(value: Any) -> bool:
+    return _is_number(value) and 0 < value < 1e30
+
+
+def _is_random(value: Any) -> bool:
+    """Whether NumPy takes it as the state of its generator."""
+    try:
+        np.random.default_rng().bit_generator.state = value
+    except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
+        return False
+    return True
+
+
+_FACTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "step": (lambda value: _is_count(value, high=_MAX_STEP), "a number of steps"),
+    "seconds": (lambda value: _is_number(value) and math.isfinite(value) and value >= 0, "a number of seconds"),
+    "capacity": (_is_count, "a number of splats"),
+    "size": (_is_size, "a positive length"),
+    "removed": (_is_count, "a number of splats"),
+    "state": (lambda value: isinstance(value, dict), "an object"),
+    "random": (_is_random, "the state of a generator"),
+    "views": (
+        lambda value: isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value),
+        "a list of names",
+    ),
+}
+"""Key of the header -> (whether a value will do, what it should be)."""
+_REQUIRED = tuple(key for key in _FACTS if key != "size")  # which older checkpoints lack

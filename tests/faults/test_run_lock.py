@@ -1,0 +1,83 @@
+"""Two programs that take one folder at the same time: one of them gets it."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.run.storage.run_lock import new_run_folder
+
+_TAKE = """
+import sys, time
+from pathlib import Path
+from splat_cli.errors import UsageError
+from splat_cli.run.storage.run_lock import new_run_folder
+for line in sys.stdin:
+    path, begin = line.split()
+    while time.time() < float(begin):
+        pass
+    try:
+        with new_run_folder(Path(path)) as run:
+            time.sleep(0.02)
+            run.log({"step": 1})
+        print("done", flush=True)
+    except UsageError as error:
+        print(error, flush=True)
+"""
+
+
+def test_of_two_programs_one_gets_the_folder(tmp_path):
+    """Each pair starts at the same moment, in processes that wait for it."""
+    programs = [
+        subprocess.Popen([sys.executable, "-c", _TAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for trial in range(30):
+        path = tmp_path / f"runs-{trial}" / "run"
+        begin = time.time() + (0.03 if trial else 1.5)
+        for program in programs:
+            program.stdin.write(f"{path} {begin}\n")
+            program.stdin.flush()
+        said = sorted(program.stdout.readline().strip() for program in programs)
+        assert "done" in said, said
+        assert (path / "train.jsonl").is_file()
+        other = next((line for line in said if line != "done"), "is in use")
+        assert "is in use" in other or "is not empty" in other
+    for program in programs:
+        program.communicate()
+
+
+def test_a_folder_in_use_is_not_removed_by_who_comes_second(tmp_path, monkeypatch):
+    """Both have found it missing; one locks it before the other has made it."""
+    path, mkdir = tmp_path / "run", Path.mkdir
+    first = new_run_folder(path)
+
+    def mkdir_after_first(self, *args, **kwargs):
+        monkeypatch.undo()
+        first.__enter__()
+        mkdir(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir_after_first)
+    with pytest.raises(UsageError, match="in use"), new_run_folder(path):
+        pass
+    assert path.is_dir()
+    first.__exit__(None, None, None)
+
+
+def test_a_folder_that_its_user_removed_is_made_again(tmp_path):
+    """The lock of a removed folder is worth nothing."""
+
+    def fail(number):
+        with pytest.raises((ZeroDivisionError, UsageError)) as caught, new_run_folder(tmp_path / "run"):
+            raise ZeroDivisionError
+        return caught.type
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(fail, range(200)))
+    with new_run_folder(tmp_path / "run") as run:
+        run.log({"step": 1})
+    assert run.log_path.is_file()

@@ -1,0 +1,81 @@
+"""Write errors other than a full disk: training goes on, and the checkpoint of the end is kept."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from splat_cli.errors import DiskError, UsageError
+from splat_cli.files import replacing, write_error
+from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths, newest_checkpoint
+from splat_cli.run.checkpoints.file import read_checkpoint
+from splat_cli.run.storage.run_dir import RunDir
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "text"),
+    [
+        (errno.ENOSPC, 1, "no space left"),
+        (errno.EIO, 1, "Input/output error; check the disk"),
+        (errno.EACCES, 2, "Permission denied; make it writable, or choose another place"),
+        (errno.EEXIST, 2, "File exists; make it writable, or choose another place"),
+    ],
+)
+def test_every_write_error_is_a_disk_error(number, code, text):
+    error = write_error(Path("x.ply"), OSError(number, os.strerror(number)))
+    assert isinstance(error, DiskError)
+    assert (error.exit_code, isinstance(error, UsageError)) == (code, code == 2)
+    assert text in str(error)
+    assert "\n" not in str(error)
+
+
+def _block(monkeypatch, run, *steps):
+    """Puts files where the folders of these steps belong, before the first checkpoint."""
+    save = Checkpointer.save
+
+    def block_and_save(self, trainer, seconds):
+        for step in steps:
+            with replacing(run.ply_path(step).parent) as beside:
+                beside.touch()
+        save(self, trainer, seconds)
+
+    monkeypatch.setattr(Checkpointer, "save", block_and_save)
+
+
+def test_a_file_in_place_of_a_folder_ends_nothing(training, finished, tmp_path, monkeypatch):
+    run = RunDir(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        _block(patch, run, 40, 60)
+        with pytest.raises(DiskError, match=r"iteration_60.*, then: splat train --resume") as caught:
+            training.new(run.path, save_at=(40,))
+    assert caught.value.exit_code == 1
+    assert any("iteration_40" in line and "training goes on" in line for line in training.said)
+    assert read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).step == 60
+    for step in (40, 60):
+        run.ply_path(step).parent.unlink()
+    training.resume(run.path)
+    assert run.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
+
+
+def test_an_older_checkpoint_that_cannot_be_removed_is_told(training, tmp_path, monkeypatch):
+    unlink = Path.unlink
+
+    def refuse(self, missing_ok=False):
+        if self.suffix == ".npz":
+            raise OSError(errno.EACCES, "Permission denied")
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    run = training.new(tmp_path / "run", keep=1)
+    assert run.result()["steps"] == 60
+    assert any("cannot be removed: Permission denied" in line for line in training.said)
+
+
+def test_a_checkpoint_that_cannot_be_opened_is_told(copy, monkeypatch):
+    newest, before = checkpoint_paths(copy.checkpoints_path)
+    newest.unlink()
+    newest.mkdir()
+    said = []
+    assert newest_checkpoint(copy.checkpoints_path, said.append).step == read_checkpoint(before).step
+    assert "cannot be read: Is a directory; trying the one before" in said[0]
