@@ -61,7 +61,7 @@ struct IterState {
     float loss, psnr;               // running means over steps, for the progress bar
     float inv_bias1;                // 1 / (1 - beta1^t), Adam's bias correction of the first moment
     float inv_root_bias2;           // 1 / sqrt(1 - beta2^t), of the second's root
-    float lr[NUM_LR];
+    float lr[NUM_LR];               // of this step
     float reference_size;           // of a splat that moves at the rate of positions, world units; 0: all move alike
     unsigned skipped_updates;       // of single splats, whose gradient was not finite, since the start
     unsigned skipped_steps;         // whose loss was not finite

@@ -15,9 +15,9 @@ from splat_cli.device import Backend
 from splat_cli.device.backend import Timer
 from splat_cli.render.camera import TILE
 from splat_cli.render.captured_graph import CapturedGraph
+from splat_cli.render.project import LARGE_BOX
 from splat_cli.train.trainer import Trainer
 
-LARGE_BOX = 64  # tiles, as in cuda_src/raster/tile_walk.cuh
 WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 
 

@@ -14,10 +14,10 @@ from splat_cli.field.frame import FRAME_DTYPE
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network, num_weights, padded
 from splat_cli.field.parameters import Parameters
-from splat_cli.render.iter_state import IterState
+from splat_cli.render.iter_state import LEARNING_RATES, IterState
 
 OUTPUTS = 6  # gains less 1 and offsets of three channels
-RATE = 5  # of the state's learning rates: that of the tables
+RATE = LEARNING_RATES.index("shN")  # of the tables
 NETWORK_RATE = 0.2  # times it: the network's, and
 EMBEDDING_RATE = 4.0  # that of photographs
 EMBEDDING_SIZE = 0.1  # standard deviation that embeddings begin with

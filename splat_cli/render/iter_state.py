@@ -8,6 +8,8 @@ import numpy as np
 
 from splat_cli.device import Backend
 
+LEARNING_RATES = ("means", "log_scales", "quats", "opacities", "sh0", "shN")  # of `lr`; shN: or the colour field
+
 # Mirrors `struct IterState` in cuda_src/common.cuh.
 ITER_STATE_DTYPE = np.dtype([
     ("step", np.int32), ("view", np.int32), ("sh_degree", np.int32), ("overflowed", np.int32),
@@ -15,7 +17,8 @@ ITER_STATE_DTYPE = np.dtype([
     ("num_pairs", np.uint32), ("needed_pairs", np.uint32), ("num_segments", np.uint32),
     ("background", np.float32, 3), ("loss_l1", np.float32), ("loss_l2", np.float32), ("loss_ssim", np.float32),
     ("loss", np.float32), ("psnr", np.float32),
-    ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, 6), ("reference_size", np.float32),
+    ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, len(LEARNING_RATES)),
+    ("reference_size", np.float32),
     ("skipped_updates", np.uint32), ("skipped_steps", np.uint32),
 ])  # fmt: skip
 

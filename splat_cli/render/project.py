@@ -15,6 +15,8 @@ from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
+SUM_COLORS = slice(6, 9)  # of these: dL/d colour
+LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/project_backward.cu.
 UPDATE_OPTIONS_DTYPE = np.dtype([

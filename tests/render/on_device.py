@@ -9,7 +9,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, QUATS, SH0, SHN, Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection
+from splat_cli.render.project import SUM_COLORS, Projection
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 from tests.reference import inputs
@@ -110,7 +110,7 @@ def by_parameter(planes: Array, num: int) -> inputs.Splats:
 
 
 def gradients_of_sums(sums: Array, conics: Array, opacities: Array) -> ProjectedGradients:
-    """Gradients of the blend from the sums [M, 12] of its backward pass (see cuda_src/raster/blend_backward.cu):
+    """Gradients of the blend from the sums [M, SPLAT_SUMS] of its backward pass ( cuda_src/raster/blend_backward.cu):
     of g (1, dx, dy, dx^2, dx dy, dy^2) with g = dL/dpower, then d rgb."""
     a, b, c = conics.T
     g, gx, gy, gxx, gxy, gyy = sums[:, :6].T
@@ -118,5 +118,5 @@ def gradients_of_sums(sums: Array, conics: Array, opacities: Array) -> Projected
         means2d=np.stack([a * gx + b * gy, b * gx + c * gy], axis=1),
         conics=np.stack([-0.5 * gxx, -gxy, -0.5 * gyy], axis=1),
         opacities=g / opacities,
-        colors=sums[:, 6:9],
+        colors=sums[:, SUM_COLORS],
     )

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.render.blend import blend_backward
-from splat_cli.render.project import Update, project, project_backward
+from splat_cli.render.project import SPLAT_SUMS, Update, project, project_backward
 from tests.agreement import BACKWARD, FORWARD, Agreement
 from tests.reference import project as reference
 from tests.reference import project_backward as reference_backward
@@ -66,7 +66,7 @@ def expected_gradients(device: OnDevice, scene: Scene, options: Options) -> tupl
     """By raw parameters and, [N, 2], by means2d, from the sums on the device."""
     projected = reference.forward(scene.splats, scene.camera, options)
     rows = device.visible()
-    sums = np.zeros((scene.splats.num, 12))
+    sums = np.zeros((scene.splats.num, SPLAT_SUMS))
     sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]
     opacities = np.where(rows, projected.opacities, 1)
     d_projected = gradients_of_sums(sums, projected.conics, opacities)

@@ -8,15 +8,13 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import project
+from splat_cli.render.project import LARGE_BOX, project
 from splat_cli.render.tiles import SCAN_THREADS
 from splat_cli.scene.view import View
 from tests.reference.inputs import Splats, float32_exact
 from tests.reference.project import Options, tile_minima
 from tests.reference.random_scene import Scene, hard_scene, ordinary, to_world
 from tests.render.on_device import OnDevice, on_device
-
-LARGE_BOX = 64  # tiles, as in cuda_src/raster/tile_walk.cuh
 
 
 @pytest.fixture(scope="module")
