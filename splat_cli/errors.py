@@ -51,8 +51,9 @@ class OutOfMemory(SplatError):
 
 
 def one_line(message: object) -> str:
-    """Another program's message, or an exception's, without its line breaks."""
-    return " ".join(str(message).split())
+    """Another program's message, or an exception's, without its line breaks and other control characters."""
+    line = " ".join(str(message).split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def reason_of(error: BaseException) -> str:

@@ -40,9 +40,12 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a dictionary; raises UsageError where it cannot be read or is not TOML."""
+    """A TOML file as a dictionary; raises UsageError where it cannot be read or is not TOML.
+
+    Bytes that are not UTF-8 are taken as those of file names, which become surrogates.
+    """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:  # of which TOMLDecodeError is one
@@ -70,8 +73,8 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def _toml_value(value: Any) -> str:
-    """JSON's spelling of our values is TOML's as well."""
-    return json.dumps(value, ensure_ascii=False)
+    """JSON's spelling of our values is TOML's as well, but for the one control character that JSON lets stand."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _preset_path(preset: str) -> Path:

@@ -74,7 +74,7 @@ class Setting:
             return None
         value = self._convert(value)
         entries = value if self.kind is tuple else (value,)
-        if self.choices and value not in self.choices:
+        if (self.choices and value not in self.choices) or (self.kind is str and "\0" in value):
             raise self._wrong(value)
         if self.kind in (int, float, tuple) and not all(self._inside(entry) for entry in entries):
             raise self._wrong(value)

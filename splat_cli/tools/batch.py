@@ -15,6 +15,7 @@ from typing import Any
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.console import Display
 from splat_cli.device.cuda import why_no_cuda
+from splat_cli.errors import SplatError
 from splat_cli.files import replacing
 from splat_cli.presets import changed_settings
 from splat_cli.run.interrupt import Interrupted, deferred_interrupt
@@ -95,13 +96,17 @@ def _work(shared: _Shared, environment: dict[str, str]) -> None:
             job = shared.jobs.get_nowait()
         except queue.Empty:
             return
-        finished = RunDir(job.run).result()
-        if finished.get("steps", 0) >= job.config.steps:
-            shared.outcomes[job.name] = JobResult(job.name, "skipped", finished)
-        else:
-            result = _train(shared, job, environment)
-            status = "failed" if "error" in result else "done"
-            shared.outcomes[job.name] = JobResult(job.name, status, result)
+        try:
+            finished = RunDir(job.run).result()
+            if finished.get("steps", 0) >= job.config.steps:
+                shared.outcomes[job.name] = JobResult(job.name, "skipped", finished)
+            else:
+                result = _train(shared, job, environment)
+                status = "failed" if "error" in result else "done"
+                shared.outcomes[job.name] = JobResult(job.name, status, result)
+        except SplatError as error:
+            result = {"error": str(error), "exit_code": error.exit_code}
+            shared.outcomes[job.name] = JobResult(job.name, "failed", result)
         shared.display.say(shared.outcomes[job.name].line(len(job.name)))
 
 

@@ -1,5 +1,6 @@
 """Which scenes a batch trains, with which settings, into which folders."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.presets import load_config, read_toml
 from splat_cli.scene.options import placed_paths
+
+_MAX_NAME_BYTES = 200
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,15 @@ class Job:
 def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: dict[str, Any]) -> list[Job]:
     """Jobs for scenes' folders and .toml lists. Options override a scene's settings, these a list's, these the preset.
 
-    UsageError where a list cannot be read or two scenes have one name.
+    UsageError where a list cannot be read, or where two scenes have one name or one has none that a folder can have.
     """
     jobs: dict[str, Job] = {}
     for source in sources:
         for name, scene, settings in _entries(source):
+            if not _is_folder_name(name):
+                raise UsageError(
+                    f"{source}: {name[:80]!a} is no name for the folder of a run: no slashes, at most 200 bytes"
+                )
             if name in jobs:
                 raise UsageError(f"{jobs[name].scene} and {scene} are both called {name!r}: name them in a .toml list")
             try:
@@ -37,6 +44,12 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
                 raise UsageError(f"{source}: {error}" if settings else str(error)) from None
             jobs[name] = Job(name, scene, out / name, config)
     return list(jobs.values())
+
+
+def _is_folder_name(name: str) -> bool:
+    """Whether OUT/`name` lies in OUT, with room for an ending."""
+    fits = len(os.fsencode(name)) <= _MAX_NAME_BYTES
+    return fits and name not in ("", ".", "..") and not {"/", "\0"} & set(name)
 
 
 def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
@@ -53,6 +66,8 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
         path, name = own.pop("path", None), own.pop("name", None)
         if not isinstance(path, str) or not isinstance(name, str | None):
             raise UsageError(f"{source}: [[scene]] number {number} needs a path, a text, and may have a name, a text")
-        scene = source.parent / path
         settings = {**common, **own}
+        if any(isinstance(value, str) and "\0" in value for value in (path, *settings.values())):
+            raise UsageError(f"{source}: [[scene]] number {number} has a text with a zero character, which no path has")
+        scene = source.parent / path
         yield name or scene.resolve().name, scene, settings | placed_paths(settings, source.parent, scene)

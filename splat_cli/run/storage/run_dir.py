@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from splat_cli.errors import FormatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.presets import config_toml, read_settings, read_toml
 from splat_cli.render.pictures import background_color
+from splat_cli.run.storage.records import check_background, check_metrics, check_result, log_entry
 from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
@@ -86,7 +87,7 @@ class RunDir:
 
     def background(self) -> tuple[float, float, float]:
         """What stands behind the splats, 0 to 1: as learned, or as the settings say."""
-        learned = _read_json(self.background_path)
+        learned = _read_json(self.background_path, check_background)
         return tuple(learned["color"]) if learned else background_color(self.config().background)
 
     def save_background(self, color: tuple[float, float, float]) -> None:
@@ -103,7 +104,7 @@ class RunDir:
         """Writes config.toml: every setting, and under [run] the scene, the device and this program's version."""
         run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
         with replacing(self.config_path) as beside:
-            beside.write_text(config_toml(config, run), encoding="utf-8")
+            beside.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
 
     def views(self, which: str) -> list[View]:
         """The run's views without their photographs, by name: "all", "test" or "train".
@@ -122,14 +123,14 @@ class RunDir:
 
     def metrics(self) -> dict[str, Any]:
         """The content of metrics.json, empty where nothing was measured yet."""
-        return _read_json(self.metrics_path)
+        return _read_json(self.metrics_path, check_metrics)
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         _write_json(self.metrics_path, metrics)
 
     def result(self) -> dict[str, Any]:
         """What the finished run came to (RunResult.facts), empty where it is not finished."""
-        return _read_json(self.result_path)
+        return _read_json(self.result_path, check_result)
 
     def save_result(self, facts: dict[str, Any]) -> None:
         _write_json(self.result_path, facts)
@@ -146,9 +147,9 @@ class RunDir:
                 raise
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """What train.jsonl says, without lines that were torn by a full disk or a killed program."""
+        """What train.jsonl says, without lines torn by a full disk or a killed program, or of another shape."""
         text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.is_file() else ""
-        return [entry for entry in map(_log_entry, text.splitlines()) if entry is not None]
+        return [entry for entry in map(log_entry, text.splitlines()) if entry is not None]
 
     def cut_log(self, step: int) -> None:
         """Drops the lines after `step`, and those that were torn."""
@@ -192,18 +193,15 @@ def step_of(ply: Path) -> int:
     return int(ply.resolve().parent.name.removeprefix("iteration_"))
 
 
-def _log_entry(line: str) -> dict[str, Any] | None:
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("step"), int) else None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The object in a file, empty where there is none. FormatError where it is not what `check` wants."""
     content = read_json(path) if path.is_file() else {}
-    if not isinstance(content, dict):
-        raise FormatError(f"{path}: expected a JSON object, as it was written: remove the file")
+    try:
+        if not isinstance(content, dict):
+            raise ValueError("expected a JSON object")
+        check(content)
+    except ValueError as error:
+        raise FormatError(f"{path} is not as it was written: {error}; remove the file") from None
     return content
 
 

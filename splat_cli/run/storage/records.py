@@ -1,0 +1,68 @@
+"""What the JSON files of a run's folder must look like: they may have been edited, damaged or made up."""
+
+import json
+import math
+from typing import Any
+
+Color = tuple[float, float, float]
+
+
+def check_metrics(content: dict[str, Any]) -> None:
+    """ValueError where metrics.json is not what `write_metrics` writes."""
+    steps = content.get("steps", {})
+    if not isinstance(steps, dict) or not isinstance(content.get("protocol", ""), str):
+        raise ValueError("expected `steps`, an object, and `protocol`, a text")
+    for step, entry in steps.items():
+        if not (step.isascii() and step.isdecimal() and len(step) < 16 and _is_score(entry, ("per_image",))):
+            raise ValueError(f"entry {step[:40]!a} of its `steps` is not a step with its psnr and ssim")
+        views = entry.get("per_image", {})
+        if not isinstance(views, dict) or not all(_is_score(one) for one in views.values()):
+            raise ValueError(f"`per_image` of step {step} is not an object of images with their psnr and ssim")
+        if len({tuple(sorted(one)) for one in views.values()}) > 1:
+            raise ValueError(f"`per_image` of step {step} has other measures for some images")
+
+
+def check_result(content: dict[str, Any]) -> None:
+    """ValueError where result.json is not what `RunResult.facts` gave; an empty one says nothing."""
+    if not content:
+        return
+    needed = ["steps", "num_splats", "seconds", *(key for key in ("psnr", "ssim") if content.keys() & {"psnr", "ssim"})]
+    if not all(_is_number(content.get(key)) for key in needed):
+        raise ValueError(f"expected numbers: {', '.join(needed)}")
+
+
+def check_background(content: dict[str, Any]) -> None:
+    """ValueError where background.json holds no `color` of three numbers from 0 to 1."""
+    color = content.get("color")
+    if content and not (isinstance(color, list) and len(color) == 3 and all(_is_share(value) for value in color)):
+        raise ValueError("expected `color`, three numbers from 0 to 1")
+
+
+def log_entry(line: str) -> dict[str, Any] | None:
+    """What a line of train.jsonl says; None where it says nothing that `RunLog` writes."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict) or not isinstance(entry.get("step"), int) or not 0 <= entry["step"] < 2**53:
+        return None
+    phases, warning = entry.get("phases", {}), entry.get("warning", "")
+    values = [value for key, value in entry.items() if key not in ("phases", "warning") and value is not None]
+    numbers = [*values, *(phases.values() if isinstance(phases, dict) else ["none"])]
+    return entry if isinstance(warning, str) and all(map(_is_number, numbers)) else None
+
+
+def _is_number(value: Any) -> bool:
+    """Also of a loss or a PSNR that was not finite."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value) and 0 <= value <= 1
+
+
+def _is_score(entry: Any, besides: tuple[str, ...] = ()) -> bool:
+    """Whether an entry has a PSNR, an SSIM and nothing but numbers, apart from some keys."""
+    if not isinstance(entry, dict) or not {"psnr", "ssim"} <= entry.keys():
+        return False
+    return all(_is_number(value) for key, value in entry.items() if key not in besides)
