@@ -52,8 +52,12 @@ class OutOfMemory(SplatError):
 
 def one_line(message: object) -> str:
     """Another program's message, or an exception's, without its line breaks and other control characters."""
-    line = " ".join(str(message).split())
-    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    return printable(" ".join(str(message).split()))
+
+
+def printable(text: str) -> str:
+    """The text with escapes in place of control characters and of bytes that are not UTF-8."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def reason_of(error: BaseException) -> str:

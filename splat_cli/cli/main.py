@@ -3,6 +3,7 @@
 import difflib
 import errno
 import importlib
+import io
 import sys
 import traceback
 
@@ -10,7 +11,7 @@ import click
 
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
-from splat_cli.errors import SplatError, one_line
+from splat_cli.errors import SplatError, UsageError, one_line, printable
 from splat_cli.run.interrupt import Interrupted, interrupt_code, raise_on_sigterm
 
 _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
@@ -54,6 +55,8 @@ def splat(debug: bool, json: bool) -> None:
 def main() -> None:
     """The entry point."""
     raise_on_sigterm()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 go out as they came in
     sys.exit(run(sys.argv[1:]))
 
 
@@ -80,6 +83,8 @@ def run(arguments: list[str]) -> int:
 
 def _explain(error: Exception) -> tuple[str, int]:
     """(what to print, exit code) for an exception that ended a command."""
+    if isinstance(error, UsageError):
+        return f"Error: {printable(str(error))}", error.exit_code
     if isinstance(error, SplatError):
         return (str(error) if isinstance(error, Interrupted) else f"Error: {error}"), error.exit_code
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

@@ -29,7 +29,7 @@ def write_report(
     views = _compared(facts, splats, backend, scene, display) if splats else []
     path = path or run.report_path
     with replacing(path) as beside:
-        beside.write_text(page(facts, splats, views), encoding="utf-8")
+        beside.write_text(page(facts, splats, views), encoding="utf-8", errors="backslashreplace")
     return path
 
 

@@ -1,0 +1,53 @@
+"""Folders whose names hold control characters, quotes or bytes that are not UTF-8: runs work, and can be read again."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = [b"a\x7fb", b"a\xff\xfeb", b"a\nb", b'a"b\\c']
+
+
+def splat_program(*arguments):
+    """`splat` in a process of its own, where the terminal's encoding is strict."""
+    command = [sys.executable, "-m", "splat_cli", *(one if isinstance(one, bytes) else str(one) for one in arguments)]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_run_in_a_folder_of_any_name(scene, tmp_path, name):
+    folder = tmp_path / os.fsdecode(name)
+    shutil.copytree(scene, folder / "scene")
+    run = folder / "run"
+    for command in (
+        ("train", folder / "scene", "-o", run, "--steps", 2, "--eval", "--device", "cpu"),
+        ("train", "--resume", run, "--steps", 3, "--device", "cpu"),
+        ("eval", run, "--device", "cpu"),
+        ("export", run, folder / "a.html"),
+        ("report", run, "--device", "cpu"),
+        ("info", run),
+    ):
+        result = splat_program(*command, "--json")
+        assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["scene"] == str(folder / "scene")
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_message_is_one_line_whatever_the_path(tmp_path, name):
+    ended = splat_program("info", os.fsencode(tmp_path) + b"/" + name)
+    assert (ended.returncode, ended.stderr.count(b"\n")) == (2, 1), ended.stderr
+    assert ended.stderr.decode().rstrip("\n").isprintable()
+
+
+def test_path_on_standard_output_is_as_it_was_given(trained, tmp_path):
+    target = os.fsencode(tmp_path) + b"/a\xffb"
+    shutil.copytree(trained, os.fsdecode(target))
+    ended = splat_program("info", target)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert target in ended.stdout
