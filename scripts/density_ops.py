@@ -134,7 +134,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in STRATEGIES:
         backend: Any = CountedBackend()
-        requested = load_config(None, {"strategy": name, "steps": 30_000, "max_splats": 1_000_000})
+        requested = load_config(None, {"strategy": name, "splat_budget": 0.0})
         view = View("one", None, 800, 533, 700, 700, 400, 266, np.eye(4), None, None)
         strategy = make_strategy(resolve_plan(requested, [view]).config, extent=1.0)
         model = some_model(backend, options.splats)

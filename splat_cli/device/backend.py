@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +45,12 @@ class Backend(Protocol):
 
     def kernel(self, file: str, name: str, **defines: int) -> Kernel:
         """Kernel `name` of cuda_src/`file`.cu, compiled with -DKEY=value for each define on first use."""
+
+    def prepare(self, units: Iterable[tuple[str, Mapping[str, int]]]) -> None:
+        """Begin to compile kernel files, each with its defines, in threads, so that `kernel` need not wait for it.
+
+        What cannot be compiled is an error only for whoever asks for a kernel of it.
+        """
 
     def upload(self, array: Any) -> Any:
         """A copy of a NumPy array on the device."""

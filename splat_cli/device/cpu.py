@@ -1,18 +1,18 @@
 """The CPU backend: kernels compiled by the host's C++ compiler, blocks spread over the cores."""
 
 import ctypes
-import functools
 import os
 import resource
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
+from splat_cli.device.compiled_units import CompiledUnits, Unit
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.sanitizer import check_preloaded
 from splat_cli.device.signature import Parameter
@@ -55,21 +55,25 @@ class CpuBackend:
         self._runtime = ctypes.CDLL(str(runtime))
         self._runtime.splat_simd.restype = ctypes.c_char_p
         self._kernels: dict[tuple, CpuKernel] = {}
-        self._load = functools.cache(self._load_library)
+        self._units = CompiledUnits(self._load_library)
 
     def kernel(self, file: str, name: str, **defines: int) -> "CpuKernel":
         """See Backend.kernel."""
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
-            source, library = self._load(file, tuple(sorted(defines.items())))
+            source, library = self._units.get(file, defines)
             self._kernels[key] = CpuKernel(name, source.parameters(name), library, self._runtime, self._threads)
         return self._kernels[key]
 
-    def _load_library(self, file: str, defines: tuple[tuple[str, int], ...]) -> tuple[KernelSource, ctypes.CDLL]:
+    def prepare(self, units: Iterable[Unit]) -> None:
+        """See Backend.prepare."""
+        self._units.prepare(units, len(os.sched_getaffinity(0)))
+
+    def _load_library(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, ctypes.CDLL]:
         source = read_source(self._sources, file)
         exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in source.kernels)
         unit = f'#include "cpu/shim.h"\n#line 1 "{source.path}"\n{source.text}\n#include "cpu/launch.h"\n{exports}'
-        return source, ctypes.CDLL(str(self._compiler.library(file, unit, self._include, dict(defines))))
+        return source, ctypes.CDLL(str(self._compiler.library(file, unit, self._include, defines)))
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         """See Backend.upload."""

@@ -1,18 +1,21 @@
 """The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
+from splat_cli.device.compiled_units import CompiledUnits, Unit
 from splat_cli.device.signature import Parameter
 from splat_cli.device.sources import KernelSource, headers_digest, read_source
 from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
+
+MAX_COMPILERS = 8  # threads that compile at once; beside them, others decode photographs
 
 
 def why_no_cuda() -> str:
@@ -48,23 +51,28 @@ class CudaBackend:
         self._sources = sources or shared
         self._include = tuple(dict.fromkeys((self._sources, shared)))
         self._kernels: dict[tuple, CudaKernel] = {}
-        self._load = functools.cache(self._load_module)
+        self._units = CompiledUnits(self._load_module)
+        self._device = cupy.cuda.Device()
 
     def kernel(self, file: str, name: str, **defines: int) -> "CudaKernel":
         """See Backend.kernel."""
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
-            source, module = self._load(file, tuple(sorted(defines.items())))
+            source, module = self._units.get(file, defines)
             parameters = source.parameters(name)
             self._kernels[key] = CudaKernel(name, parameters, module.get_function(name), self.xp.ndarray)
         return self._kernels[key]
 
-    def _load_module(self, file: str, defines: tuple[tuple[str, int], ...]) -> tuple[KernelSource, Any]:
+    def prepare(self, units: Iterable[Unit]) -> None:
+        """See Backend.prepare."""
+        self._units.prepare(units, MAX_COMPILERS, enter=self._device.use)
+
+    def _load_module(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, Any]:
         source = read_source(self._sources, file)
         # CuPy's cache does not look into included files: the digest makes them part of its key
         digest = headers_digest(source.text, self._include)
         options = ("-std=c++17", *(f"-I{folder}" for folder in self._include), f"-DSPLAT_HEADERS=0x{digest[:15]}")
-        options += tuple(f"-D{key}={value}" for key, value in defines)
+        options += tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
         module = self.xp.RawModule(code=f'#line 1 "{source.path.as_posix()}"\n{source.text}', options=options)
         try:
             module.compile()

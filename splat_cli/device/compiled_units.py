@@ -1,0 +1,62 @@
+"""Compiled kernel files: each once, when it is first asked for or ahead of time in other threads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+Unit = tuple[str, Mapping[str, int]]
+"""A file of cuda_src/ without its suffix, and its defines."""
+
+
+class CompiledUnits(Generic[T]):
+    """What `compile` makes of each file and its defines, kept; safe to use from several threads."""
+
+    def __init__(self, compile: Callable[[str, dict[str, int]], T]) -> None:
+        self._compile = compile
+        self._lock = threading.Lock()
+        self._units: dict[tuple, Future[T]] = {}
+
+    def get(self, file: str, defines: Mapping[str, int]) -> T:
+        """The compiled unit; where another thread compiles it, waits for that.
+
+        Raises what `compile` raised; after that, the next call tries again.
+        """
+        key = (file, *sorted(defines.items()))
+        with self._lock:
+            is_new = key not in self._units
+            future = self._units.setdefault(key, Future())
+        if is_new:
+            try:
+                future.set_result(self._compile(file, dict(defines)))
+            except BaseException as error:
+                with self._lock:
+                    del self._units[key]
+                future.set_exception(error)
+        return future.result()
+
+    def prepare(self, units: Iterable[Unit], num_threads: int, enter: Callable[[], object] = lambda: None) -> None:
+        """Begin to compile `units` in threads, which do not keep the process from ending; `get` tells what fails.
+
+        enter: called first in each thread.
+        """
+        waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
+        for unit in units:
+            waiting.put(unit)
+
+        def work() -> None:
+            enter()
+            while True:
+                try:
+                    self.get(*waiting.get_nowait())
+                except queue.Empty:
+                    return
+                except Exception:  # raised again in the thread that needs the unit
+                    continue
+
+        for k in range(min(num_threads, waiting.qsize())):
+            threading.Thread(target=work, name=f"compiler {k}", daemon=True).start()

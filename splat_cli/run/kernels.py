@@ -1,0 +1,86 @@
+"""The kernels that a run will need, known at its start: they are compiled while its photographs are read."""
+
+from __future__ import annotations
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.field.from_config import FEATURES
+from splat_cli.run.plan import resolve_schedule
+
+Unit = tuple[str, dict[str, int]]
+"""A file of cuda_src/ and its defines."""
+
+
+def prepare_kernels(backend: Backend, config: TrainConfig) -> None:
+    """Begin to compile all that a run with these settings will launch, in threads. Does not wait, never fails."""
+    backend.prepare(kernels_of_run(config, backend.name))
+
+
+def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
+    """Kernel files and defines, those that take longest to compile first; without what depends on the photographs.
+
+    config: as requested. device: "cuda" or "cpu".
+    """
+    fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
+    absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
+    units: list[Unit] = [
+        ("raster/blend_backward", absgrad | fixed),
+        ("raster/blend", {}),
+        ("raster/project_backward", {"FUSED_ADAM": 1}),
+        ("optim/l1_ssim", {}),
+        ("raster/tiles", {}),
+        ("raster/project", {}),
+        ("raster/sort_tiles", {}),
+        ("optim/begin_step", {}),
+    ]
+    if config.dropout != 0:
+        units.append(("raster/project", {"DROPOUT": 1}))
+    if fixed:
+        units.append(("raster/fixed_to_float", {}))
+    return units + _of_initialization(config) + _of_density(config, fixed) + _of_auxiliary(config) + _of_field(config)
+
+
+def _of_initialization(config: TrainConfig) -> list[Unit]:
+    if config.init_from is not None:
+        return []
+    sweep: list[Unit] = [("image/plane_sweep", {})] if config.init in ("auto", "sweep") else []
+    return [*sweep, ("knn", {})]
+
+
+def _of_density(config: TrainConfig, fixed: dict[str, int]) -> list[Unit]:
+    schedule = resolve_schedule(config)
+    units: list[Unit] = [("density/columns", {}), ("density/ratings", {}), ("density/refine", {}), ("morton", {})]
+    if schedule["strategy"] in ("copies", "splits"):
+        units.append(("raster/blend_scores", fixed))
+        units += [("density/ratings", fixed)] if fixed else []
+    if schedule["strategy"] != "adc":
+        units.append(("density/sampling", {}))
+        units += [("optim/langevin_noise", {})] if schedule["noise_scale"] > 0 else []
+    return units
+
+
+def _of_auxiliary(config: TrainConfig) -> list[Unit]:
+    units: list[Unit] = []
+    if config.smooth_3d > 0:
+        units.append(("optim/filter_3d", {}))
+    if config.pose_opt:
+        units.append(("optim/pose", {}))
+    if config.exposure:
+        units += [("optim/exposure", {}), ("optim/step_exposure", {})]
+    if config.background == "learned":
+        units += [("optim/background", {}), ("optim/step_background", {})]
+    if config.depth_weight > 0:
+        units.append(("optim/depth", {}))
+    return units
+
+
+def _of_field(config: TrainConfig) -> list[Unit]:
+    if config.color != "field":
+        return []
+    table = {"DIM": 3, "FEATURES": FEATURES}
+    units: list[Unit] = [
+        ("field/dense", {}), ("field/dense", {"ACTIVATION": 0}), ("field/dense", {"ACTIVATION": 1}),
+        ("field/dense_weights", {}), ("field/hash_grid", table), ("field/hash_grid", table | {"HALF_TABLES": 1}),
+        ("field/color_field", {}), ("field/sh_encode", {}), ("field/adam_flat", {}),
+    ]  # fmt: skip
+    return units + ([("field/embedding", {})] if config.field_appearance else [])

@@ -1,0 +1,61 @@
+"""The list of kernels that are compiled ahead names all that runs use, and little else."""
+
+import pytest
+
+from splat_cli.device.cpu import CpuBackend
+from splat_cli.presets import load_config
+from splat_cli.run.kernels import kernels_of_run, prepare_kernels
+from tests.training import SETTINGS
+
+RUNS = {
+    "default": {},
+    "long": {"noise_scale": 1000.0, "strategy": "mcmc"},
+    "adc": {"strategy": "adc", "absgrad": True, "dropout": 0.0},
+    "cameras": {"pose_opt": True, "exposure": True, "background": "learned", "depth_weight": 0.1, "smooth_3d": 0.2},
+    "field": {"color": "field", "field_appearance": 4, "field_moves": True, "dropout": 0.1},
+    "random": {"init": "random", "noise_scale": 0.0},
+}
+BY_CHANCE = {"morton", "raster/project", "density/refine", "density/sampling"}  # where rounds find nothing to do
+
+
+def _keys(units):
+    return {(file, *sorted(defines.items())) for file, defines in units}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_run_launches_is_compiled_ahead(name, training, tmp_path, monkeypatch):
+    used = []
+    kernel = CpuBackend.kernel
+
+    def recorded(self, file, name, **defines):
+        used.append((file, defines))
+        return kernel(self, file, name, **defines)
+
+    monkeypatch.setattr(CpuBackend, "kernel", recorded)
+    training.new(tmp_path / "run", steps=30, report=False, **RUNS[name])
+    ahead = _keys(kernels_of_run(load_config(None, {**SETTINGS, "steps": 30, **RUNS[name]}), "cpu"))
+    assert _keys(used) - ahead == set()
+    assert {key for key in ahead - _keys(used) if key[0] not in BY_CHANCE} == set()
+
+
+def test_sums_in_a_fixed_order_have_kernels_of_their_own_on_cuda():
+    files = _keys(kernels_of_run(load_config(None, {"deterministic": True}), "cuda"))
+    assert {("raster/fixed_to_float",), ("raster/blend_backward", ("FIXED_SUMS", 1))} <= files
+    assert ("raster/blend_scores", ("FIXED_SUMS", 1)) in files
+    assert ("raster/fixed_to_float",) not in _keys(kernels_of_run(load_config(None), "cuda"))
+
+
+def test_runs_from_splats_need_no_points():
+    files = {file for file, _ in kernels_of_run(load_config(None, {"init_from": "splats.ply"}), "cpu")}
+    assert not files & {"knn", "image/plane_sweep"}
+
+
+def test_preparing_asks_the_backend():
+    class Backend:
+        name = "cpu"
+
+        def prepare(self, units):
+            self.units = units
+
+    prepare_kernels(backend := Backend(), config := load_config(None))
+    assert backend.units == kernels_of_run(config, "cpu")
