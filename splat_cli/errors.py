@@ -46,6 +46,10 @@ class UnwritableError(DiskError, UsageError):
     exit_code = 2
 
 
+class DivergedError(SplatError):
+    """Training left no splat with finite parameters."""
+
+
 class OutOfMemory(SplatError):
     """The device has too little memory for the smallest form of what was asked."""
 

@@ -1,7 +1,6 @@
 """What a setting is: a value with a type, a range, a default and a sentence of help, and how it is read from text."""
 
 import dataclasses
-import math
 import types
 import typing
 from dataclasses import dataclass
@@ -10,6 +9,9 @@ from typing import Any, TypeVar
 from splat_cli.errors import UsageError
 
 T = TypeVar("T")
+
+MAX_FLOAT = 3e38
+"""Kernels compute with 32-bit floats."""
 
 _NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "whole numbers"}
 
@@ -109,7 +111,7 @@ class Setting:
     def _inside(self, number: float) -> bool:
         above = self.low is None or number >= self.low
         below = self.high is None or number <= self.high
-        return above and below and (isinstance(number, int) or math.isfinite(number))
+        return above and below and (isinstance(number, int) or abs(number) <= MAX_FLOAT)
 
     def _wrong(self, value: Any) -> UsageError:
         is_huge = isinstance(value, int) and value.bit_length() > 1000  # Python does not print numbers of any length

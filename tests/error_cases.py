@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.cli.main import run
-from tests.scene.transforms_files import field_bounds, write_blender, write_transforms
+from tests.scene.transforms_files import frame_entry, write_blender, write_transforms
 from tests.small_scene import write_small_scene
 from tests.views import ring_of_views
 
@@ -118,7 +118,7 @@ CASES = (
         lambda document: document.update(ply_file_path="../cloud.ply"))),
     Case("A point cloud that is missing", _transforms(lambda document: document.update(ply_file_path="cloud.ply"))),
     Case("A frame's file outside the scene", _transforms(
-        lambda document: document.update(frames=[field_bounds(ring_of_views(1)[0]) | {"file_path": "/etc/hostname"}]))),
+        lambda document: document.update(frames=[frame_entry(ring_of_views(1)[0]) | {"file_path": "/etc/hostname"}]))),
     Case("Transparent photographs on a random background", lambda folder: write_blender(folder / "scene"),
          ("--background", "random")),
     Case("A split that names none of the photographs", _colmap(_names), ("--eval", "--split", "SCENE/names.txt")),

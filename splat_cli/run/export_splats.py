@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
-from splat_cli.errors import OutOfMemory
+from splat_cli.errors import DivergedError, OutOfMemory
 from splat_cli.eval.embedding_fit import has_appearances
 from splat_cli.field.bake_sh import Baked, bake_field
 from splat_cli.field.color_field import ColorField
@@ -39,11 +39,17 @@ def save_splats(
     photographs: ImageSet,
     say: Callable[[str], object] = lambda text: None,
 ) -> Saved:
-    """Writes the finite splats as PLY; a colour field is baked into it. DiskError, UsageError as `write_ply`.
+    """Writes the finite splats as PLY; a colour field is baked into it.
 
     config: the settings as requested. photographs: those trained on. say: called with messages on long work.
+    DivergedError where no splat is finite; DiskError, UsageError as `write_ply`.
     """
     splats, field = finite_splats(trainer.splats.to_arrays()), trainer.auxiliary.field
+    if len(splats) == 0:
+        raise DivergedError(
+            f"training diverged: after step {trainer.step} no splat has finite parameters; lower the learning rates, "
+            "or check the photographs and cameras of the scene"
+        )
     splats.antialiased = trainer.config.antialias
     if field is None:
         write_ply(path, splats)

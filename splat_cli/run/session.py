@@ -16,7 +16,7 @@ from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer
 from splat_cli.run.checkpoints.file import Checkpoint
-from splat_cli.run.checkpoints.state import checkpoint_bytes, restore_state
+from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
 from splat_cli.run.initial_state import InitialState, find_initial_state, placeholder_state
 from splat_cli.run.interrupt import Interrupted, deferred_interrupt
 from splat_cli.run.logs import RunLog
@@ -68,7 +68,7 @@ def train_scene(
     with timer("reading the scene"):
         data = read_data(scene_path, config, backend, display)
         plan = resolve_plan(config, data.training.views)
-        if checkpoint:
+        if checkpoint and not needs_initial_state(checkpoint, config):
             start = placeholder_state(data.training, checkpoint.num_splats)
         else:
             start = find_initial_state(data.scene, data.training, plan.config, backend, display)

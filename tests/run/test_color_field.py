@@ -1,6 +1,7 @@
 """Training with a colour field: it learns, resumes to the same bits, is fitted to photographs."""
 
 import numpy as np
+import pytest
 
 from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half
 from splat_cli.eval.metrics import psnr
@@ -9,6 +10,7 @@ from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import Splats
 from splat_cli.presets import load_config
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.checkpoints.file import read_checkpoint, write_checkpoint
 from splat_cli.run.checkpoints.state import capture_state, restore_state
 from splat_cli.scene.images.image_set import ImageSet
 from tests.field_scenes import lively_field, pictures, some_splats, tinted_trainer
@@ -84,14 +86,23 @@ def test_halves_share_no_pixel_and_respect_masks():
     assert photographs.masks[0] is None
 
 
-def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path):
-    """On resume, splats start as placeholders elsewhere: bounds of theirs would be others."""
+@pytest.mark.parametrize("legacy", [False, True], ids=["today", "without bounds"])
+def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
+    """On resume, splats start as placeholders elsewhere: bounds of theirs would be others.
+
+    Checkpoints of earlier versions have no bounds: they follow from the initial splats again.
+    """
     settings = {"color": "field", "field_table_size": 2**10, "noise_scale": 0.0}
     whole = training.new(tmp_path / "whole", **settings)
     half = training.new(tmp_path / "half", **settings, keep=9)
     for path in checkpoint_paths(half.checkpoints_path)[:-1]:
         path.unlink()
     half.result_path.unlink()
+    if legacy:
+        (path,) = checkpoint_paths(half.checkpoints_path)
+        checkpoint = read_checkpoint(path)
+        del checkpoint.arrays["field_bounds"]
+        write_checkpoint(path, checkpoint)
     training.resume(half.path)
     assert any(line.startswith("Going on from step ") for line in training.said)
     assert half.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()

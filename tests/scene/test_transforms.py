@@ -11,7 +11,7 @@ from splat_cli.scene import SceneOptions, load_images, make_sample_scene, read_s
 from splat_cli.scene.lens.distortion import Polynomial
 from tests.scene.transforms_files import (
     NERFSTUDIO_APPLIED,
-    field_bounds,
+    frame_entry,
     intrinsics,
     write_blender,
     write_photographs,
@@ -41,7 +41,7 @@ def test_cameras_and_points_come_back(tmp_path, applied):
     if applied is not None:
         document["applied_transform"] = applied
         moved = positions @ np.array(applied)[:, :3].T + np.array(applied)[:, 3]
-    write_transforms(tmp_path, views, [field_bounds(view, applied) for view in views], **document)
+    write_transforms(tmp_path, views, [frame_entry(view, applied) for view in views], **document)
     write_point_cloud(tmp_path / "points.ply", moved, colors)
     scene = read_scene(tmp_path)
     assert_same_cameras(scene.views, views)
@@ -59,7 +59,7 @@ def test_same_picture_from_colmap_and_from_transforms(tmp_path):
 
     make_sample_scene(tmp_path, num_views=4, width=64, height=48)
     colmap = read_scene(tmp_path, SceneOptions(format="colmap"))
-    frames = [field_bounds(view, NERFSTUDIO_APPLIED) for view in colmap.views]
+    frames = [frame_entry(view, NERFSTUDIO_APPLIED) for view in colmap.views]
     document = {**intrinsics(colmap.views[0]), "applied_transform": NERFSTUDIO_APPLIED, "frames": frames}
     (tmp_path / "transforms.json").write_text(json.dumps(document))
     transforms = read_scene(tmp_path, SceneOptions(format="transforms"))
@@ -74,7 +74,7 @@ def test_same_picture_from_colmap_and_from_transforms(tmp_path):
 def test_lens_of_each_frame(tmp_path):
     views = ring_of_views(2)
     own = {"fl_x": 50.0, "fl_y": 51.0, "cx": 10.0, "cy": 12.0, "k1": 0.1, "k2": 0.02, "p1": 0.003, "p2": 0.004}
-    write_transforms(tmp_path, views, [field_bounds(views[0]), field_bounds(views[1], **own)])
+    write_transforms(tmp_path, views, [frame_entry(views[0]), frame_entry(views[1], **own)])
     plain, bent = read_scene(tmp_path).views
     assert plain.lens is None
     assert bent.lens.fx == 50
@@ -90,7 +90,7 @@ def test_fisheye(tmp_path, key):
 def test_focal_length_from_the_angle_of_view(tmp_path):
     views = ring_of_views(2)
     write_photographs(tmp_path, views)
-    document = {"camera_angle_x": 1.2, "frames": [field_bounds(view) for view in views]}
+    document = {"camera_angle_x": 1.2, "frames": [frame_entry(view) for view in views]}
     (tmp_path / "transforms.json").write_text(json.dumps(document))
     view = read_scene(tmp_path).views[0]
     assert view.fx == view.fy == pytest.approx(20 / np.tan(0.6))
@@ -99,7 +99,7 @@ def test_focal_length_from_the_angle_of_view(tmp_path):
 
 def test_masks_of_frames(tmp_path):
     views = ring_of_views(2)
-    write_transforms(tmp_path, views, [field_bounds(view, mask_path=f"masks/{view.name}") for view in views])
+    write_transforms(tmp_path, views, [frame_entry(view, mask_path=f"masks/{view.name}") for view in views])
     assert read_scene(tmp_path).views[0].mask == tmp_path / "masks" / views[0].name
     assert read_scene(tmp_path, SceneOptions(masks="none")).views[0].mask is None
 
@@ -138,8 +138,8 @@ def test_frame_that_cannot_be_used_is_left_out(tmp_path, frame, reason):
     views = ring_of_views(2)
     wrong = frame
     if isinstance(frame, dict) and frame and "file_path" not in frame:
-        wrong = field_bounds(views[1]) | frame
-    write_transforms(tmp_path, views, [field_bounds(views[0]), wrong])
+        wrong = frame_entry(views[1]) | frame
+    write_transforms(tmp_path, views, [frame_entry(views[0]), wrong])
     scene = read_scene(tmp_path)
     assert len(scene.views) == len(scene.skipped) == 1
     assert reason in scene.skipped[0]

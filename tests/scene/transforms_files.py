@@ -13,7 +13,7 @@ OPENGL = np.diag([1.0, -1.0, -1.0, 1.0])
 NERFSTUDIO_APPLIED = [[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0]]
 
 
-def field_bounds(view, applied=None, **more):
+def frame_entry(view, applied=None, **more):
     """Camera to world with OpenGL's axes, in a world to which `applied` [3, 4] was applied."""
     c2w = np.linalg.inv(view.w2c) @ OPENGL
     if applied is not None:
@@ -38,7 +38,7 @@ def write_transforms(folder, views=None, frames=None, **document):
     """Photographs and transforms.json; `frames` and further keys override what the views say."""
     views = views or ring_of_views(5)
     write_photographs(folder, views)
-    frames = [field_bounds(view) for view in views] if frames is None else frames
+    frames = [frame_entry(view) for view in views] if frames is None else frames
     content = {**intrinsics(views[0]), "frames": frames, **document}
     (folder / "transforms.json").write_text(json.dumps(content))
     return folder
@@ -63,7 +63,7 @@ def write_blender(folder, num_train=4, num_test=2, size=20):
     for kind, chosen in (("train", views[:num_train]), ("test", views[num_train:])):
         frames = []
         for number, view in enumerate(chosen):
-            frame = field_bounds(view)
+            frame = frame_entry(view)
             frames.append({**frame, "file_path": f"./{kind}/r_{number}"})
             layers = np.full((size, size, 4), 200, np.uint8)
             layers[..., 3] = np.where(np.arange(size) < size // 2, 0, 255)[:, None]

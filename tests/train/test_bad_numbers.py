@@ -106,3 +106,11 @@ def test_bad_numbers_are_told_once_and_logged(training, tmp_path, monkeypatch):
     assert warnings == ["Warning: numbers that are not finite: 7 skipped updates; the log counts them"]
     assert json.loads(run.log_path.read_text().splitlines()[-2])["skipped_updates"] == 7
     assert run.result()["skipped_updates"] == 7
+
+
+def test_run_without_a_finite_splat_has_failed(splat, scene, tmp_path):
+    out = tmp_path / "run"
+    result = splat("train", scene, "-o", out, "--device", "cpu", "--steps", 20, "--lr-sh0", "1e38")
+    assert result.code == 1
+    assert "training diverged: after step 20 no splat has finite parameters" in result.err
+    assert not (out / "result.json").exists()

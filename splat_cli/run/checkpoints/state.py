@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config import TrainConfig
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.optim.model import GRAIN
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.train.trainer import Trainer
 
+ADDED_ARRAYS = ("field_bounds",)
+"""What checkpoints of earlier versions lack and the initial splats tell."""
 _MiB = 2**20
 
 
@@ -68,6 +71,8 @@ def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
     auxiliary = {name: array.shape for name, array in trainer.auxiliary.arrays().items()}
     for name, shape in {**planes, **auxiliary}.items():
         array = checkpoint.arrays.get(name)
+        if array is None and name in ADDED_ARRAYS:
+            continue
         if array is not None and array.shape == shape and (name in planes or np.isfinite(array).all()):
             continue
         found = "missing" if array is None else "not finite" if array.shape == shape else str(list(array.shape))
@@ -75,6 +80,11 @@ def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
             f"the checkpoint of step {checkpoint.step} does not fit the run's settings: its `{name}` is {found}, "
             f"expected {list(shape)}; remove it to go on from the one before"
         )
+
+
+def needs_initial_state(checkpoint: Checkpoint, config: TrainConfig) -> bool:
+    """Whether the trainer must start from the run's initial splats again, for arrays that the checkpoint lacks."""
+    return config.color == "field" and any(name not in checkpoint.arrays for name in ADDED_ARRAYS)
 
 
 def checkpoint_bytes(num_splats: int, rows: int) -> int:
