@@ -4,11 +4,13 @@
 #define PIXELS 1                                    // more cost registers and idle lanes: measured in docs/performance.md
 #include "raster/blend.cuh"
 
-__device__ __forceinline__ bool any_pixel(const vbool (&live)[PIXELS])
+#define DONE __int_as_float(0x7fc00000)             // NaN for the height of a pixel: no splat's power there reaches a threshold
+
+__device__ __forceinline__ bool any_pixel(const vfloat (&y)[PIXELS])
 {
-    vbool all = live[0];
-    FOR_PIXELS(k) all = all | live[k];
-    return any(all);
+    vbool live = y[0] == y[0];
+    FOR_PIXELS(k) live = live | (y[k] == y[k]);
+    return any(live);
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
@@ -37,15 +39,15 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     vfloat T[PIXELS], red[PIXELS], green[PIXELS], blue[PIXELS];
     vint last[PIXELS];
-    vbool live[PIXELS];
+    vfloat y[PIXELS];                               // of a pixel's centre, px; DONE where it takes no more splats
     FOR_PIXELS(k) {
         T[k] = 1.0f; red[k] = green[k] = blue[k] = 0.0f;
         last[k] = (int)begin;
-        live[k] = pixels.inside[k];
+        y[k] = select(pixels.inside[k], pixels.py + 4.0f * k, vfloat(DONE));
     }
 
     for (unsigned first = begin; first < end; first += BATCH) {
-        if (!__syncthreads_or(any_pixel(live))) break;
+        if (!__syncthreads_or(any_pixel(y))) break;
         const int n = min((unsigned)BATCH, end - first);
         stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
         if (states && first > begin) {
@@ -57,20 +59,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
             }
         }
         __syncthreads();
-        for (int group = 0; group < n && any_pixel(live); group += 32) {
+        for (int group = 0; group < n && any_pixel(y); group += 32) {
             for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {
                 const int j = group + __ffs(hits) - 1;
                 const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
-                const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
+                const vfloat dx = pixels.px - shape.x, along_x = shape.z * dx * dx, across = shape.w * dx;
                 FOR_PIXELS(k) {
-                    const vfloat dy = dy0 + 4.0f * k;
+                    const vfloat dy = y[k] - shape.y;
                     const vfloat power = along_x + dy * (across + rest.x * dy);
-                    vbool on = live[k] & (power >= rest.z);
+                    vbool on = power >= rest.z;
                     if (!some(on)) continue;
                     const vfloat alpha = vmin(rest.y * vexp2(power), ALPHA_MAX);
                     const vfloat next_T = T[k] * (1.0f - alpha);
                     const vbool stop = on & (next_T < TRANSMITTANCE_MIN);
-                    live[k] = live[k] & !stop;
+                    y[k] = select(stop, vfloat(DONE), y[k]);
                     on = on & !stop;
                     const vfloat weight = select(on, alpha * T[k], vfloat(0.0f));
                     red[k] += color.x * weight; green[k] += color.y * weight; blue[k] += color.z * weight;

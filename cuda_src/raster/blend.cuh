@@ -20,7 +20,7 @@
 
 struct Staged {                             // a batch in shared memory, scaled so that alpha = opacity * 2^power
     float4 shape[BATCH];                    // x, y (px), a, b: power = a dx^2 + b dx dy + c dy^2
-    float4 rest[BATCH];                     // c, opacity, power at which alpha = 1/255, unused
+    float4 rest[BATCH];                     // c, opacity, power at which alpha = 1/255, bits of the splat's index
     float4 color[BATCH];                    // rgb, unused
 };
 
@@ -35,7 +35,7 @@ __device__ __forceinline__ void stage(
         const float4 q = conic_opacity[id];
         float4 shape, rest;
         shape.x = m.x; shape.y = m.y; shape.z = -0.5f * LOG2E * q.x; shape.w = -LOG2E * q.y;
-        rest.x = -0.5f * LOG2E * q.z; rest.y = q.w; rest.z = -log2f(255.0f * q.w); rest.w = 0.0f;
+        rest.x = -0.5f * LOG2E * q.z; rest.y = q.w; rest.z = -log2f(255.0f * q.w); rest.w = __int_as_float((int)id);
         s.shape[i] = shape; s.rest[i] = rest; s.color[i] = colors[id];
     }
 }

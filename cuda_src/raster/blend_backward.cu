@@ -71,38 +71,49 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
         for (unsigned hits = hits_of_warp(batch, group, warp_last, pixels); hits; hits &= hits - 1) {
             const int j = group + __ffs(hits) - 1;
             const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
-            const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
-            vfloat power[PIXELS];
+            const vfloat dx = pixels.px - shape.x, along_x = shape.z * dx * dx, across = shape.w * dx;
+            vfloat dy[PIXELS], power[PIXELS];
             vbool on[PIXELS], some_on = false;
             FOR_PIXELS(k) {
-                const vfloat dy = dy0 + 4.0f * k;
-                power[k] = along_x + dy * (across + rest.x * dy);
+                dy[k] = k == 0 ? pixels.py - shape.y : dy[0] + 4.0f * k;
+                power[k] = along_x + dy[k] * (across + rest.x * dy[k]);
                 on[k] = (last[k] > j) & (power[k] >= rest.z);
                 some_on = some_on | on[k];
             }
             if (!any(some_on)) continue;
-            vfloat sums[NUM_SUMS];
-#pragma unroll
-            for (int i = 0; i < NUM_SUMS; ++i) sums[i] = 0.0f;
+            // Sums over a lane's pixels, which have dx in common: of g, g dy, g dy^2 and weight * d.
+            vfloat g_sum = 0.0f, gy_sum = 0.0f, gyy_sum = 0.0f, red = 0.0f, green = 0.0f, blue = 0.0f;
+#ifdef ABSGRAD
+            vfloat abs_x = 0.0f, abs_y = 0.0f;
+#endif
             FOR_PIXELS(k) {
-                const vfloat dy = dy0 + 4.0f * k;
                 const vfloat unclipped = rest.y * vexp2(power[k]);
                 const vfloat alpha = select(on[k], vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
                 const vfloat weight = alpha * T[k];
                 const vfloat cd = color.x * d_red[k] + color.y * d_green[k] + color.z * d_blue[k];
                 behind[k] -= weight * cd;
                 const vfloat d_alpha = T[k] * cd - behind[k] * vrcp(1.0f - alpha);
-                const vfloat g = select(on[k] & (unclipped < ALPHA_MAX), unclipped * d_alpha, vfloat(0.0f));
+                const vfloat g = select(unclipped < ALPHA_MAX, alpha, vfloat(0.0f)) * d_alpha, gy = g * dy[k];
                 T[k] *= 1.0f - alpha;
-                const vfloat gx = g * dx, gy = g * dy;
-                sums[0] += g; sums[1] += gx; sums[2] += gy; sums[3] += gx * dx; sums[4] += gx * dy; sums[5] += gy * dy;
-                sums[6] += weight * d_red[k]; sums[7] += weight * d_green[k]; sums[8] += weight * d_blue[k];
+                if (k == 0) {                       // and not added to 0, which no compiler may leave out
+                    g_sum = g; gy_sum = gy; gyy_sum = gy * dy[k];
+                    red = weight * d_red[k]; green = weight * d_green[k]; blue = weight * d_blue[k];
+                } else {
+                    g_sum += g; gy_sum += gy; gyy_sum += gy * dy[k];
+                    red += weight * d_red[k]; green += weight * d_green[k]; blue += weight * d_blue[k];
+                }
 #ifdef ABSGRAD
-                sums[9] += vabs(2.0f * shape.z * gx + shape.w * gy) * (1.0f / LOG2E);
-                sums[10] += vabs(shape.w * gx + 2.0f * rest.x * gy) * (1.0f / LOG2E);
+                abs_x += vabs(2.0f * shape.z * dx * g + shape.w * gy) * (1.0f / LOG2E);
+                abs_y += vabs(shape.w * dx * g + 2.0f * rest.x * gy) * (1.0f / LOG2E);
 #endif
             }
-            const size_t splat = splat_from_pair[first + j];
+            const vfloat gx_sum = g_sum * dx;
+            vfloat sums[] = {g_sum, gx_sum, gy_sum, gx_sum * dx, gy_sum * dx, gyy_sum, red, green, blue,
+#ifdef ABSGRAD
+                             abs_x, abs_y,
+#endif
+            };
+            const size_t splat = __float_as_int(rest.w);
 #ifdef FIXED_SUMS
             const float4 conic = conic_opacity[splat];
 #pragma unroll

@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
                     sums[0] += weight; sums[1] += weight * error[k];
                 }
                 if (!any(sums[0] > 0.0f)) continue;
-                const size_t splat = splat_from_pair[first + j];
+                const size_t splat = __float_as_int(rest.w);
 #ifdef FIXED_SUMS
                 for (int i = 0; i < 2; ++i) {
                     const float sum = warp_sum(sums[i]);

@@ -142,9 +142,11 @@ extern "C" __global__ void project_backward(
 }
 
 // Apart from project_backward, because a thread that updated all 16 coefficients would wait for each before it could load the next.
+// Blocks of the same splats follow one another, so that their rays are read from memory once.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]
     int capacity,
+    int num_coefficients,                   // that are stored: of the highest degree
     int dense,
     const float* __restrict__ depths,       // [capacity] 0 where invisible
     const float* __restrict__ d_rays,       // [6, capacity] from project_backward
@@ -153,7 +155,7 @@ extern "C" __global__ void color_backward(
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
     float* __restrict__ d_params)           // [rows, capacity]; without FUSED_ADAM
 {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x, k = blockIdx.y;
+    const int i = blockIdx.x / num_coefficients * blockDim.x + threadIdx.x, k = blockIdx.x % num_coefficients;
     const int degree = state->sh_degree;
     if (i >= (int)state->num_splats || state->overflowed || k >= (degree + 1) * (degree + 1)) return;
     if (!dense && !(depths[i] > 0.0f)) return;

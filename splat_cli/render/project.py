@@ -139,13 +139,15 @@ def project_backward(
     options = np.array(
         (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
     )
-    blocks, targets = -(-splats.capacity // THREADS), (update.moments1, update.moments2, update.d_params)
+    blocks, num_coefficients = -(-splats.capacity // THREADS), (splats.sh_degree + 1) ** 2
+    targets = update.moments1, update.moments2, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), (THREADS,),
         cameras.array, state.array, splats.capacity, options, projection.depths, projection.colors,
         projection.d_splats, update.d_means, splats.filters, projection.d_rays, splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
-        (blocks, (splats.sh_degree + 1) ** 2), (THREADS,),
-        state.array, splats.capacity, int(update.dense), projection.depths, projection.d_rays, splats.params, *targets,
+        (blocks * num_coefficients,), (THREADS,),
+        state.array, splats.capacity, num_coefficients, int(update.dense),
+        projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip
