@@ -39,18 +39,24 @@ _PANORAMA = (2048, 1024)
     "--cameras", type=PATH, metavar="FILE.json", help="Views of a file in the layout of cameras.json instead."
 )
 @click.option(
-    "--path", "kind", metavar="KIND|FILE.json",
-    help="A camera path: orbit, ellipse or spiral about what the views look at, interpolate through them, or a file.",
+    "--path", "kind", is_flag=False, flag_value="auto", metavar="[KIND|FILE.json]",
+    help="A camera path: orbit or arc about what the views look at, spiral before it, walk along them, interpolate "
+    "through them, or a file. Without a value, the kind that suits them.",
 )  # fmt: skip
+@click.option("--arc", type=FiniteRange(0, 360), metavar="DEG",
+              help="Width of an orbit, degrees.  [default: as wide as the cameras stand]")  # fmt: skip
 @click.option(
-    "--frames", type=click.IntRange(1, 1_000_000), metavar="N", help="Pictures along the path.  [default: 120]"
+    "--frames",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Pictures along the path.  [default: 120, walk 300]",
 )
 @click.option(
     "--seconds", type=FiniteRange(0.01, 36_000), metavar="S", help="Or its length; --fps times as many pictures."
 )
 @click.option("--fps", type=FiniteRange(0.1, 1000), metavar="F", help="Pictures a second, for both.  [default: 30]")
-@click.option("--focus", type=Numbers("X,Y,Z"), help="What paths circle.  [default: nearest to all optical axes]")
-@click.option("--up", type=Numbers("X,Y,Z"), help="Which way is up.  [default: the mean of the cameras' own]")
+@click.option("--focus", type=Numbers("X,Y,Z"), help="What paths look at.  [default: nearest to the optical axes]")
+@click.option("--up", type=Numbers("X,Y,Z"), help="Which way is up.  [default: that of the cameras and the ground]")
 @click.option("--video", type=PATH, metavar="OUT.mp4", help="The pictures as a video, too (needs the extra `video`).")
 @click.option("--size", type=Size(), help="Size of the pictures.  [default: each view's own, or 2048x1024 all around]")
 @click.option("--background", type=Color(), metavar="COLOR", help="black, white or r,g,b.  [default: as in training]")
@@ -147,10 +153,10 @@ def _path(options: dict[str, Any]) -> CameraPath | None:
     from splat_cli.scene.trajectories.camera_path import CameraPath
 
     if options["kind"]:
-        names = ("kind", "frames", "seconds", "fps", "focus", "up")
+        names = ("kind", "frames", "seconds", "fps", "arc", "focus", "up")
         return CameraPath(**{name: options[name] for name in names})
-    if options["frames"] or options["seconds"] or options["focus"]:
-        raise UsageError("--frames, --seconds and --focus belong to a path: add --path orbit, or another")
+    if options["frames"] or options["seconds"] or options["focus"] or options["arc"]:
+        raise UsageError("--frames, --seconds, --arc and --focus belong to a path: add --path")
     if options["up"] and options["projection"] == "perspective":
         raise UsageError("--up belongs to a path, or to --projection equirectangular: add one of them")
     return None

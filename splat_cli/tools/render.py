@@ -7,11 +7,14 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
+from splat_cli.gaussians.dense_places import dense_places
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera, StereoPair
@@ -25,10 +28,15 @@ from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
+from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.trajectories.interpolate import with_size
-from splat_cli.scene.trajectories.orbits import levelled
+from splat_cli.scene.trajectories.looking import levelled
+from splat_cli.scene.trajectories.overview import middle_of, overview
 from splat_cli.scene.view import View
 from splat_cli.tools.appearance import colorings
+
+_CELL = 0.02
+"""Side of the cells in which paths see dense splats, in distances of the cameras from what they look at."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +131,15 @@ def plan_job(
     Its views are those of the run ("test", "train", "all"), or those of a JSON file, or a path through or about them.
     """
     file, run = find_splats(source)
-    if run is None and cameras is None and (path is None or not path.is_file):
-        raise UsageError(f"{source} brings no views: give some with --cameras FILE.json")
+    if run is None and cameras is None and path is None:
+        raise UsageError(f"{source} brings no views: give some with --cameras FILE.json, or take --path orbit")
     config = run.config() if run else TrainConfig()
     which = which or ("test" if config.eval and path is None else "all")
     views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
     if cameras is not None:
         views, name = read_cameras(cameras), cameras.stem
     if path is not None:
-        (views, fps), name = path.through(views), path.name
+        (views, fps), name = _frames(path, views, file), path.name
     root = run.path / "renders" if run else Path("renders")
     return RenderJob(
         file,
@@ -144,3 +152,21 @@ def plan_job(
         trained=run.views("train") if run else [],
         is_path=path is not None,
     )
+
+
+def _frames(path: CameraPath, views: list[View], file: Path) -> tuple[list[View], float]:
+    """A path's frames and frames a second; without views an orbit about the middle of the splats in `file`."""
+    if path.is_file:
+        return path.through(views)
+    splats = read_splats(file)
+    if not views:
+        if path.kind not in ("auto", "orbit", "arc"):
+            raise UsageError(
+                f"{file} brings no cameras for --path {path.kind}: take orbit, or give --cameras FILE.json"
+            )
+        views = [overview(splats.means)]
+        middle = tuple(middle_of(splats.means).tolist()) if len(splats) else (0.0, 0.0, 0.0)
+        path = dataclasses.replace(path, kind="orbit", focus=path.focus or middle, arc=path.arc or 360.0)
+    distances = [np.linalg.norm(view.center - focus_point(views)) for view in views]
+    cell = _CELL * max(float(np.median(distances)), 1e-6)
+    return path.through(views, dense_places(splats, cell))

@@ -1,14 +1,11 @@
-"""Where a viewer stands: which way is up, and what a camera looks at."""
+"""The viewer's first camera: its upright frame and the point it turns about."""
 
 import numpy as np
 
-from splat_cli.scene.trajectories.orbits import levelled, looking
+from splat_cli.scene.trajectories.looking import levelled
 from splat_cli.scene.view import View
 
-UP = np.array([0.0, -1.0, 0.0])
-"""What is up for splats without cameras."""
 _MAX_ROLL = np.sin(np.radians(15))
-_OVERVIEW = np.array([0.0, -0.42, -0.91])
 _NEAR = 0.01
 _CENTRAL = 0.17
 """Of the picture's width and height, on each side of the middle."""
@@ -24,16 +21,6 @@ def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
         up = up - (up @ right) * right
         up /= np.linalg.norm(up)
     return levelled(start, up).w2c[:3, :3]
-
-
-def overview(means: np.ndarray) -> View:
-    """A camera above and before the middle of splats [N, 3], which sees most of them."""
-    middle, radius = np.zeros(3), 1.0
-    if len(means):
-        middle = np.median(means, axis=0).astype(np.float64)
-        radius = float(np.quantile(np.linalg.norm(means - middle, axis=1), 0.7)) or 1.0
-    w2c = looking(middle + 2.5 * radius * _OVERVIEW, middle, UP)
-    return View("overview", None, 960, 720, 720.0, 720.0, 480.0, 360.0, w2c)
 
 
 def looked_at(means: np.ndarray, view: View) -> np.ndarray:

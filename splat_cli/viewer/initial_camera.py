@@ -14,8 +14,8 @@ from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.scene.view import View
-from splat_cli.viewer.camera_defaults import UP, overview
 from splat_cli.viewer.html import write_html
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.scene.view import View
 from splat_cli.viewer.appearance_panel import Appearance, appearance
-from splat_cli.viewer.camera_defaults import UP, looked_at, overview
+from splat_cli.viewer.camera_defaults import looked_at
 from splat_cli.viewer.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.comparison import Comparison
 from splat_cli.viewer.crop import CropPanel

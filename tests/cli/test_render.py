@@ -20,7 +20,7 @@ def sizes(folder):
     return found
 
 
-@pytest.mark.parametrize("kind", ["orbit", "ellipse", "spiral", "interpolate"])
+@pytest.mark.parametrize("kind", ["orbit", "walk", "spiral", "interpolate"])
 def test_paths_lie_in_a_folder_of_their_name(splat, trained, tmp_path, kind):
     run = shutil.copytree(trained, tmp_path / "run")
     result = splat("render", run, "--path", kind, "--seconds", 0.1, *CPU)
@@ -54,6 +54,26 @@ def test_a_path_from_a_file_needs_no_other_cameras(splat, trained, tmp_path):
     result = splat("render", ply, "--path", "fly.json", *CPU)
     assert result.code == 0, result.err
     assert sizes(tmp_path / "cwd" / "renders" / "fly") == {"00000.png": (32, 24)}
+
+
+def test_a_path_without_a_kind_suits_the_views(splat, trained, tmp_path):
+    result = splat("render", trained, "-o", "out", "--frames", 2, "--path", *CPU)
+    assert (result.code, len(sizes(tmp_path / "cwd" / "out"))) == (0, 2), result.err
+    assert splat("render", trained, "--path", "--arc", 90, "--frames", 1, "-o", "arc", *CPU).code == 0
+    assert "--arc" in splat("render", trained, "--arc", 90, *CPU).err
+
+
+def test_a_file_alone_is_orbited(splat, trained, tmp_path):
+    """As `splat view` shows it: about the middle of its splats, from all sides."""
+    ply = shutil.copy(RunDir(trained).ply_path(20), tmp_path / "alone.ply")
+    result = splat("render", ply, "--path", "orbit", "--frames", 4, "--size", "48x36", *CPU)
+    assert result.code == 0, result.err
+    folder = tmp_path / "cwd" / "renders" / "orbit"
+    assert sizes(folder) == {f"{number:05d}.png": (48, 36) for number in range(4)}
+    pictures = [np.asarray(Image.open(path)).astype(float) for path in sorted(folder.glob("*.png"))]
+    assert all(picture.std() > 5 for picture in pictures)
+    assert np.abs(pictures[0] - pictures[2]).mean() > 1  # from the other side
+    assert "--cameras" in splat("render", ply, "--path", "walk", *CPU).err
 
 
 def test_maps_lie_beside_the_pictures_and_all_are_kept(splat, trained, tmp_path):

@@ -11,7 +11,8 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.move import rotation_about_axes
 from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.viewer.camera_defaults import UP, looked_at, overview, upright_rotation
+from splat_cli.scene.trajectories.overview import UP, overview
+from splat_cli.viewer.camera_defaults import looked_at, upright_rotation
 from splat_cli.viewer.html import write_html
 from tests.gaussians.some_splats import some_splats
 from tests.viewer.page import Page

@@ -4,35 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.errors import UsageError
+from splat_cli.scene.trajectories.capture import Capture
+from splat_cli.scene.trajectories.clearance import Obstacles
 from splat_cli.scene.trajectories.focus import focus_point, up_direction
 from splat_cli.scene.trajectories.interpolate import interpolate_path
-from splat_cli.scene.trajectories.orbits import ellipse_path, orbit_path, spiral_path
+from splat_cli.scene.trajectories.orbits import BANDWIDTHS, REACHES, orbit_path, spiral_path
 from splat_cli.scene.trajectories.path_file import read_path
+from splat_cli.scene.trajectories.walk import BANDWIDTHS as WALK_BANDWIDTHS
+from splat_cli.scene.trajectories.walk import walk_path
 from splat_cli.scene.view import View
 
-_ABOUT_FOCUS = {"orbit": orbit_path, "ellipse": ellipse_path, "spiral": spiral_path}
-KINDS = (*_ABOUT_FOCUS, "interpolate")
+KINDS = ("auto", "orbit", "arc", "spiral", "walk", "interpolate")
 
 DEFAULT_FPS = 30.0
-_FRAMES = 120
+_FRAMES = {"walk": 300}
+_DEFAULT_FRAMES = 120
 
 
 @dataclass(frozen=True)
 class CameraPath:
     """A path as it is asked for: one of KINDS or a JSON file; None leaves to us.
 
-    focus: the point to circle and look at. up: the direction that is up, of any length.
+    "auto" is the kind that suits the cameras. arc: degrees. focus: the point to circle and look at. up: the direction
+    that is up, of any length.
     """
 
     kind: str
     frames: int | None = None
     seconds: float | None = None
     fps: float | None = None
+    arc: float | None = None
     focus: tuple[float, float, float] | None = None
     up: tuple[float, float, float] | None = None
 
@@ -40,27 +47,48 @@ class CameraPath:
         if self.frames is not None and self.seconds is not None:
             raise UsageError("--frames and --seconds exclude each other: --fps says how many frames a second has")
         counted = self.frames is not None or self.seconds is not None
-        if self.is_file and (counted or self.focus):
-            raise UsageError(f"{self.kind} says where its frames are: leave out --frames, --seconds and --focus")
+        if self.is_file and (counted or self.focus or self.arc):
+            raise UsageError(f"{self.kind} says where its frames are: leave out --frames, --seconds, --focus and --arc")
         if not self.is_file and self.kind not in KINDS:
             raise UsageError(f"--path {self.kind}: expected {', '.join(KINDS)} or the name of a .json file")
+        if self.arc is not None and self.kind not in ("auto", "orbit", "arc"):
+            raise UsageError(f"--arc is the width of an orbit: leave it out, or take --path orbit, not {self.kind}")
 
     @property
     def name(self) -> str:
         """What to call the folder of its pictures."""
         return Path(self.kind).stem
 
-    def through(self, views: Sequence[View]) -> tuple[list[View], float]:
-        """(the path's cameras, frames a second); `views` are what it goes through or about. Raises FormatError."""
+    def through(self, views: Sequence[View], dense: np.ndarray | None = None) -> tuple[list[View], float]:
+        """(the path's cameras, frames a second); `views` are what it goes through or about. Raises FormatError.
+
+        dense: places [P, 3] that a path does not come near, and that tell where the ground is. It is the smoothest path
+        that keeps half the distance of the nearest camera (clearance.py); "interpolate" goes through all cameras.
+        """
         if self.is_file:
             frames, said = read_path(Path(self.kind))
             return frames, self.fps or said or DEFAULT_FPS
         fps = self.fps or DEFAULT_FPS
-        count = max(1, round(self.seconds * fps)) if self.seconds is not None else self.frames or _FRAMES
-        if self.kind not in _ABOUT_FOCUS:
+        up = up_of(views, self.up, dense)
+        capture = Capture(views, focus_point(views) if self.focus is None else np.array(self.focus), up)
+        kind = self._kind(capture)
+        count = self.frames or _FRAMES.get(kind, _DEFAULT_FRAMES)
+        if self.seconds is not None:
+            count = max(1, round(self.seconds * fps))
+        if kind == "interpolate":
             return interpolate_path(views, count), fps
-        focus = focus_point(views) if self.focus is None else np.array(self.focus)
-        return _ABOUT_FOCUS[self.kind](views, count, focus, up_of(views, self.up)), fps
+        obstacles = Obstacles(np.empty((0, 3)) if dense is None else dense, views)
+        if kind == "walk":
+            return obstacles.first_clear(partial(walk_path, views, count, up), WALK_BANDWIDTHS), fps
+        if kind == "spiral":
+            return obstacles.first_clear(partial(spiral_path, views, count, capture.focus, up), REACHES), fps
+        arc = None if self.arc is None else float(np.radians(self.arc))
+        return obstacles.first_clear(partial(orbit_path, capture, count, arc), BANDWIDTHS), fps
+
+    def _kind(self, capture: Capture) -> str:
+        if self.kind != "auto":
+            return self.kind
+        return capture.kind if self.arc is None else "orbit"
 
     @property
     def is_file(self) -> bool:
@@ -68,10 +96,13 @@ class CameraPath:
         return self.kind.lower().endswith(".json")
 
 
-def up_of(views: Sequence[View], up: tuple[float, float, float] | None) -> np.ndarray:
-    """`up` at length 1, float64 [3], or where it is None the cameras' own. UsageError where it has no length."""
+def up_of(views: Sequence[View], up: tuple[float, float, float] | None, dense: np.ndarray | None = None) -> np.ndarray:
+    """`up` at length 1, float64 [3], or where it is None that of the cameras (see `up_direction`).
+
+    UsageError where it has no length.
+    """
     if up is None:
-        return up_direction(views)
+        return up_direction(views, dense)
     length = np.linalg.norm(up)
     if length == 0:
         raise UsageError("--up 0,0,0 is no direction")

@@ -5,30 +5,73 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.trajectories.ground import ground_normal
 from splat_cli.scene.view import View
 
 _PARALLEL = 1e-6
 """Mean squared sine between axes that meet nowhere in particular: a tenth of a degree or so."""
+_ROUNDS = 30
+_MIN_DISTANCE = 1e-3
+"""Of an axis from the focus, in extents: nearer ones have no more weight."""
+_LEVEL_WEIGHT = 1e-3
+"""Of the cameras' mean up direction, where their level axes all point one way; of the ground ten times as much."""
+_MIN_ROLL = np.sin(np.radians(1))
+_GROUND_TOLERANCE = 1.5
+"""A plane is no ground if cameras are rolled against it so many times as much as against each other."""
 
 
 def focus_point(views: Sequence[View]) -> np.ndarray:
-    """The point, float64 [3], with the least sum of squared distances to the optical axes.
+    """The point, float64 [3], with the least sum of distances to the optical axes: a few stray cameras hardly count.
 
     Where the axes are parallel, or there is only one: as far ahead of the cameras as they are apart.
+    Iteratively reweighted least squares (Weiszfeld).
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
-    across = np.eye(3) - forward[:, :, None] * forward[:, None, :]  # what is left of a vector beside its axis
-    total = across.mean(axis=0)
-    if np.linalg.eigvalsh(total)[0] < _PARALLEL:
-        return centers.mean(axis=0) + scene_extent(views) * _unit(forward.mean(axis=0))
-    return np.linalg.solve(total, np.einsum("nij,nj->i", across, centers) / len(views))
+    across = np.eye(3) - forward[:, :, None] * forward[:, None, :]  # projections along the axes
+    extent = scene_extent(views)
+    if np.linalg.eigvalsh(across.mean(axis=0))[0] < _PARALLEL:
+        return centers.mean(axis=0) + extent * _unit(forward.mean(axis=0))
+    weights = np.ones(len(views))
+    point = centers.mean(axis=0)
+    for _ in range(_ROUNDS):
+        total = np.einsum("n,nij->ij", weights, across)
+        point = np.linalg.solve(total, np.einsum("n,nij,nj->i", weights, across, centers))
+        distances = np.linalg.norm(np.einsum("nij,nj->ni", across, point - centers), axis=1)
+        weights = 1 / np.maximum(distances, _MIN_DISTANCE * extent)
+    return point
 
 
-def up_direction(views: Sequence[View]) -> np.ndarray:
-    """The mean of the cameras' own up directions, float64 [3] of length 1."""
+def up_direction(views: Sequence[View], points: np.ndarray | None = None) -> np.ndarray:
+    """Which way is up, float64 [3] of length 1: at right angles to the cameras' horizontal axes, but for a few.
+
+    Unlike the mean of their own up directions, it is not tilted where all look down from one side. Where the axes are
+    nearly parallel they leave a turn about themselves open: then the ground decides, if there is one among `points`
+    [P, 3] against which the cameras are as level as against each other, or else that mean.
+    """
+    right = np.array([view.w2c[0, :3] for view in views])
     mean = -np.mean([view.w2c[1, :3] for view in views], axis=0)
-    return _unit(mean) if np.linalg.norm(mean) > 1e-3 else -views[0].w2c[1, :3]
+    mean = _unit(mean) if np.linalg.norm(mean) > 1e-3 else -views[0].w2c[1, :3]
+    up = _level(right, mean, _LEVEL_WEIGHT)
+    ground = None if points is None else ground_normal(points, up)
+    if ground is not None and _roll(right, ground) < _GROUND_TOLERANCE * max(_roll(right, up), _MIN_ROLL):
+        return _level(right, ground, 10 * _LEVEL_WEIGHT)
+    return up
+
+
+def _level(right: np.ndarray, expected: np.ndarray, weight: float) -> np.ndarray:
+    """The direction with the least sum of |cosines| to `right` [N, 3], and `weight` times the angle to `expected`."""
+    up, weights = expected, np.ones(len(right))
+    for _ in range(_ROUNDS):
+        total = np.einsum("n,ni,nj->ij", weights / weights.sum(), right, right)
+        up = np.linalg.eigh(total + weight * (np.eye(3) - np.outer(expected, expected)))[1][:, 0]
+        weights = 1 / np.maximum(np.abs(right @ up), _MIN_ROLL)
+    return up if up @ expected > 0 else -up
+
+
+def _roll(right: np.ndarray, up: np.ndarray) -> float:
+    """Sine of the median angle of horizontal axes [N, 3] above or under the horizon."""
+    return float(np.median(np.abs(right @ up)))
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from splat_cli.render.frame import render_frame
 from splat_cli.render.output.camera_rigs import StereoPair
 from splat_cli.render.output.panorama import Panorama
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.trajectories.orbits import looking
+from splat_cli.scene.trajectories.looking import looking
 from splat_cli.scene.view import View
 
 MAPS = ("alpha", "depth", "normal")

@@ -1,0 +1,33 @@
+"""Where splats are dense: cells of a grid through which little light gets."""
+
+import numpy as np
+
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.rotations import rotations
+
+_OPTICAL_DEPTH = 0.5
+"""Of a dense cell: it hides 40 % of what is behind it."""
+_SIGMAS = 1.5
+_MAX_CELLS = 1 << 20  # along an axis
+
+
+def dense_places(splats: SplatArrays, cell: float) -> np.ndarray:
+    """Centres [P, 3], float32, of the dense cells with sides of `cell`, world units.
+
+    A splat stands for seven points, its centre and the ends of its axes at 1.5 standard deviations, each with a
+    seventh of its optical depth: opacity times area over the area of a cell.
+    """
+    finite = np.isfinite(splats.means).all(axis=1) & np.isfinite(splats.log_scales).all(axis=1)
+    means, scales = splats.means[finite].astype(np.float64), np.exp(np.minimum(splats.log_scales[finite], 20.0))
+    with np.errstate(invalid="ignore"):
+        axes = np.nan_to_num(rotations(np, splats.quats[finite].T)) * (_SIGMAS * scales)[:, None]  # a column an axis
+    largest = np.sort(scales, axis=1)[:, 1:].prod(axis=1)
+    depth = opacities(splats)[finite] * 2 * np.pi * largest / cell**2 / 7
+    points = np.concatenate([means, *(means + sign * axes[:, :, k] for k in range(3) for sign in (-1, 1))])
+    near = (np.abs(points) < _MAX_CELLS / 2 * cell).all(axis=1)
+    indices = np.floor(points[near] / cell).astype(np.int64) + _MAX_CELLS // 2
+    keys, inverse = np.unique(indices @ [_MAX_CELLS**2, _MAX_CELLS, 1], return_inverse=True)
+    dense = keys[np.bincount(inverse, np.tile(depth, 7)[near], len(keys)) >= _OPTICAL_DEPTH]
+    grid = np.stack([dense // _MAX_CELLS**2, dense // _MAX_CELLS % _MAX_CELLS, dense % _MAX_CELLS], axis=1)
+    return ((grid - _MAX_CELLS // 2 + 0.5) * cell).astype(np.float32)

@@ -1,0 +1,75 @@
+"""How a scene was photographed: from all around, from one side, or while walking through it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.scene.view import View
+
+FULL_CIRCLE = 2 * np.pi
+_MAX_GAP = np.radians(75)
+"""Between neighbouring cameras of a full circle."""
+_FACING = np.cos(np.radians(40))
+_MIN_FACING = 0.7
+"""Share of the cameras that look at the focus, where there is one."""
+_STRAYS = (2, 98)
+"""Percentiles of the angles between which an arc lies."""
+
+
+class Capture:
+    """Cameras about the vertical through the focus.
+
+    angles, radii, heights: [N], of each camera about, from and along the vertical, radians and world units.
+    """
+
+    def __init__(self, views: Sequence[View], focus: np.ndarray, up: np.ndarray) -> None:
+        self.template, self.focus, self.up = views[0], focus, up
+        east = across(up)
+        self._axes = np.stack([east, np.cross(up, east)])
+        offsets = np.array([view.center for view in views]) - focus
+        flat = offsets @ self._axes.T
+        self.angles = np.arctan2(flat[:, 1], flat[:, 0])
+        self.radii, self.heights = np.hypot(*flat.T), offsets @ up
+        forward = np.array([view.w2c[2, :3] for view in views])
+        distances = np.maximum(np.linalg.norm(offsets, axis=1), 1e-12)
+        self._facing = -(forward * offsets).sum(axis=1) / distances
+
+    @property
+    def kind(self) -> str:
+        """The path that suits: "walk" where cameras look at different things, otherwise "orbit" or "arc"."""
+        if np.mean(self._facing > _FACING) < _MIN_FACING:
+            return "walk"
+        return "orbit" if self.covered()[1] >= FULL_CIRCLE else "arc"
+
+    def covered(self) -> tuple[float, float]:
+        """(middle, width) of the arc in which cameras stand, radians, but for a few; all around: the first's angle."""
+        angles = np.sort(self.angles)
+        gaps = np.diff(angles, append=angles[0] + FULL_CIRCLE)
+        widest = int(np.argmax(gaps))
+        if gaps[widest] < _MAX_GAP:
+            return float(self.angles[0]), FULL_CIRCLE
+        opposite = angles[widest] + gaps[widest] / 2 - np.pi
+        low, high = np.percentile(_wrapped(angles - opposite), _STRAYS)
+        return float(opposite + (low + high) / 2), float(high - low)
+
+    def position(self, angles: np.ndarray, bandwidth: float) -> np.ndarray:
+        """Places [F, 3] at `angles` [F], as far out and as high as the cameras near that angle.
+
+        Gaussian kernel regression over the angle. bandwidth: radians.
+        """
+        exponents = -0.5 * (_wrapped(angles[:, None] - self.angles) / bandwidth) ** 2
+        weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+        radii, heights = (weights @ np.stack([self.radii, self.heights], axis=1) / weights.sum(axis=1)[:, None]).T
+        directions = np.stack([np.cos(angles), np.sin(angles)], axis=1) @ self._axes
+        return self.focus + radii[:, None] * directions + heights[:, None] * self.up
+
+
+def across(vector: np.ndarray) -> np.ndarray:
+    """A vector of length 1 at right angles to another."""
+    found = np.cross(vector, np.eye(3)[np.argmin(np.abs(vector))])
+    return found / np.linalg.norm(found)
+
+
+def _wrapped(angles: np.ndarray) -> np.ndarray:
+    """Between -pi and pi."""
+    return (angles + np.pi) % FULL_CIRCLE - np.pi

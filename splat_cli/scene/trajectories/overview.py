@@ -1,0 +1,25 @@
+"""A camera for splats that bring none."""
+
+import numpy as np
+
+from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.view import View
+
+UP = np.array([0.0, -1.0, 0.0])
+"""What is up for splats without cameras."""
+_DIRECTION = np.array([0.0, -0.42, -0.91])
+
+
+def overview(means: np.ndarray) -> View:
+    """A camera above and before the middle of splats [N, 3], which sees most of them."""
+    middle, radius = np.zeros(3), 1.0
+    if len(means):
+        middle = middle_of(means)
+        radius = float(np.quantile(np.linalg.norm(means - middle, axis=1), 0.7)) or 1.0
+    w2c = looking(middle + 2.5 * radius * _DIRECTION, middle, UP)
+    return View("overview", None, 960, 720, 720.0, 720.0, 480.0, 360.0, w2c)
+
+
+def middle_of(means: np.ndarray) -> np.ndarray:
+    """The median of positions [N, 3] along each axis, float64 [3]."""
+    return np.median(means, axis=0).astype(np.float64)
