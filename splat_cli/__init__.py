@@ -1,3 +1,60 @@
-"""3D Gaussian Splatting: photographs in, splats out."""
+"""3D Gaussian Splatting: photographs in, splats out.
+
+    import splat_cli as splat
+
+    result = splat.train_scene("scenes/garden", steps=7000, eval=True)
+    print(result.evaluate())
+    result.save("garden.spz")
+
+Every name in `__all__` is imported when it is first used, so that `import splat_cli` itself takes no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from splat_cli.api import convert, evaluate, open_run, read_scene, render_view, train_scene
+    from splat_cli.config import TrainConfig
+    from splat_cli.console import Progress
+    from splat_cli.errors import SplatError
+    from splat_cli.gaussians.arrays import SplatArrays
+    from splat_cli.gaussians.formats import read_splats, write_splats
+    from splat_cli.presets import load_config
+    from splat_cli.result import RenderedImage, Result, Scores
+    from splat_cli.scene.sample import make_sample_scene
+    from splat_cli.scene.view import Scene, View
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Progress", "RenderedImage", "Result", "Scene", "Scores", "SplatArrays", "SplatError", "TrainConfig", "View",
+    "convert", "evaluate", "load_config", "make_sample_scene", "open_run", "read_scene", "read_splats", "render_view",
+    "train_scene", "write_splats",
+]  # fmt: skip
+
+_MODULES = {
+    "api": ("convert", "evaluate", "open_run", "read_scene", "render_view", "train_scene"),
+    "config": ("TrainConfig",),
+    "console": ("Progress",),
+    "errors": ("SplatError",),
+    "gaussians.arrays": ("SplatArrays",),
+    "gaussians.formats": ("read_splats", "write_splats"),
+    "presets": ("load_config",),
+    "result": ("RenderedImage", "Result", "Scores"),
+    "scene.sample": ("make_sample_scene",),
+    "scene.view": ("Scene", "View"),
+}
+
+
+if not TYPE_CHECKING:  # checkers would take every name for one
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _MODULES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(f"splat_cli.{module}"), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

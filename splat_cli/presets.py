@@ -21,9 +21,14 @@ def preset_names() -> list[str]:
 def load_config(preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
     """Defaults, then `preset` (a name, or the path of a TOML file), then `overrides`. Raises UsageError."""
     values = read_settings(_preset_path(preset)) if preset is not None else {}
-    overrides = _renamed(overrides or {})
-    _reject_unknown(overrides)
-    return TrainConfig(**{**values, **overrides})
+    return with_settings(TrainConfig(**values), overrides or {})
+
+
+def with_settings(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+    """`config` with other values of some settings. UsageError for a name or a value that is none."""
+    changes = _renamed(changes)
+    _reject_unknown(changes)
+    return dataclasses.replace(config, **changes)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "splat_cli"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 ROOMS = re.findall(r"^\| `(\w+)/` \|", PAGE, re.MULTILINE)
+TOP = {PACKAGE / name for name in ("__init__.py", "__main__.py", "api.py", "result.py")}
 
 
 def test_every_room_is_listed():
@@ -25,8 +26,15 @@ def test_every_module_outside_the_rooms_is_listed():
 @pytest.mark.parametrize("room", [*ROOMS, ""], ids=lambda room: room or "outside")
 def test_a_room_imports_only_from_below(room):
     above = set(ROOMS[: ROOMS.index(room)] if room else ROOMS)
-    paths = (PACKAGE / room).rglob("*.py") if room else set(PACKAGE.glob("*.py")) - {PACKAGE / "__main__.py"}
+    paths = (PACKAGE / room).rglob("*.py") if room else set(PACKAGE.glob("*.py")) - TOP
     wrong = {f"{path.relative_to(ROOT)}: {name}" for path in paths for name in _imported(path) & above}
+    assert wrong == set()
+
+
+def test_nothing_imports_the_top_floor():
+    """A room that called the package's own functions would import all rooms above it."""
+    top = {path.stem for path in TOP}
+    wrong = {path for path in set(PACKAGE.rglob("*.py")) - TOP if _imported(path) & top}
     assert wrong == set()
 
 

@@ -40,11 +40,15 @@ class TrainingData:
 
 
 def read_data(scene_path: Path, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
-    """Read the scene and decode its photographs; reports what was found and what was left out.
+    """`load_data` of the scene in a folder, read as the settings say."""
+    return load_data(read_scene(scene_path, SceneOptions.of(config)), config, backend, display)
+
+
+def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
+    """Split the scene's views and decode their photographs; reports what was found and what was left out.
 
     SceneError where nothing is left.
     """
-    scene = read_scene(scene_path, SceneOptions.of(config))
     if config.depth_weight > 0 and not len(scene.points):
         raise SceneError(f"{scene.root} has no points that could tell depths: leave out --depth-weight")
     train, test, by_name = split_scene(scene, config)

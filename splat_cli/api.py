@@ -1,0 +1,215 @@
+"""What programs import as `splat_cli`: functions from photographs to splats, pictures, measurements and files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display, Level
+from splat_cli.device import Backend, open_backend
+from splat_cli.errors import UsageError
+from splat_cli.eval.evaluate import evaluate as evaluate_images
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.formats import read_splats, write_splats
+from splat_cli.gaussians.splats import Splats
+from splat_cli.presets import load_config, with_settings
+from splat_cli.render.pictures import background_color
+from splat_cli.report import try_report
+from splat_cli.result import RenderedImage, Result, Scores, render
+from splat_cli.run import session
+from splat_cli.run.callback import OnProgress, ProgressCallback
+from splat_cli.run.in_memory import train_in_memory
+from splat_cli.run.interrupt import Interrupted
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.run_dir import find_splats, step_of
+from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.training_data import TrainingData, load_image_set
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene as read_scene_folder
+from splat_cli.scene.split import split
+from splat_cli.scene.view import Scene, View
+from splat_cli.tools.export import ExportJob
+from splat_cli.train.refined_views import refined_views
+from splat_cli.train.trainer import Trainer
+from splat_cli.viewer.initial_camera import find_initial_camera
+
+_READING = frozenset(option.name for option in dataclasses.fields(SceneOptions)) | {"crop_start"}
+
+
+def read_scene(path: str | Path, **settings: Any) -> Scene:
+    """Read cameras and points of a scene; photographs are found, and decoded only in training.
+
+        scene = splat.read_scene("scenes/garden", downscale=2)
+        scene.views[0].w2c                              # float64 [4, 4], x right, y down, z forward
+        scene.views = scene.views[:100]                 # train on some of them
+        result = splat.train_scene(scene)
+
+    settings: those under "Photographs" in docs/settings.md. SceneError where the scene cannot be read.
+    """
+    return read_scene_folder(path, SceneOptions.of(load_config(None, settings)))
+
+
+def train_scene(
+    scene: Scene | str | Path,
+    config: TrainConfig | None = None,
+    *,
+    out: str | Path | None = None,
+    device: str = "auto",
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Result:
+    """Train splats on the photographs of a scene, in memory, or as `splat train` does into the run's folder `out`.
+
+        result = splat.train_scene("scenes/garden", steps=7000, eval=True)
+
+    config: by default the default settings; `splat.load_config("fast")` makes one of a preset. settings override it and
+    have the names of `splat train --help`, with underscores. on_progress: called a few times a second with step, loss,
+    PSNR and number of splats; returning False ends training early:
+
+        def on_progress(progress: splat.Progress) -> bool:
+            print(progress.step, progress.psnr)
+            return progress.num_splats < 500_000
+
+    Without `quiet`, messages and a bar go to standard error. `out` has to be new or empty, and a run in it needs the
+    scene's folder; in memory, settings of files (save_at, checkpoints, tensorboard, report) do nothing. UsageError,
+    SceneError, DeviceError, OutOfMemory.
+    """
+    config = with_settings(config or TrainConfig(), settings)
+    display = _display(quiet)
+    if out is not None:
+        if isinstance(scene, Scene):
+            raise UsageError("a run goes on from the scene's folder: with out=, name the folder in place of a Scene")
+        return _train_into(Path(out), Path(scene), config, device, on_progress, display)
+    if isinstance(scene, Scene) and (late := settings.keys() & _READING):
+        raise UsageError(f"{min(late)} is for reading, and the scene has been read: give it to read_scene")
+    if not isinstance(scene, Scene):
+        scene = read_scene_folder(scene, SceneOptions.of(config))
+    return _result_of(
+        *train_in_memory(scene, config, session.open_device(device, config, display), display, on_progress)
+    )
+
+
+def open_run(path: str | Path, *, device: str = "auto") -> Result:
+    """The splats that a run of `splat train` saved last, with its cameras and its held-out photographs.
+
+    result = splat.open_run("runs/garden")
+    print(result.evaluate())
+    """
+    ply, run = find_splats(Path(path))
+    if run is None:
+        raise UsageError(f"{path} is not the folder of a run: `splat.read_splats` reads files of splats")
+    backend, config = _backend(device), run.config()
+    splats, color_field = load_model(ply, backend)
+    held_out = run.views("test") if config.eval else []
+    return Result(
+        config, step_of(ply), run.views("all"), held_out, run.background(), run.path, splats, color_field,
+        lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
+    )  # fmt: skip
+
+
+def render_view(
+    splats: SplatArrays | str | Path,
+    view: View,
+    *,
+    background: Sequence[float] = (0.0, 0.0, 0.0),
+    device: str = "auto",
+) -> RenderedImage:
+    """Splats as a camera sees them; `pixels` of what is returned is uint8 [H, W, 3].
+
+        splats = splat.read_splats("garden.ply")
+        camera = splat.View("mine", None, 640, 480, 500.0, 500.0, 320.0, 240.0, w2c=np.eye(4))
+        splat.render_view(splats, camera).save("view.png")
+
+    background: RGB, 0 to 1. For many views of a run, `Result.render` keeps the splats on the device.
+    """
+    arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
+    return RenderedImage(render(Splats.from_arrays(_backend(device), arrays), view, background, arrays.antialiased))
+
+
+def evaluate(
+    splats: SplatArrays | str | Path,
+    scene: Scene | str | Path,
+    *,
+    test_every: int = 8,
+    background: str = "black",
+    device: str = "auto",
+) -> Scores:
+    """PSNR and SSIM of splats on the photographs that the scene holds out, or on every `test_every`-th of it.
+
+        scores = splat.evaluate("garden.spz", "scenes/garden")
+        print(scores, scores.per_image["DSC_0042.jpg"].psnr)
+
+    background: "black" or "white". For splats of a run, `Result.evaluate` does it as in training.
+    """
+    arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
+    scene = scene if isinstance(scene, Scene) else read_scene_folder(scene)
+    config = TrainConfig(antialias=arrays.antialiased, background=background)
+    backend = _backend(device)
+    held_out = split(scene.views, test_every, scene.test_names)[1]
+    photographs = load_image_set(held_out, config, backend, _display(quiet=True))
+    return Scores(evaluate_images(backend, Splats.from_arrays(backend, arrays), photographs, config))
+
+
+def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays:
+    """Write the splats of a run or a file in another format, or as a page for browsers; returns what was written.
+
+        splat.convert("runs/garden", "garden.spz")
+        splat.convert("garden.ply", "small.sog", sh_degree=1, max_splats=100_000)
+        splat.convert("runs/garden", "garden.html")
+
+    The endings of both names choose the formats (docs/formats.md). edits: see `Edits`, the options of `splat export`.
+    UsageError, FormatError.
+    """
+    source, target = Path(source), Path(target)
+    is_page = target.suffix.lower() == ".html"  # whose viewer has antialiasing
+    splats = ExportJob([source], Edits(**edits), bake=not is_page).splats()
+    if is_page:
+        find_initial_camera([source], None).write(target, splats)
+    else:
+        write_splats(target, splats)
+    return splats
+
+
+def _train_into(
+    out: Path, scene: Path, config: TrainConfig, device: str, on_progress: OnProgress | None, display: Display
+) -> Result:
+    callback = ProgressCallback(on_progress) if on_progress else None
+    with new_run_folder(out) as run:
+        backend = session.open_device(device, config, display)
+        try:
+            session.train_scene(scene, run, config, backend, display, callback=callback)
+            try_report(run, backend, display)
+        except Interrupted:
+            if callback is None or not callback.has_stopped:
+                raise
+    return open_run(out, device=device)
+
+
+def _result_of(trainer: Trainer, data: TrainingData) -> Result:
+    held_out = data.held_out
+    if held_out is not None:
+        held_out = held_out._replace(views=refined_views(trainer, held_out.views))
+    background = trainer.auxiliary.background_color() or background_color(trainer.config.background)
+    return Result(
+        trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
+        background, None, trainer.splats, trainer.auxiliary.field, lambda: held_out,
+    )  # fmt: skip
+
+
+@functools.cache
+def _backend(device: str) -> Backend:
+    """The device, opened once."""
+    return open_backend(device)
+
+
+def _display(quiet: bool) -> Display:
+    """Messages on standard error, with a bar on terminals and in notebooks."""
+    return Display(level=Level.QUIET if quiet else Level.NORMAL, bar="ipykernel" in sys.modules or None)

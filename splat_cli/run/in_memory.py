@@ -1,0 +1,43 @@
+"""Training without a run's folder."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display, Progress
+from splat_cli.device import Backend
+from splat_cli.run.callback import OnProgress
+from splat_cli.run.session import make_trainer
+from splat_cli.run.training_data import TrainingData, load_data
+from splat_cli.scene.view import Scene
+from splat_cli.train.initialization import check_source
+from splat_cli.train.trainer import Trainer
+
+
+def train_in_memory(
+    scene: Scene, config: TrainConfig, backend: Backend, display: Display, on_progress: OnProgress | None = None
+) -> tuple[Trainer, TrainingData]:
+    """The trainer after config.steps steps, or fewer where `on_progress` returned False, and what it trained on.
+
+    Nothing is written: checkpoints, save_at, tensorboard and report do nothing. SceneError, OutOfMemory.
+    """
+    check_source(config)
+    data = load_data(scene, config, backend, display)
+    trainer = make_trainer(data, config, backend, display)
+    with display.training(config.steps) as show, suppress(_Stopped):
+
+        def on_steps(progress: Progress) -> None:
+            show(progress)
+            for notice in trainer.notices:
+                display.warn(notice)
+            trainer.notices.clear()
+            if on_progress and on_progress(progress) is False:
+                raise _Stopped
+
+        trainer.run_until(config.steps, on_steps)
+    return trainer, data
+
+
+class _Stopped(Exception):
+    """`on_progress` returned False."""

@@ -1,0 +1,180 @@
+"""The package as programs import it: names, types, import time, and every example in the docs."""
+
+import ast
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import splat_cli as splat
+from splat_cli.errors import UsageError
+from tests.documented import python_blocks, run_cell
+
+ROOT = Path(__file__).parents[1]
+FEW = 25  # steps of what is shown with thousands
+FAST = {"device": "cpu", "quiet": True}
+
+
+@pytest.fixture
+def few_steps(monkeypatch, tmp_path):
+    """Examples run in an empty folder, train few steps, and their sample scene is small."""
+    from splat_cli import api
+    from splat_cli.scene import sample
+
+    small = sample.make_sample_scene
+    monkeypatch.setitem(vars(splat), "make_sample_scene", lambda folder: small(folder, 24, 64, 48))
+
+    def shortened(config, changes, original=api.with_settings):
+        config = original(config, changes)
+        return dataclasses.replace(config, steps=min(config.steps, FEW))
+
+    monkeypatch.setattr(api, "with_settings", shortened)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def result(scene):
+    """Trained in memory, three photographs held out."""
+    return splat.train_scene(scene, steps=FEW, eval=True, test_every=3, **FAST)
+
+
+def test_import_loads_neither_numpy_nor_cupy_and_takes_no_time():
+    code = (
+        "import sys, time; begin = time.perf_counter(); import splat_cli; seconds = time.perf_counter() - begin;"
+        "loaded = {'numpy', 'cupy', 'click', 'PIL'} & sys.modules.keys(); print(loaded or seconds)"
+    )
+    measured = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(3)]
+    assert min(map(float, measured)) < 0.05
+
+
+def test_names_are_all_there():
+    assert set(splat.__all__) <= set(dir(splat))
+    for name in splat.__all__:
+        assert getattr(splat, name).__doc__
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = splat.nonsense
+
+
+def test_a_name_has_the_type_that_checkers_see():
+    """What is loaded on first use is what `if TYPE_CHECKING` imports, and nothing else is public."""
+    tree = ast.parse((ROOT / "splat_cli" / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module != "typing"]
+    seen = {name.name: node.module for node in imports for name in node.names if node.module.startswith("splat_cli")}
+    loaded = {name: f"splat_cli.{module}" for module, names in splat._MODULES.items() for name in names}
+    assert seen == loaded
+    assert sorted(splat.__all__) == sorted(seen)
+
+
+@pytest.mark.slow
+def test_checkers_see_types(tmp_path):
+    mypy = pytest.importorskip("mypy.api", reason="types are checked with mypy (extra dev)")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import splat_cli as splat\nreveal_type(splat.train_scene('x').render(0).save)\nsplat.nonsense\n"
+    )
+    said = mypy.run(["--strict", "--no-incremental", str(program)])[0]
+    assert re.search(r'Revealed type is "def \(path: .*str.* \| .*Path.*\)"', said)
+    assert 'has no attribute "nonsense"' in said
+
+
+def test_train_in_memory_writes_nothing(few_steps, scene):
+    seen = []
+    result = splat.train_scene(scene, steps=5, on_progress=seen.append, **FAST)
+    assert (result.steps, result.path, result.held_out) == (5, None, [])
+    assert seen[-1].step == 5
+    assert list(few_steps.iterdir()) == []
+
+
+def test_memory_and_run_train_the_same(scene, tmp_path):
+    settings = {"steps": 20, "deterministic": True, "densify_start": 5, "densify_interval": 5}
+    memory = splat.train_scene(scene, **settings, **FAST)
+    run = splat.train_scene(scene, out=tmp_path / "run", **settings, **FAST)
+    for name, array in memory.splats.arrays().items():
+        np.testing.assert_array_equal(array, run.splats.arrays()[name])
+    assert (run.path / "report.html").is_file()
+
+
+def test_training_ends_where_the_callback_says(scene, tmp_path):
+    for out in (None, tmp_path / "run"):
+        result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: progress.step < 3, out=out, **FAST)
+        assert 3 <= result.steps < 1000
+
+
+def test_run_and_memory_measure_the_same(result, trained):
+    assert result.evaluate().per_image.keys() == splat.open_run(trained, device="cpu").evaluate().per_image.keys()
+    assert splat.open_run(trained).evaluate().mean.psnr == pytest.approx(10, abs=10)
+
+
+def test_color_field_is_rendered_and_saved(scene, tmp_path):
+    result = splat.train_scene(scene, steps=20, eval=True, color="field", out=tmp_path / "run", **FAST)
+    assert result.splats.sh_degree == 3
+    view = result.held_out[0]
+    photograph = np.asarray(result.compare(view.name))[:, : view.width]
+    scored = splat.evaluate(result.splats, scene, device="cpu").per_image[view.name].psnr
+    assert result.evaluate().per_image[view.name].psnr == pytest.approx(scored, abs=1.5)  # baked into harmonics
+    assert photograph.shape == result.render(view).pixels.shape
+
+
+def test_pictures(result, tmp_path):
+    image = result.render("a_01.jpg")
+    assert image.pixels.dtype == np.uint8
+    assert np.array_equal(image, result.render(result.views[1]).pixels)
+    assert image._repr_png_().startswith(b"\x89PNG")
+    assert result._repr_png_() == result.render(result.held_out[0])._repr_png_()
+    image.save(tmp_path / "view.webp")
+    assert (tmp_path / "view.webp").read_bytes()[8:12] == b"WEBP"
+    assert result.render(0, background=(1, 1, 1)).pixels.mean() > result.render(0).pixels.mean()
+
+
+def test_files_are_measured_as_the_result(result, scene, tmp_path):
+    result.save(tmp_path / "splats.ply")
+    scores = splat.evaluate(tmp_path / "splats.ply", scene, test_every=3, device="cpu")
+    assert scores.mean.psnr == pytest.approx(result.evaluate().mean.psnr, abs=0.5)  # antialiasing was baked
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda result, scene: splat.train_scene(scene, stepz=3), "'stepz' is not a setting; the nearest is 'steps'"),
+        (lambda result, scene: splat.train_scene(scene, downscale=2), "downscale is for reading"),
+        (lambda result, scene: splat.train_scene(scene, out="run"), "name the folder in place of a Scene"),
+        (
+            lambda result, scene: result.render("a_99.jpg"),
+            "no view 'a_99.jpg': expected numbers under 9 and names such",
+        ),
+        (lambda result, scene: result.render(9), "no view 9"),
+        (lambda result, scene: result.save("x.doc"), "x.doc is no file of splats by its name"),
+        (lambda result, scene: result.render(0).save("x.doc"), "x.doc is no picture by its name"),
+        (lambda result, scene: splat.open_run("nowhere"), "nowhere does not exist"),
+    ],
+)
+def test_errors_say_what_to_do(few_steps, result, scene, call, message):
+    with pytest.raises(UsageError, match=message):
+        call(result, splat.read_scene(scene))
+    assert list(few_steps.iterdir()) == []
+
+
+def test_nothing_held_out_is_told(scene):
+    result = splat.train_scene(scene, steps=1, **FAST)
+    for call in (result.evaluate, result.compare):
+        with pytest.raises(UsageError, match="train with eval=True"):
+            call()
+
+
+def test_readme_trains_and_shows_a_picture(few_steps):
+    (lines,) = python_blocks("README.md")
+    assert run_cell(lines, {})._repr_png_().startswith(b"\x89PNG")
+    assert {"comparison.png", "room.spz"} <= {path.name for path in few_steps.iterdir()}
+
+
+def test_every_example_of_the_page_runs(few_steps):
+    names = {}
+    for block in python_blocks("docs/python.md"):
+        run_cell(block, names)
+    assert names["curve"]
+    assert (few_steps / "room.html").is_file()
