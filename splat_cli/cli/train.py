@@ -58,8 +58,9 @@ def command(
     with transforms.json or transforms_train.json.
     With --resume, SCENE is only needed where the run's scene has moved, and options change the run's settings.
     """
-    from splat_cli.report import try_report
+    from splat_cli.report import try_report, write_report
     from splat_cli.run.session import open_device, train_scene
+    from splat_cli.run.storage.result import read_result
     from splat_cli.viewer.live import attended
 
     for name in () if viewer else ("host", "port"):
@@ -67,9 +68,13 @@ def command(
             display.warn(f"--{name} does nothing without --viewer")
     opened = _run_to_train(scene, out, resume, preset, given(options), display)
     with attended(viewer, host, port, display) as callback, opened as (run, start):
-        backend = open_device(device, start.config, display)
-        result = train_scene(start.scene, run, start.config, backend, display, start.checkpoint, callback)
-        try_report(run, backend, display)
+        if start is None:
+            result = read_result(run)
+            write_report(run, open_device(device, run.config(), display), display)
+        else:
+            backend = open_device(device, start.config, display)
+            result = train_scene(start.scene, run, start.config, backend, display, start.checkpoint, callback)
+            try_report(run, backend, display)
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s"]
     if result.score is not None:
         lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
@@ -82,19 +87,25 @@ def command(
 def _run_to_train(
     scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, changes: dict[str, Any],
     display: "Display",
-) -> "Iterator[tuple[RunDir, Resumption]]":  # fmt: skip
-    """The locked folder of a new or resumed run, and what to train there. UsageError."""
+) -> "Iterator[tuple[RunDir, Resumption | None]]":  # fmt: skip
+    """The locked folder of a new or resumed run, and what to train there: None if only the report lacks. UsageError."""
     from splat_cli.cli.unused_options import unused_options
     from splat_cli.errors import UsageError
     from splat_cli.presets import load_config
-    from splat_cli.run.resume import Resumption, plan_resumption
+    from splat_cli.run.resume import FinishedError, Resumption, plan_resumption
     from splat_cli.run.storage.run_lock import existing_run, new_run_folder, unused_folder
 
     if resume and (out or preset):
         raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
     if resume:
         with existing_run(resume) as run:
-            yield run, plan_resumption(run, scene, changes, display)
+            plan: Resumption | None = None
+            try:
+                plan = plan_resumption(run, scene, changes, display)
+            except FinishedError:
+                if changes or run.report_path.is_file() or not run.config().report:
+                    raise
+            yield run, plan
     elif scene:
         config = load_config(preset, changes)
         for line in unused_options(config, changes):

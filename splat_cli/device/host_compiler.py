@@ -1,5 +1,6 @@
 """Compile kernel files with the host's C++ compiler into shared libraries, cached by everything they depend on."""
 
+import atexit
 import functools
 import hashlib
 import importlib.util
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,9 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return "\n".join(dict.fromkeys(re.findall(r"^(?:model name|flags|Features|CPU part)\s*:.*$", info, re.MULTILINE)))
+
+
+_running: set[subprocess.Popen[str]] = set()
 
 
 @dataclass(frozen=True)
@@ -89,18 +94,33 @@ def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[st
     """Run a compiler, without the sanitizer libraries that this process may have preloaded.
 
     In a session of its own: a Ctrl-C in the terminal reaches this process alone, which ends the compiler and its
-    children if it ends itself. `variables`: added to the environment.
+    children when it ends itself. `variables`: added to the environment.
     """
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as process:
+        _running.add(process)
         try:
             out, err = process.communicate()
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             raise
+        finally:
+            _running.discard(process)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@atexit.register
+def _kill_all() -> None:
+    """Ends compilers of threads that end with this process."""
+    for process in tuple(_running):
+        _kill(process)
 
 
 def _candidates() -> list[tuple[str, ...]]:

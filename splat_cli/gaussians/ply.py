@@ -22,8 +22,8 @@ _ANTIALIASED = "antialiased:"
 """How a comment of the vertices begins; the rest of it is for people."""
 
 
-def write_ply(path: str | Path, splats: SplatArrays) -> None:
-    """Writes a binary little-endian PLY, all float32; `path` appears when it is complete.
+def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> None:
+    """Writes a binary little-endian PLY, all float32; `path` appears when it is complete. DiskError as `replacing`.
 
     The normals are zero: nobody reads them, but the order of properties is what some readers rely on. A comment tells
     of splats that are antialiased; it comes after the number of vertices, where all readers look for that.
@@ -42,7 +42,7 @@ def write_ply(path: str | Path, splats: SplatArrays) -> None:
     table = np.concatenate(columns, axis=1, dtype=np.dtype("<f4"))
     rows = table.view([(name, "<f4") for name in names])[:, 0]
     vertices = plyfile.PlyElement.describe(rows, "vertex", comments=antialias_comments(splats))
-    with replacing(Path(path)) as beside:
+    with replacing(Path(path), durable) as beside:
         plyfile.PlyData([vertices], byte_order="<").write(str(beside))
 
 

@@ -52,12 +52,12 @@ def save_splats(
         )
     splats.antialiased = trainer.config.antialias
     if field is None:
-        write_ply(path, splats)
+        write_ply(path, splats, durable=True)
         return Saved(splats)
     own = path.with_name(NAME)
     write_field(own, field, splats, [view.name for view in trainer.cameras.views])
     baked = _as_harmonics(trainer, config, field, splats, photographs, say)
-    write_ply(path, baked.splats)
+    write_ply(path, baked.splats, durable=True)
     sizes = [f"{file.stat().st_size / 2**20:.1f} MiB" for file in (own, path)]
     return Saved(
         baked.splats,

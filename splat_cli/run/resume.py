@@ -8,7 +8,7 @@ from typing import Any
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.console import Display
 from splat_cli.errors import UsageError
-from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
+from splat_cli.run.checkpoints.checkpointer import checkpoint_path, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.training_data import with_fixed_paths
@@ -17,6 +17,10 @@ _FIXED = ("seed", "eval", "test_every", "split", "sh_degree", "color", "field_ta
           "field_direction_degree", "crop_start", "init", "init_points", "init_from", "init_opacity", "init_scale",
           "background", "smooth_3d", "pose_opt", "exposure", "local_frame_adam")  # fmt: skip
 """Settings that were used up at the start, or that decide what is held out or what the arrays of a checkpoint mean."""
+
+
+class FinishedError(UsageError):
+    """A run that has nothing left to train or to save."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Resumption:
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:
     """How to go on with `run` with `changes` to its settings, and with its scene elsewhere if `scene` says so.
 
-    UsageError where nothing is left to do, or where a change cannot be made.
+    FinishedError where nothing is left to do, UsageError where a change cannot be made.
     """
     before, scene = run.config(), scene or run.scene_path()
     config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
@@ -43,14 +47,20 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
             f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}"
         )
     done = run.result().get("steps", 0)
-    if config.steps <= done:
-        raise UsageError(f"{run.path} is finished after {done} steps: give more --steps to go on")
+    if config.steps <= done and not _lacks_results(run, config):
+        raise FinishedError(f"{run.path} is finished after {done} steps: give more --steps to go on")
     checkpoint = newest_checkpoint(run.checkpoints_path, display.warn)
     if checkpoint is None:
         display.say("No checkpoint was saved yet: starting from step 0")
     elif checkpoint.step > config.steps:
         raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.steps} --steps")
     return Resumption(scene, config, checkpoint)
+
+
+def _lacks_results(run: RunDir, config: TrainConfig) -> bool:
+    """Whether splats or scores are missing that a checkpoint could be asked for."""
+    unsaved = run.unsaved_steps(config, config.steps)
+    return any(checkpoint_path(run.checkpoints_path, step).is_file() for step in unsaved)
 
 
 def _refuse_fixed(changes: dict[str, Any]) -> None:

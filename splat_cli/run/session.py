@@ -14,7 +14,7 @@ from splat_cli.files import require_space
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.callback import TrainingCallback
-from splat_cli.run.checkpoints.checkpointer import Checkpointer
+from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
 from splat_cli.run.initial_state import InitialState, find_initial_state, placeholder_state
@@ -129,7 +129,8 @@ class _Session:
         self.run, self.config, self.backend, self.display = run, plan.config, backend, display
         self.trainer, self.timer = trainer, trainer.timer
         self.callback = callback
-        self.checkpoints = Checkpointer(run.checkpoints_path, plan.requested, backend, display.warn)
+        unsaved = functools.partial(run.unsaved_steps, plan.requested)
+        self.checkpoints = Checkpointer(run.checkpoints_path, plan.requested, backend, display.warn, unsaved)
         self.seconds = 0.0
         self.log = RunLog(run, display)
         self.writer = RunWriter(run, plan.requested, trainer, data, self.log.board, display)
@@ -137,7 +138,13 @@ class _Session:
         self._check: Callable[[], None] = lambda: None
 
     def continue_from(self, checkpoint: Checkpoint) -> None:
-        """Restore the checkpoint's state in place of the initial one."""
+        """Restore the checkpoint's state in place of the initial one. Saves before what earlier sessions could not."""
+        for step in self.run.unsaved_steps(self.config, checkpoint.step):
+            earlier = checkpoint if step == checkpoint.step else checkpoint_of(self.run.checkpoints_path, step)
+            if earlier is not None:
+                restore_state(self.trainer, earlier)
+                self.seconds = earlier.facts["seconds"]
+                self._save_results(step)
         restore_state(self.trainer, checkpoint)
         self.seconds = checkpoint.facts["seconds"]
         self.checkpoints.start_from(checkpoint.step)
@@ -151,25 +158,36 @@ class _Session:
         self.log.start_from(first, self.seconds)
         if self.config.tensorboard:
             self.log.board.open(first)
-        stops = sorted({step for step in self.config.save_at if first < step < last} | {last})
-        with self.display.training(last, first) as show, deferred_interrupt() as self._check:
-            try:
-                for stop in stops:
-                    self._started = time.perf_counter()
-                    with self.timer("training steps"):
-                        trainer.run_until(stop, functools.partial(self._on_progress, show))
-                        self.backend.synchronize()
-                    self.seconds, self._started = self._seconds_now(), time.perf_counter()
-                    self._save(stop)
-                    self._check()
-            except KeyboardInterrupt as error:
-                raise Interrupted(self._stop_early(), error) from None
+        with self.display.training(last, first) as show:
+            self._train_until(min(first + 1, last), show)  # compiles kernels: signals act at once, nothing is lost yet
+            with deferred_interrupt() as self._check:
+                try:
+                    self._train_and_save(first, show)
+                except KeyboardInterrupt as error:
+                    raise Interrupted(self._stop_early(), error) from None
+                except Exception:
+                    self.checkpoints.finish()
+                    raise
         self._close_log()
         result = RunResult(
             self.run, trainer.step, trainer.splats.num, self.seconds, self.writer.score, trainer.bad_numbers
         )
         self.run.save_result(result.facts())
         return result
+
+    def _train_and_save(self, first: int, show: Callable[[Progress], None]) -> None:
+        last = self.config.steps
+        for stop in sorted({step for step in self.config.save_at if first < step < last} | {last}):
+            self._train_until(stop, show)
+            self._save(stop)
+            self._check()
+
+    def _train_until(self, stop: int, show: Callable[[Progress], None]) -> None:
+        self._started = time.perf_counter()
+        with self.timer("training steps"):
+            self.trainer.run_until(stop, functools.partial(self._on_progress, show))
+            self.backend.synchronize()
+        self.seconds, self._started = self._seconds_now(), time.perf_counter()
 
     def _on_progress(self, show: Callable[[Progress], None], progress: Progress) -> None:
         """Between two rounds of steps: show, log, save what is due, let the callback work."""
@@ -188,25 +206,37 @@ class _Session:
         return self.seconds + time.perf_counter() - self._started
 
     def _save(self, stop: int) -> None:
-        """Writes the splats and measures on what is held out. A full disk ends the run only at its last step."""
-        if stop == self.config.steps:
-            with self.timer("checkpoints"):
-                self.checkpoints.save(self.trainer, self.seconds)
+        """Writes the splats and measures on what is held out. A disk that fails ends the run only at its last step."""
+        if stop < self.config.steps:
+            if not self._save_results(stop):
+                self.checkpoints.save(self.trainer, self.seconds)  # for the next session to save from
+            return
+        with self.timer("checkpoints"):
+            self.checkpoints.save(self.trainer, self.seconds)
         try:
-            with self.timer("saving"):
-                saved = self.writer.save()
-                self.log.board.splats(stop, saved.splats)
-                if saved.notice:
-                    self.display.say(saved.notice)
-            with self.timer("measuring"):
-                self.writer.evaluate(self.seconds)
+            self._write_results(stop)
         except DiskError as error:
-            if stop == self.config.steps:
-                self.checkpoints.finish()
-                raise DiskError(f"{error}, then: splat train --resume {self.run.path}") from error
-            self.display.warn(f"{error}; training goes on")
-        if stop == self.config.steps:
-            self.checkpoints.finish()
+            raise DiskError(f"{error}, then: splat train --resume {self.run.path}") from error
+        self.checkpoints.finish()
+
+    def _save_results(self, step: int) -> bool:
+        """False, with a warning, where the disk fails."""
+        try:
+            self._write_results(step)
+        except DiskError as error:
+            later = "; splat train --resume makes up for it later" if self.config.keep else ""
+            self.display.warn(f"{error}; training goes on{later}")
+            return False
+        return True
+
+    def _write_results(self, step: int) -> None:
+        with self.timer("saving"):
+            saved = self.writer.save()
+            self.log.board.splats(step, saved.splats)
+            if saved.notice:
+                self.display.say(saved.notice)
+        with self.timer("measuring"):
+            self.writer.evaluate(self.seconds)
 
     def _close_log(self) -> None:
         phases = self.timer.seconds

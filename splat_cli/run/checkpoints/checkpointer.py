@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,10 +19,20 @@ from splat_cli.train.trainer import Trainer
 
 
 class Checkpointer:
-    """Saves a trainer to `folder`/step_N.npz. What goes wrong with a disk is told through `warn`; training goes on."""
+    """Saves a trainer to `folder`/step_N.npz. What goes wrong with a disk is told through `warn`; training goes on.
 
-    def __init__(self, folder: Path, config: TrainConfig, backend: Backend, warn: Callable[[str], None]) -> None:
-        self.folder, self.config, self.backend, self.warn = folder, config, backend, warn
+    unsaved: steps, up to a given one, of which splats or scores could not be saved: their checkpoints stay.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: TrainConfig,
+        backend: Backend,
+        warn: Callable[[str], None],
+        unsaved: Callable[[int], Sequence[int]],
+    ) -> None:
+        self.folder, self.config, self.backend, self.warn, self.unsaved = folder, config, backend, warn, unsaved
         self._thread: threading.Thread | None = None
         self._failure: SplatError | None = None
         self._last_step, self._last_time = 0, time.monotonic()
@@ -70,24 +80,40 @@ class Checkpointer:
         try:
             checkpoint.arrays = {name: self.backend.download(array) for name, array in checkpoint.arrays.items()}
             write_checkpoint(self._path(checkpoint.step), checkpoint)
-            self._remove_older()
+            self._remove_older(checkpoint.step)
         except SplatError as error:
             self._failure = error
         except MemoryError as error:
             self._failure = OutOfMemory(f"{self._path(checkpoint.step)} was not written: out of memory ({error})")
 
-    def _remove_older(self) -> None:
+    def _remove_older(self, step: int) -> None:
+        needed = [self._path(unsaved) for unsaved in self.unsaved(step)]
         for path in checkpoint_paths(self.folder)[self.config.keep :]:
+            if path in needed:
+                continue
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise DiskError(f"{path} cannot be removed: {error.strerror}; check the disk") from error
 
     def _path(self, step: int) -> Path:
-        return self.folder / f"step_{step}.npz"
+        return checkpoint_path(self.folder, step)
 
     def _tell(self, error: SplatError) -> None:
         self.warn(f"{error}; training goes on, older checkpoints are as they were")
+
+
+def checkpoint_of(folder: Path, step: int) -> Checkpoint | None:
+    """The checkpoint after `step` steps; None where there is none that can be read."""
+    try:
+        return read_checkpoint(checkpoint_path(folder, step))
+    except FormatError:
+        return None
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint after `step` steps lies."""
+    return folder / f"step_{step}.npz"
 
 
 def checkpoint_paths(folder: Path) -> list[Path]:

@@ -1,8 +1,10 @@
 """What a run came to."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from splat_cli.errors import FormatError
 from splat_cli.eval.metrics import Score
 from splat_cli.run.storage.run_dir import RunDir
 
@@ -25,3 +27,16 @@ class RunResult:
             "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
             "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.bad_numbers,
         }  # fmt: skip
+
+
+def read_result(run: RunDir) -> RunResult:
+    """The result of a finished run. FormatError where the file is damaged."""
+    facts = run.result()
+    measured = {field.name: facts[field.name] for field in dataclasses.fields(Score) if field.name in facts}
+    try:
+        score = Score(**measured) if measured else None
+        others = facts["steps"], facts["num_splats"], facts["seconds"]
+        bad = {name: facts[name] for name in ("skipped_updates", "skipped_steps", "removed_splats")}
+    except (KeyError, TypeError) as error:
+        raise FormatError(f"{run.result_path} lacks {error}: remove the file, and resume the run") from error
+    return RunResult(run, *others, score, bad)

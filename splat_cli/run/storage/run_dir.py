@@ -38,6 +38,15 @@ class RunDir:
         matches = (re.fullmatch(r"iteration_(\d+)", found.name) for found in (self.path / "point_cloud").glob("*"))
         return sorted(step for match in matches if match and self.ply_path(step := int(match[1])).is_file())
 
+    def unsaved_steps(self, config: TrainConfig, done: int) -> list[int]:
+        """Steps of --save-at, up to step `done`, whose splats are not there, or whose scores if there are to be any."""
+        saved, scored = self.saved_steps(), self.metrics().get("steps", {})
+        return [
+            step
+            for step in sorted(set(config.save_at))
+            if step <= done and (step not in saved or (config.eval and str(step) not in scored))
+        ]
+
     @property
     def config_path(self) -> Path:
         return self.path / "config.toml"
@@ -103,7 +112,7 @@ class RunDir:
     def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
         """Writes config.toml: every setting, and under [run] the scene, the device and this program's version."""
         run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
-        with replacing(self.config_path) as beside:
+        with replacing(self.config_path, durable=True) as beside:
             beside.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
 
     def views(self, which: str) -> list[View]:
@@ -206,5 +215,5 @@ def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str,
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with replacing(path) as beside:
+    with replacing(path, durable=True) as beside:
         beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,26 @@
+"""`python -m tests.faults FOLDER SHARE JOBS SEED`: every SHAREth trial, JOBS at a time; see scripts/faults.py."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.faults.library import start_trials
+from tests.small_scene import write_small_scene
+
+
+def main(folder: Path, share: int, num_jobs: int, seed: int) -> int:
+    """Returns the exit code; prints what went wrong, and a summary of each job."""
+    scene = write_small_scene(folder / "scene")
+    jobs = [start_trials(scene, folder / f"job-{job}", share, job, num_jobs, seed) for job in range(num_jobs)]
+    return max(map(_relay, jobs))
+
+
+def _relay(job: "subprocess.Popen[str]") -> int:
+    assert job.stdout is not None
+    for line in job.stdout:
+        print(line, end="", flush=True)
+    return job.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))

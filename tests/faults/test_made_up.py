@@ -1,0 +1,90 @@
+"""Results that a full disk or a kill left out: resuming a run makes up for them, also of a finished one."""
+
+import json
+import shutil
+import time
+
+import pytest
+
+from splat_cli.errors import DiskError, UsageError
+from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
+from splat_cli.run.checkpoints.file import read_checkpoint
+from splat_cli.run.run_writer import RunWriter
+from splat_cli.run.storage.run_dir import RunDir
+from tests.training import Trained
+
+EVALUATED = {"eval": True, "test_every": 3, "save_at": (30,), "keep": 1}
+
+
+@pytest.fixture(scope="module")
+def whole(scene, tmp_path_factory):
+    """A run that saves after 30 of 60 steps, with scores. Not to be changed."""
+    return Trained(scene).new(tmp_path_factory.mktemp("runs") / "whole", **EVALUATED)
+
+
+def _compare(run, whole):
+    for step in (30, 60):
+        assert run.ply_path(step).read_bytes() == whole.ply_path(step).read_bytes()
+        assert run.metrics()["steps"][str(step)]["per_image"] == whole.metrics()["steps"][str(step)]["per_image"]
+
+
+def _fail_at(monkeypatch, what, step):
+    """`what` of RunWriter fails at this step."""
+    method = getattr(RunWriter, what)
+
+    def fail_once(self, *args):
+        if self.trainer.step == step:
+            raise DiskError("x.ply was not written: no space left on the disk; make room there")
+        return method(self, *args)
+
+    monkeypatch.setattr(RunWriter, what, fail_once)
+
+
+@pytest.mark.parametrize("what", ["save", "evaluate"])
+def test_a_full_disk_at_a_save_is_made_up_for(training, whole, tmp_path, monkeypatch, what):
+    with monkeypatch.context() as patch:
+        _fail_at(patch, what, 30)
+        run = training.new(tmp_path / "run", **EVALUATED)
+    assert any("splat train --resume makes up for it later" in line for line in training.said)
+    assert run.result()["steps"] == 60
+    assert [read_checkpoint(path).step for path in checkpoint_paths(run.checkpoints_path)] == [60, 30]
+    training.resume(run.path)
+    _compare(run, whole)
+    with pytest.raises(UsageError, match="is finished after 60 steps"):
+        training.resume(run.path, report=False)
+
+
+@pytest.mark.parametrize("lost", ["splats", "scores"])
+def test_a_run_killed_between_a_checkpoint_and_what_is_saved_after_it(training, whole, tmp_path, monkeypatch, lost):
+    class Killed(BaseException):
+        """Ends the run at once."""
+
+    def kill(self, *args):
+        if self.trainer.step == 30:
+            raise Killed
+        return method(self, *args)
+
+    name = "save" if lost == "splats" else "evaluate"
+    method = getattr(RunWriter, name)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunWriter, name, kill)
+        patch.setattr(Checkpointer, "_due", lambda self, step: step == 30)
+        with pytest.raises(Killed):
+            training.new(tmp_path / "run", **EVALUATED)
+    run = RunDir(tmp_path / "run")
+    while not checkpoint_paths(run.checkpoints_path):
+        time.sleep(0.01)
+    training.resume(run.path)
+    assert "Going on from step 30" in training.said
+    _compare(run, whole)
+
+
+def test_a_finished_run_without_a_report_gets_one(splat, trained, tmp_path):
+    run = RunDir(shutil.copytree(trained, tmp_path / "run"))
+    expected = run.result()
+    run.report_path.unlink()
+    result = splat("train", "--resume", run.path, "--device", "cpu", "--json")
+    assert result.code == 0, result.err
+    assert run.report_path.is_file()
+    assert json.loads(result.out) == {**expected, "run": str(run.path), "ply": str(run.ply_path(20))}
+    assert "is finished after 20 steps" in splat("train", "--resume", run.path).err
