@@ -18,7 +18,7 @@ from pathlib import Path
 
 from splat_cli.device.kernel_cache import add_library, build_folder, is_intact, open_cache, unusable_cache
 from splat_cli.device.sources import headers_digest
-from splat_cli.errors import DeviceError
+from splat_cli.errors import DeviceError, printable
 
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
 # Kernels view arrays of floats as float4 and the like, as CUDA allows: no strict aliasing.
@@ -124,8 +124,12 @@ def _kill_all() -> None:
 
 
 def _candidates() -> list[tuple[str, ...]]:
-    if os.environ.get("CXX"):
-        return [tuple(shlex.split(os.environ["CXX"]))]
+    """Commands to try. DeviceError where $CXX is no command line."""
+    if chosen := os.environ.get("CXX", "").strip():
+        try:
+            return [tuple(shlex.split(chosen))]
+        except ValueError as error:
+            raise DeviceError(f"CXX is {printable(chosen)!r}, which is no command line ({error}): correct it") from None
     zig = [(sys.executable, "-m", "ziglang", "c++")] if importlib.util.find_spec("ziglang") else []
     return [("g++",), ("clang++",), ("c++",), *zig]
 
@@ -136,11 +140,11 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
     `flags` follow the usual ones. Raises DeviceError if there is no compiler.
     """
     for command in _candidates():
-        if shutil.which(command[0]):
+        if command and shutil.which(command[0]):
             version = _version(command)
             chosen = (*_FLAGS, *_tls_flags(version), *(_SANITIZED if sanitize else _FAST), *flags)
             return HostCompiler(command, version, chosen)
-    wanted = os.environ.get("CXX") or "g++ or clang++"
+    wanted = os.environ.get("CXX", "").strip() or "g++ or clang++"
     raise DeviceError(
         f"the CPU backend compiles its kernels and found no C++ compiler ({wanted}): "
         "install one with `apt install g++` or `pip install ziglang`, or set CXX"

@@ -19,9 +19,13 @@ _STALE_SECONDS = 3600.0  # no compilation takes as long: its process was killed
 
 
 def cache_dir() -> Path:
-    """Folder of compiled kernels: $XDG_CACHE_HOME/splat, or ~/.cache/splat."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "splat"
+    """Folder of compiled kernels: $XDG_CACHE_HOME/splat, or ~/.cache/splat. DeviceError where there is no home."""
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "splat"
+    try:
+        return Path.home() / ".cache" / "splat"
+    except RuntimeError:
+        raise DeviceError("there is no home folder to keep compiled kernels in: set HOME or XDG_CACHE_HOME") from None
 
 
 def open_cache() -> Path:

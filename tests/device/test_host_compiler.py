@@ -163,6 +163,33 @@ def test_ziglang_is_the_last_resort(tmp_path, monkeypatch):
     assert compiler.label == "clang 20.1"
 
 
+@pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])
+def test_environment_that_names_no_command_line(sources, monkeypatch, command):
+    monkeypatch.setenv("CXX", command)
+    with pytest.raises(DeviceError, match="which is no command line") as caught:
+        open_backend("cpu", sources=sources)
+    assert "\n" not in str(caught.value)
+
+
+def test_environment_with_an_empty_command_names_none(sources, monkeypatch):
+    usual = find_compiler().command
+    for command in ("", " ", "\t\n"):
+        monkeypatch.setenv("CXX", command)
+        assert find_compiler().command == usual
+    monkeypatch.setenv("CXX", "''")
+    with pytest.raises(DeviceError, match=r"found no C\+\+ compiler \(''\)"):
+        find_compiler()
+
+
+def test_no_home(sources, monkeypatch):
+    """Neither in the environment nor among the system's users, as in a container."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    with pytest.raises(DeviceError, match="set HOME or XDG_CACHE_HOME"):
+        value(sources)
+
+
 def test_compiler_of_the_environment(sources, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O1")
     with pytest.raises(DeviceError, match="no-such-compiler -O1"):
