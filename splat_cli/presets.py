@@ -12,6 +12,8 @@ from splat_cli.config import ALIASES, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.paths import resource_dir
 
+_MAX_TOML_LENGTH, _MAX_SEPARATORS = 1 << 18, 50
+
 
 def preset_names() -> list[str]:
     """Names of the presets that come with the program."""
@@ -50,11 +52,25 @@ def read_toml(path: Path) -> dict[str, Any]:
     Bytes that are not UTF-8 are taken as those of file names, which become surrogates.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        _check_effort(text)
+        return tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:  # of which TOMLDecodeError is one
         raise UsageError(f"{path}: not a TOML file: {error}") from None
+
+
+def _check_effort(text: str) -> None:
+    """ValueError where Python's reader would take long: its effort grows with the square of the parts of a key."""
+    if len(text) > _MAX_TOML_LENGTH:
+        raise ValueError(f"it is longer than {_MAX_TOML_LENGTH:,} characters")
+    if max(map(_num_separators, text.splitlines()), default=0) > _MAX_SEPARATORS:
+        raise ValueError(f"a line holds more than {_MAX_SEPARATORS} dots or brackets")
+
+
+def _num_separators(line: str) -> int:
+    return line.count(".") + line.count("[") + line.count("{")
 
 
 def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:

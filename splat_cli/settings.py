@@ -1,6 +1,7 @@
 """What a setting is: a value with a type, a range, a default and a sentence of help, and how it is read from text."""
 
 import dataclasses
+import reprlib
 import types
 import typing
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ T = TypeVar("T")
 MAX_FLOAT = 3e38
 """Kernels compute with 32-bit floats."""
 
+_SHOWN = reprlib.Repr()  # of values from files, however long or deep
+_SHOWN.maxstring = _SHOWN.maxother = 100
 _NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "whole numbers"}
 
 
@@ -115,7 +118,9 @@ class Setting:
 
     def _wrong(self, value: Any) -> UsageError:
         is_huge = isinstance(value, int) and value.bit_length() > 1000  # Python does not print numbers of any length
-        return UsageError(f"{self.name} = {'a huge number' if is_huge else repr(value)}: expected {self.expected}")
+        return UsageError(
+            f"{self.name} = {'a huge number' if is_huge else _SHOWN.repr(value)}: expected {self.expected}"
+        )
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:

@@ -1,6 +1,5 @@
 """How much memory a piece of code takes, with what C libraries take (Linux)."""
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ class PeakMemory:
 def peak_memory() -> Iterator[PeakMemory]:
     """`bytes` of what it yields is known at the end; 0 where the system does not say."""
     found = PeakMemory()
-    gc.collect()
     try:
         _CLEAR.write_text("5")  # sets VmHWM back to VmRSS
     except OSError:

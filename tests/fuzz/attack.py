@@ -1,8 +1,8 @@
 """One damaged input after another for one reader, and what must never come of it."""
 
 import time
-import tracemalloc
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,12 @@ import numpy as np
 from splat_cli.errors import SplatError
 from tests.fuzz.mutate import mutate
 from tests.fuzz.readers import Target
+from tests.peak_memory import PeakMemory, peak_memory
 
 MAX_SECONDS = 5.0
 BASE_BYTES, BYTES_PER_BYTE = 64 << 20, 4
+_FORGED = 0.7
+"""Share of inputs that are whole containers of wrong contents; the others are damaged anywhere."""
 
 
 @dataclass
@@ -27,13 +30,17 @@ class Outcome:
 
 
 def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: bool = False) -> Outcome:
-    """Damages the target's file `count` times. AssertionError, with the input's seed, where a promise is broken."""
+    """Damages the target's file, or forges its contents, `count` times.
+
+    AssertionError, with the input's seed, where a promise is broken.
+    """
     damaged = target.prepare(folder)
     whole = damaged.read_bytes()
     before = _listing(folder)
     outcome = Outcome()
     for number in range(count):
-        content = mutate(whole, np.random.default_rng([seed, number]))
+        rng = np.random.default_rng([seed, number])
+        content = target.forge(whole, rng) if target.forge and rng.random() < _FORGED else mutate(whole, rng)
         damaged.write_bytes(content)
         attack_once(target, folder, outcome, f"{target.name}: seed [{seed}, {number}]", len(content), measure_memory)
     assert _listing(folder) == before, f"{target.name}: reading changed files"
@@ -44,9 +51,19 @@ def attack_once(
     target: Target, folder: Path, outcome: Outcome, where: str, size: int, measure_memory: bool = False
 ) -> None:
     """Reads what lies in the folder, of `size` bytes. AssertionError, with `where`, where a promise is broken."""
-    if measure_memory:
-        tracemalloc.start()
-    start = time.perf_counter()
+    with peak_memory() if measure_memory else nullcontext(PeakMemory()) as memory:
+        start = time.perf_counter()
+        _read_or_refuse(target, folder, outcome, where)
+        seconds = time.perf_counter() - start
+    assert seconds < MAX_SECONDS, f"{where}: took {seconds:.1f} s"
+    outcome.seconds = max(outcome.seconds, seconds)
+    outcome.peak_bytes = max(outcome.peak_bytes, memory.bytes)
+    assert memory.bytes <= BASE_BYTES + BYTES_PER_BYTE * size, (
+        f"{where}: took {memory.bytes >> 20} MiB for {size} bytes"
+    )
+
+
+def _read_or_refuse(target: Target, folder: Path, outcome: Outcome, where: str) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -55,18 +72,12 @@ def attack_once(
     except SplatError as error:
         outcome.refused += 1
         message = str(error)
+        assert error.exit_code == 2, f"{where}: exit code {error.exit_code}: {message}"  # noqa: PT017
         assert message, f"{where}: an empty message"
         assert "\n" not in message, f"{where}: several lines: {message!r}"
+        assert " ()" not in message, f"{where}: an empty reason: {message!r}"
     except Exception as error:
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
-    seconds = time.perf_counter() - start
-    assert seconds < MAX_SECONDS, f"{where}: took {seconds:.1f} s"
-    outcome.seconds = max(outcome.seconds, seconds)
-    if measure_memory:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        outcome.peak_bytes = max(outcome.peak_bytes, peak)
-        assert peak <= BASE_BYTES + BYTES_PER_BYTE * size, f"{where}: took {peak >> 20} MiB for {size} bytes"
 
 
 def _listing(folder: Path) -> list[str]:

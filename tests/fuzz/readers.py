@@ -20,10 +20,27 @@ from splat_cli.field.frame import field_bounds
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.presets import read_settings
+from splat_cli.render.iter_state import ITER_STATE_DTYPE
+from splat_cli.report.curves import curves, measured_views
+from splat_cli.report.facts import read_facts
+from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_checkpoint
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split
 from splat_cli.scene.trajectories.path_file import read_path
+from splat_cli.tools.batch_list import plan_batch
+from tests.fuzz.containers import (
+    forge_checkpoint,
+    forge_glb,
+    forge_npz,
+    forge_photograph,
+    forge_sog,
+    forge_spz,
+    forge_zip,
+)
+from tests.fuzz.records import COLMAP, forge_colmap_text, forge_model_member, forge_ply
+from tests.fuzz.trees import forge_json, forge_json_lines, forge_toml
 from tests.gaussians.some_splats import some_splats
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import small_model, write_scene, write_with_observations
@@ -38,6 +55,8 @@ class Target:
     """Fills a folder; returns the file to damage."""
     read: Callable[[Path], object]
     """Reads from the folder."""
+    forge: Callable[[bytes, np.random.Generator], bytes] | None = None
+    """The valid file's bytes -> a whole container around wrong contents."""
 
 
 def _whole_scene(folder: Path) -> None:
@@ -55,7 +74,8 @@ def _colmap(stem: str, binary: bool) -> Target:
             write_with_observations(folder / "sparse" / "0", model)
         return folder / "sparse" / "0" / f"{stem}.{suffix}"
 
-    return Target(f"{stem}.{suffix}", prepare, _whole_scene)
+    forge = COLMAP[f"{stem}.bin"] if binary else forge_colmap_text
+    return Target(f"{stem}.{suffix}", prepare, _whole_scene, forge)
 
 
 def _zip(folder: Path) -> Path:
@@ -84,7 +104,7 @@ def _point_cloud(text: bool) -> Target:
         write_point_cloud(folder / "points.ply", np.arange(30).reshape(10, 3), np.full((10, 3), 7), text)
         return folder / "points.ply"
 
-    return Target(f"points.ply ({'text' if text else 'binary'})", prepare, _whole_scene)
+    return Target(f"points.ply ({'text' if text else 'binary'})", prepare, _whole_scene, forge_ply)
 
 
 def _photograph(suffix: str, mode: str = "RGB") -> Target:
@@ -95,7 +115,7 @@ def _photograph(suffix: str, mode: str = "RGB") -> Target:
         Picture.fromarray(pixels).convert(mode).save(path)
         return path
 
-    return Target(f"photograph ({suffix}, {mode})", prepare, _whole_scene)
+    return Target(f"photograph ({suffix}, {mode})", prepare, _whole_scene, forge_photograph)
 
 
 def _mask(folder: Path) -> Path:
@@ -111,7 +131,7 @@ def _splats(suffix: str) -> Target:
         write_splats(folder / f"a{suffix}", some_splats(6, 1))
         return folder / f"a{suffix}"
 
-    return Target(f"splats ({suffix})", prepare, lambda folder: read_splats(folder / f"a{suffix}"))
+    return Target(f"splats ({suffix})", prepare, lambda folder: read_splats(folder / f"a{suffix}"), _FORGES.get(suffix))
 
 
 def _field(folder: Path) -> Path:
@@ -156,19 +176,74 @@ def _settings(folder: Path) -> Path:
     return folder / "preset.toml"
 
 
+def _batch(folder: Path) -> Path:
+    (folder / "scenes.toml").write_text(
+        'steps = 9\n[[scene]]\npath = "a"\n[[scene]]\npath = "b"\nname = "c"\nseed = 3\n'
+    )
+    return folder / "scenes.toml"
+
+
+def _plan_batch(folder: Path) -> None:
+    for job in plan_batch([folder / "scenes.toml"], folder / "out", None, {}):
+        assert job.run.parent == folder / "out"
+
+
+def _checkpoint(folder: Path) -> Path:
+    num, rows = 5, 23
+    planes = {name: np.ones((rows, num), np.float32) for name in ("params", "moments1", "moments2")}
+    state = {name: np.zeros((), ITER_STATE_DTYPE[name]).tolist() for name in ITER_STATE_DTYPE.names or ()}
+    facts = {
+        "seconds": 1.5, "capacity": 4096, "size": 1.0, "removed": 0, "views": ["a.jpg", "b.jpg"],
+        "state": state | {"step": 7, "num_splats": num}, "random": np.random.default_rng(0).bit_generator.state,
+    }  # fmt: skip
+    path = folder / "step_7.npz"
+    write_checkpoint(path, Checkpoint(7, {**planes, "stats": np.ones((2, num), np.float32)}, facts))
+    return path
+
+
+def _record(name: str, content: object, read: Callable[[RunDir], object]) -> Target:
+    """A JSON file of a run's folder."""
+
+    def prepare(folder: Path) -> Path:
+        (folder / "config.toml").write_text("steps = 9\n")
+        (folder / name).write_text(json.dumps(content) + "\n")
+        return folder / name
+
+    forge = forge_json_lines if name.endswith("l") else forge_json
+    return Target(name, prepare, lambda folder: read(RunDir(folder)), forge)
+
+
+def _read_facts(run: RunDir) -> None:
+    facts = read_facts(run)
+    curves(facts)
+    measured_views(facts)
+
+
+_SCORE = {"psnr": 20.5, "ssim": 0.7}
+_METRICS = {"protocol": "a", "steps": {"7": {**_SCORE, "per_image": {"a.jpg": _SCORE, "b.jpg": _SCORE}}}}
+_LOG = {"step": 7, "loss": 0.1, "psnr": 20.0, "num_splats": 5, "memory_bytes": 5, "phases": {"a": 1.0}, "warning": "b"}
+_RESULT = {"steps": 7, "num_splats": 5, "seconds": 1.5, **_SCORE}
+
+_FORGES = {".glb": forge_glb, ".sog": forge_sog, ".spz": forge_spz, ".ply": forge_ply, ".compressed.ply": forge_ply}
 TARGETS = [
     *(_colmap(stem, binary) for stem in ("cameras", "images", "points3D") for binary in (True, False)),
-    Target("model.zip", _zip, _whole_scene),
-    Target("transforms.json", _transforms, _whole_scene),
-    Target("transforms_train.json", _blender, _whole_scene),
+    Target("model.zip", _zip, _whole_scene, lambda whole, rng: forge_zip(whole, rng, forge_model_member)),
+    Target("transforms.json", _transforms, _whole_scene, forge_json),
+    Target("transforms_train.json", _blender, _whole_scene, forge_json),
     _point_cloud(text=True),
     _point_cloud(text=False),
     *(_photograph(*kind) for kind in (("jpg",), ("jpg", "CMYK"), ("png", "RGBA"), ("png", "P"), ("tif",), ("webp",))),
-    Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views)),
+    Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views), forge_photograph),
     *(_splats(found.suffix) for found in FORMATS.values()),
-    Target("field.npz", _field, _read_field),
-    Target("cameras.json", _cameras_json, lambda folder: read_cameras(folder / "cameras.json")),
-    Target("path.json", _camera_path, lambda folder: read_path(folder / "path.json")),
-    Target("split.json", _split, lambda folder: read_split(folder / "split.json")),
-    Target("preset.toml", _settings, lambda folder: read_settings(folder / "preset.toml")),
+    Target("field.npz", _field, _read_field, forge_npz),
+    Target("checkpoint", _checkpoint, lambda folder: read_checkpoint(folder / "step_7.npz"), forge_checkpoint),
+    Target("cameras.json", _cameras_json, lambda folder: read_cameras(folder / "cameras.json"), forge_json),
+    Target("path.json", _camera_path, lambda folder: read_path(folder / "path.json"), forge_json),
+    Target("split.json", _split, lambda folder: read_split(folder / "split.json"), forge_json),
+    Target("preset.toml", _settings, lambda folder: read_settings(folder / "preset.toml"), forge_toml),
+    Target("scenes.toml", _batch, _plan_batch, forge_toml),
+    _record("metrics.json", _METRICS, _read_facts),
+    _record("train.jsonl", _LOG, _read_facts),
+    _record("result.json", _RESULT, lambda run: run.result()),
+    _record("background.json", {"color": [0.1, 0.2, 0.3]}, lambda run: run.background()),
 ]

@@ -94,7 +94,8 @@ def read_sog(path: Path) -> SplatArrays:
             n, degree = int(meta["count"]), int(meta["shN"]["bands"]) if "shN" in meta else 0
             if degree not in range(4) or not 0 <= n * splat_bytes(degree) <= max_unpacked_bytes(path):
                 raise ValueError(f"{n} splats of SH degree {degree}, too many for {path.stat().st_size} bytes")
-            return finite_splats(_unpack(file, meta, n, (degree + 1) ** 2 - 1))
+            with np.errstate(over="ignore", invalid="ignore"):  # numbers that float32 cannot hold: dropped
+                return finite_splats(_unpack(file, meta, n, (degree + 1) ** 2 - 1))
     except _DAMAGED as error:
         raise FormatError(f"{path} cannot be read as .sog ({reason_of(error)}): export it again") from error
 
@@ -103,9 +104,8 @@ def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
     """The n splats, of k coefficients beyond the constant one."""
     low, high = (_pixels(file, name, n)[:, :3].astype(np.float64) for name in meta["means"]["files"])
     bounds = [np.array(meta["means"][name], np.float64).reshape(3) for name in ("mins", "maxs")]
-    with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
-        logs = bounds[0] + (bounds[1] - bounds[0]) * (low + 256 * high) / _MOST
-        means = (np.sign(logs) * np.expm1(np.abs(logs))).astype(np.float32)
+    logs = bounds[0] + (bounds[1] - bounds[0]) * (low + 256 * high) / _MOST
+    means = (np.sign(logs) * np.expm1(np.abs(logs))).astype(np.float32)
     quats, scales, colors = (_pixels(file, meta[name]["files"][0], n) for name in ("quats", "scales", "sh0"))
     if quats[:, 3].min(initial=255) < _FIRST_INDEX:
         raise ValueError("its quaternions do not say which component is the largest")
