@@ -79,6 +79,6 @@ def _scale(center: float, size: int, low: np.ndarray, high: np.ndarray) -> float
     low, high = low[np.isfinite(low)], high[np.isfinite(high)]
     if not len(low) or not len(high):
         raise SceneError("a camera's distortion cannot be undone at the image's border: calibrate it again")
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):  # of a senseless lens, too
         inverse = np.maximum(center / (center - low.max()), (size - 0.5 - center) / (high.min() - center))
         return float(np.clip(1 / inverse, MIN_SCALE, MAX_SCALE))
