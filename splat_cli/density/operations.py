@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.optim.columns import launch_shape
+from splat_cli.optim.columns import launch
 from splat_cli.optim.model import Model
 
 FILE = "density/refine"
@@ -22,49 +22,39 @@ def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None
     A parent and its copies together look like the parent before: 3DGS-MCMC (Kheradmand et al. 2024), eq. 9.
     min_opacity: of each afterwards.
     """
-    backend, splats, count = model.backend, model.splats, len(parents)
-    if count == 0:
-        return
-    copies = backend.xp.zeros(model.num, "int32")
-    backend.kernel(FILE, "count_copies")(*launch_shape(count), parents, count, copies)
-    backend.kernel(FILE, "relocate")(
-        *launch_shape(model.num), copies, *splats.params.shape, model.num, float(min_opacity), splats.params,
-        model.moments.first, model.moments.second,
-    )  # fmt: skip
+    backend, params, num = model.backend, model.splats.params, model.num
+    moments = model.moments.first, model.moments.second
+    copies = backend.xp.zeros(num, "int32")
+    launch(backend, FILE, "count_copies", len(parents), parents, len(parents), copies)
+    launch(backend, FILE, "relocate", num, copies, *params.shape, num, float(min_opacity), params, *moments)
     model.copy(parents, slots)
 
 
 def split_long_axis(model: Model, parents: Any, slots: Any) -> None:
     """Split the different splats `parents` in two along their longest axes: one half stays, one goes to its slot."""
-    if len(parents):
-        model.copy(parents, slots)
-        model.clear_moments(parents)
-        model.backend.kernel(FILE, "split_long_axis")(
-            *launch_shape(len(parents)), parents, slots, len(parents), model.splats.capacity, model.splats.params
-        )
+    backend, params, count = model.backend, model.splats.params, len(parents)
+    model.copy(parents, slots)
+    model.clear_moments(parents)
+    launch(backend, FILE, "split_long_axis", count, parents, slots, count, params.shape[1], params)
 
 
 def split_random(model: Model, parents: Any, slots: Any, random: np.random.Generator) -> None:
     """Two smaller splats for each of the different splats `parents`: one in its place, one in its slot."""
-    if len(parents):
-        normals = model.backend.upload(random.standard_normal((3, 2 * len(parents)), np.float32))
-        model.copy(parents, slots)
-        model.clear_moments(parents)
-        model.backend.kernel(FILE, "split_random")(
-            *launch_shape(len(parents)), parents, slots, normals, len(parents), model.splats.capacity,
-            model.splats.params,
-        )  # fmt: skip
+    backend, params, count = model.backend, model.splats.params, len(parents)
+    normals = backend.upload(random.standard_normal((3, 2 * count), np.float32))
+    model.copy(parents, slots)
+    model.clear_moments(parents)
+    launch(backend, FILE, "split_random", count, parents, slots, normals, count, params.shape[1], params)
 
 
 def reset_opacities(model: Model, max_opacity: float) -> None:
     """Lower all opacities to at most max_opacity, with fresh moments."""
     max_logit = float(np.log(max_opacity / (1 - max_opacity)))
     rows = (planes[OPACITY] for planes in (model.splats.params, model.moments.first, model.moments.second))
-    model.backend.kernel(FILE, "limit_opacities")(*launch_shape(model.num), model.num, max_logit, *rows)
+    launch(model.backend, FILE, "limit_opacities", model.num, model.num, max_logit, *rows)
 
 
 def limit_scales(model: Model, min_scale: float) -> None:
     """Make no axis of a splat shorter than min_scale, world units."""
-    model.backend.kernel(FILE, "limit_scales")(
-        *launch_shape(model.num), model.splats.capacity, model.num, float(np.log(min_scale)), model.splats.params
-    )
+    params, min_log_scale = model.splats.params, float(np.log(min_scale))
+    launch(model.backend, FILE, "limit_scales", model.num, params.shape[1], model.num, min_log_scale, params)

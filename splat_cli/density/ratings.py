@@ -7,7 +7,7 @@ from typing import Any
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.optim.columns import launch_shape, partition
+from splat_cli.optim.columns import launch, partition
 from splat_cli.optim.model import Model
 
 FILE = "density/ratings"
@@ -16,7 +16,7 @@ FILE = "density/ratings"
 def mean_scores(backend: Backend, sums: Any, num: int, num_views: int) -> Any:
     """Means over views of what blend_scores (render/blend.py) added up in sums [capacity, 2 or 4], float32 [2, num]."""
     means, defines = backend.xp.empty((2, num), "float32"), {"FIXED_SUMS": 1} if sums.shape[1] == 4 else {}
-    backend.kernel(FILE, "mean_scores", **defines)(*launch_shape(num), sums, num, float(num_views), means)
+    launch(backend, FILE, "mean_scores", num, sums, num, float(num_views), means, **defines)
     return means
 
 
@@ -38,9 +38,8 @@ def rate_splats(model: Model, prune_opacity: float, errors: Any | None = None) -
     """Rate by the splats' errors float32 [num], or by their opacities. Waits for the device."""
     backend, num, empty = model.backend, model.num, model.backend.xp.empty
     weights, dead, totals = empty(num, "float32"), empty(num, "bool"), backend.xp.zeros(3, "uint32")
-    backend.kernel(FILE, "rate_splats")(
-        *launch_shape(num), model.splats.params[OPACITY], errors, num, float(prune_opacity), weights, dead, totals
-    )
+    logits = model.splats.params[OPACITY]
+    launch(backend, FILE, "rate_splats", num, logits, errors, num, float(prune_opacity), weights, dead, totals)
     num_dead, num_candidates, _ = map(int, backend.download(totals))
     indices = partition(backend, dead, count=num_dead)[0] if num_dead else empty(0, "int64")
     return Ratings(weights, num_candidates, indices, totals)
@@ -50,28 +49,22 @@ def rate_gradients(model: Model, threshold: float) -> tuple[Any, Any]:
     """Which mean screen-space gradients reach the threshold, and keys float32 that sort these first, largest first."""
     backend, num = model.backend, model.num
     chosen, keys = backend.xp.empty(num, "bool"), backend.xp.empty(num, "float32")
-    backend.kernel(FILE, "rate_gradients")(
-        *launch_shape(num), model.stats, model.splats.capacity, num, float(threshold), chosen, keys
-    )
+    stats, capacity = model.stats, model.splats.capacity
+    launch(backend, FILE, "rate_gradients", num, stats, capacity, num, float(threshold), chosen, keys)
     return chosen, keys
 
 
 def split_by_size(model: Model, index: Any, max_scale: float) -> tuple[Any, Any]:
     """Those of the splats `index` int64 [K] whose longest axis is max_scale (world units) or less, and the others."""
-    small = model.backend.xp.empty(len(index), "bool")
-    if len(index):
-        model.backend.kernel(FILE, "mark_small")(
-            *launch_shape(len(index)), model.splats.params, model.splats.capacity, index, len(index), float(max_scale),
-            small,
-        )  # fmt: skip
-    return partition(model.backend, small, index)
+    backend, splats, count = model.backend, model.splats, len(index)
+    small = backend.xp.empty(count, "bool")
+    launch(backend, FILE, "mark_small", count, splats.params, splats.capacity, index, count, float(max_scale), small)
+    return partition(backend, small, index)
 
 
 def prune_mask(model: Model, min_opacity: float, max_scale: float) -> Any:
     """Which splats are more transparent than min_opacity or longer than max_scale (world units), bool [num]."""
-    mask = model.backend.xp.empty(model.num, "bool")
-    model.backend.kernel(FILE, "mark_prunable")(
-        *launch_shape(model.num), model.splats.params, model.splats.capacity, model.num, float(min_opacity),
-        float(max_scale), mask,
-    )  # fmt: skip
+    backend, splats, num = model.backend, model.splats, model.num
+    mask, limits = backend.xp.empty(num, "bool"), (float(min_opacity), float(max_scale))
+    launch(backend, FILE, "mark_prunable", num, splats.params, splats.capacity, num, *limits, mask)
     return mask

@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.density.ratings import Ratings
 from splat_cli.device import Backend
-from splat_cli.optim.columns import launch_shape
+from splat_cli.optim.columns import launch
 
 FILE = "density/sampling"
 
@@ -22,18 +22,15 @@ class WeightedSampler:
     def __init__(self, backend: Backend, ratings: Ratings) -> None:
         self._backend, weights = backend, ratings.weights
         shares = backend.xp.empty(len(weights), "int64")
-        backend.kernel(FILE, "integer_weights")(
-            *launch_shape(len(weights)), weights, ratings.totals[2:], len(weights), shares
-        )
+        launch(backend, FILE, "integer_weights", len(weights), weights, ratings.totals[2:], len(weights), shares)
         self._cumulative = backend.xp.cumsum(shares)
 
     def sample(self, count: int, random: np.random.Generator) -> Any:
         """Indices int64 [count] on the device."""
         backend, samples = self._backend, self._backend.xp.empty(count, "int64")
         uniforms = backend.upload(random.random(count))
-        backend.kernel(FILE, "search_samples")(
-            *launch_shape(count), self._cumulative, len(self._cumulative), uniforms, count, samples
-        )
+        sums = self._cumulative
+        launch(backend, FILE, "search_samples", count, sums, len(sums), uniforms, count, samples)
         return samples
 
 
@@ -44,7 +41,5 @@ def sample_distinct(backend: Backend, ratings: Ratings, count: int, random: np.r
     """
     num = len(ratings.weights)
     keys = backend.xp.empty(num, "float64")
-    backend.kernel(FILE, "distinct_keys")(
-        *launch_shape(num), ratings.weights, backend.upload(random.random(num)), num, keys
-    )
+    launch(backend, FILE, "distinct_keys", num, ratings.weights, backend.upload(random.random(num)), num, keys)
     return backend.xp.argsort(keys)[: min(count, ratings.num_candidates)]

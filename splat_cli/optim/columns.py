@@ -15,9 +15,10 @@ FILE = "density/columns"
 THREADS = 256
 
 
-def launch_shape(num: int, rows: int = 1) -> tuple[tuple[int, int], tuple[int]]:
-    """Grid and block with a thread for each of `num` columns of each row."""
-    return (-(-num // THREADS), rows), (THREADS,)
+def launch(backend: Backend, file: str, name: str, num: int, *args: Any, rows: int = 1, **defines: int) -> None:
+    """Launch a kernel with a thread for each of `num` columns of each row; none where there are no columns."""
+    if num:
+        backend.kernel(file, name, **defines)((-(-num // THREADS), rows), (THREADS,), *args)
 
 
 def copy_columns(
@@ -29,24 +30,21 @@ def copy_columns(
     """
     out = planes if out is None else out
     check_arrays("copy_columns", planes=(planes, "float32", "R C"), out=(out, "float32", "R D"))
-    if num:
-        backend.kernel(FILE, "copy_columns")(
-            *launch_shape(num, len(planes)), planes, planes.shape[1], source, out, out.shape[1], target, num, limit
-        )
+    launch(
+        backend, FILE, "copy_columns", num, planes, planes.shape[1], source, out, out.shape[1], target, num, limit,
+        rows=len(planes),
+    )  # fmt: skip
 
 
 def clear_columns(backend: Backend, planes: Any, num: int, index: Any = None, first: int = 0) -> None:
     """Set `num` columns index [num] of planes to zero, or those from `first` on."""
-    if num:
-        backend.kernel(FILE, "clear_columns")(
-            *launch_shape(num, len(planes)), planes, planes.shape[1], index, first, num
-        )
+    launch(backend, FILE, "clear_columns", num, planes, planes.shape[1], index, first, num, rows=len(planes))
 
 
 def mask_sums(backend: Backend, mask: Any) -> Any:
     """Inclusive sums of a mask [num], int64 [num]."""
     ones = backend.xp.empty(len(mask), "int64")
-    backend.kernel(FILE, "mask_to_integers")(*launch_shape(len(mask)), mask, len(mask), ones)
+    launch(backend, FILE, "mask_to_integers", len(mask), mask, len(mask), ones)
     return backend.xp.cumsum(ones)
 
 
@@ -66,7 +64,7 @@ def partition(backend: Backend, mask: Any, values: Any = None, count: int | None
     sums = mask_sums(backend, mask)
     count = last_sum(backend, sums) if count is None else count
     chosen, others = empty(count, "int64"), empty(num - count, "int64")
-    backend.kernel(FILE, "partition")(*launch_shape(num), mask, sums, values, num, chosen, others)
+    launch(backend, FILE, "partition", num, mask, sums, values, num, chosen, others)
     return chosen, others
 
 
@@ -84,7 +82,7 @@ def remove_columns(backend: Backend, planes: list[Any], mask: Any) -> int:
     if removed == 0 or kept == 0:
         return kept
     holes, movers = backend.xp.empty(removed, "int64"), backend.xp.empty(removed, "int64")
-    backend.kernel(FILE, "find_moves")(*launch_shape(num), mask, sums, num, kept, holes, movers)
+    launch(backend, FILE, "find_moves", num, mask, sums, num, kept, holes, movers)
     for array in planes:
         copy_columns(backend, array, min(removed, kept), movers, target=holes, limit=sums[kept - 1 : kept])
     return kept
@@ -93,8 +91,7 @@ def remove_columns(backend: Backend, planes: list[Any], mask: Any) -> int:
 def mark_nonfinite(backend: Backend, params: Any, num: int) -> Any:
     """Which of the first `num` columns hold a number that is not finite, bool [num]."""
     mask = backend.xp.empty(num, "bool")
-    if num:
-        backend.kernel(FILE, "mark_nonfinite")(*launch_shape(num), params, *params.shape, num, mask)
+    launch(backend, FILE, "mark_nonfinite", num, params, *params.shape, num, mask)
     return mask
 
 
@@ -109,6 +106,5 @@ def reorder_columns(backend: Backend, planes: Any, order: Any) -> None:
 def list_slots(backend: Backend, holes: Any | None, first: int, count: int) -> Any:
     """`count` places for splats, int64: the first of `holes`, if there are any, then the columns from `first` on."""
     slots, num_holes = backend.xp.empty(count, "int64"), 0 if holes is None else len(holes)
-    if count:
-        backend.kernel(FILE, "list_slots")(*launch_shape(count), holes, num_holes, first, count, slots)
+    launch(backend, FILE, "list_slots", count, holes, num_holes, first, count, slots)
     return slots

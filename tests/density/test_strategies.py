@@ -134,6 +134,16 @@ def test_what_is_dead(backend, name):
     assert (host(model)[11:14, 11] != before[11:14, 11]).any()
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_round_without_splats(backend, name):
+    model = some_model(backend)
+    model.remove(backend.upload(np.ones(NUM, bool)))
+    config = config_of(name)
+    nobody = blames(model, [])
+    make_strategy(config, 1.0).refine(RESET, model, nobody, np.random.default_rng(0))
+    assert model.num == 0
+
+
 def test_when_all_are_dead_nothing_moves(backend):
     model = some_model(backend, dead=NUM)
     before = host(model)

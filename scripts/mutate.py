@@ -1,0 +1,227 @@
+"""Mutation check: change one thing in a module, and see whether its tests notice.
+
+Of each module a random choice of mutants is made, in a copy of the repository, and tested by the files of TESTS alone:
+
+    python scripts/mutate.py                        # all of TESTS, 15 mutants a module
+    python scripts/mutate.py density/adc --count 40
+    python scripts/mutate.py --seed 1 --out mutants.json
+
+A mutant is killed where a test fails or takes several times as long as before. Survivors are listed: each is a test
+that is missing, or a change that changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("splat_cli", "cuda_src", "configs", "scripts", "tests", "docs", "pyproject.toml")
+
+TESTS = {
+    "density/__init__": ["density/test_strategies.py"],
+    "density/adc": ["density/test_strategies.py"],
+    "density/error_split": ["density/test_strategies.py"],
+    "density/mcmc": ["density/test_strategies.py"],
+    "density/periodic": ["density/test_strategies.py"],
+    "density/operations": ["density"],
+    "density/ratings": ["density"],
+    "density/sampling": ["density"],
+    "eval/color_correction": ["eval"],
+    "eval/embedding_fit": ["run/test_color_field.py"],
+    "eval/evaluate": ["eval", "cli/test_commands.py"],
+    "eval/flip": ["eval"],
+    "eval/metrics": ["eval"],
+    "optim/adam": ["optim/test_model.py", "optim/test_adam.py"],
+    "optim/background": ["optim/test_background.py"],
+    "optim/columns": ["optim/test_columns.py", "optim/test_model.py"],
+    "optim/depth": ["optim/test_depth.py"],
+    "optim/exposure": ["optim/test_exposure.py"],
+    "optim/loss": ["optim/test_loss.py"],
+    "optim/model": ["optim/test_model.py"],
+    "optim/noise": ["train/test_units.py"],
+    "optim/per_view": ["optim/test_exposure.py", "optim/test_poses.py"],
+    "optim/poses": ["optim/test_poses.py"],
+    "optim/smoothing": ["render/test_smoothing.py"],
+    "run/plan": ["run/test_plan.py"],
+}
+"""Modules of splat_cli/, and the files or folders of tests/ that are to kill their mutants."""
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
+}  # fmt: skip
+SWAPPED = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: its line, what was there, what is there instead, and the whole module with it."""
+
+    line: int
+    before: str
+    after: str
+    source: str
+
+
+def mutants_of(source: str) -> list[Mutant]:
+    """All mutants of a module's source."""
+    tree = ast.parse(source)
+    skipped = {id(node) for root in _unchanged(tree) for node in ast.walk(root)}
+    mutants = []
+    for index, node in enumerate(ast.walk(tree)):
+        if id(node) in skipped or not isinstance(node, ast.expr | ast.stmt):
+            continue
+        for change in _changes(node):
+            changed = copy.deepcopy(tree)
+            target = next(one for number, one in enumerate(ast.walk(changed)) if number == index)
+            before = ast.unparse(target)
+            after = ast.unparse(change(target))
+            mutants.append(Mutant(node.lineno, _short(before), _short(after), ast.unparse(changed)))
+    return mutants
+
+
+def _unchanged(tree: ast.Module) -> Iterator[ast.AST]:
+    """Parts whose mutants would say nothing: annotations, decorators, docstrings, messages of errors."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield from filter(None, [node.returns, *(arg.annotation for arg in node.args.args), *node.decorator_list])
+        elif isinstance(node, ast.AnnAssign):
+            yield node.annotation
+        elif isinstance(node, ast.Raise) and node.exc is not None:
+            yield node.exc
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node
+
+
+def _changes(node: ast.AST) -> Iterator[Callable[[ast.AST], ast.AST]]:
+    """Functions that change a copy of the node in place and return what stands there then."""
+
+    def having(**fields: object) -> Callable[[ast.AST], ast.AST]:
+        def change(target: ast.AST) -> ast.AST:
+            for name, value in fields.items():
+                setattr(target, name, value)
+            return target
+
+        return change
+
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in COMPARISONS:
+            yield having(ops=[COMPARISONS[type(op)]()])
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in OPERATORS:
+            yield having(op=OPERATORS[type(op)]())
+        case ast.BoolOp(op=op):
+            yield having(op=ast.Or() if isinstance(op, ast.And) else ast.And())
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            yield having(op=ast.UAdd() if isinstance(node.op, ast.USub) else ast.Not(), operand=_plain(node))
+        case ast.Constant(value=bool() as value):
+            yield having(value=not value)
+        case ast.Constant(value=int() | float() as value):
+            yield having(value=value + 1 if isinstance(value, int) else 2 * value + (value == 0))
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+            yield having(test=ast.UnaryOp(ast.Not(), test))
+        case ast.Call(func=ast.Name(id=name)) if name in SWAPPED:
+            yield having(func=ast.Name(SWAPPED[name], ast.Load()))
+        case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in SWAPPED:
+            yield having(func=ast.Attribute(value, SWAPPED[name], ast.Load()))
+        case ast.Expr(value=ast.Call()):
+            yield having(value=ast.Constant(None))
+        case ast.Return(value=ast.expr()):
+            yield having(value=ast.Constant(None))
+
+
+def _plain(node: ast.UnaryOp) -> ast.expr:
+    """The operand, once more under a `not` that takes the first back."""
+    return ast.UnaryOp(ast.Not(), node.operand) if isinstance(node.op, ast.Not) else node.operand
+
+
+def _short(text: str) -> str:
+    return text.splitlines()[0][:90]
+
+
+class Copy:
+    """A copy of the repository, in which mutants are tested."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, folder / name)
+
+    def run(self, tests: list[str], timeout: float | None = None) -> tuple[bool, float]:
+        """Whether the tests pass, and seconds; a run that takes longer than `timeout` does not."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+        command += [f"tests/{test}" for test in tests]
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        began = time.perf_counter()
+        try:
+            result = subprocess.run(
+                command, cwd=self.folder, env=environment, timeout=timeout, capture_output=True, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False, time.perf_counter() - began
+        return result.returncode == 0, time.perf_counter() - began
+
+
+def check(copy_: Copy, module: str, count: int, seed: int) -> list[dict[str, object]]:
+    """Test up to `count` mutants of a module; prints and returns a row for each, with `killed`."""
+    path = Path("splat_cli", f"{module}.py")
+    original = (copy_.folder / path).read_text(encoding="utf-8")
+    mutants = mutants_of(original)
+    chosen = random.Random(f"{module} {seed}").sample(mutants, min(count, len(mutants)))
+    passed, seconds = copy_.run(TESTS[module])
+    if not passed:
+        raise SystemExit(f"the tests of {module} fail without any mutant: {' '.join(TESTS[module])}")
+    rows: list[dict[str, object]] = []
+    for mutant in sorted(chosen, key=lambda one: one.line):
+        (copy_.folder / path).write_text(mutant.source, encoding="utf-8")
+        survived, _ = copy_.run(TESTS[module], timeout=5 * seconds + 20)
+        facts = {key: value for key, value in asdict(mutant).items() if key != "source"}
+        rows.append({"module": module, **facts, "killed": not survived})
+        if survived:
+            print(f"    survived {path}:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
+    (copy_.folder / path).write_text(original, encoding="utf-8")
+    killed = sum(bool(row["killed"]) for row in rows)
+    print(f"{module}: {killed} of {len(rows)} killed, of {len(mutants)} mutants ({seconds:.0f} s a run)", flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("modules", nargs="*", help=f"of {', '.join(TESTS)}; by default all")
+    parser.add_argument("--count", type=int, default=15, help="mutants a module")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON file of all mutants that were tested")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy_ = Copy(Path(folder))
+        for module in options.modules or TESTS:
+            rows += check(copy_, module, options.count, options.seed)
+            if options.out:
+                options.out.write_text(json.dumps(rows, indent=1))
+    killed = sum(bool(row["killed"]) for row in rows)
+    print(f"{killed} of {len(rows)} mutants killed ({100 * killed / max(len(rows), 1):.0f} %)")
+
+
+if __name__ == "__main__":
+    main()

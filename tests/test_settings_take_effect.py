@@ -1,0 +1,189 @@
+"""Every setting changes what a run does: it is changed in a tiny run, and the result must be another one."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.config import SETTINGS
+from splat_cli.errors import SplatError
+from splat_cli.gaussians.ply import write_ply
+from tests.gaussians.some_splats import some_splats
+from tests.small_scene import write_small_scene
+from tests.training import Trained
+
+BASE = {
+    "deterministic": True, "steps": 12, "save_at": (), "densify_start": 2, "densify_stop": 11, "densify_interval": 3,
+    "checkpoint_every": 0, "keep": 1, "report": False, "init": "points", "dropout": 0.0, "noise_scale": 0.0,
+    "opacity_reset_interval": 100,
+}  # fmt: skip
+ADC = {"strategy": "adc", "grad_threshold": 1e-4}
+FIELD = {"color": "field", "field_table_size": 2**10}
+EXPOSURE = {"exposure": True}
+MASKED = {"masks": "masks"}
+
+# Name of a setting: the value that it is changed to, and the settings besides BASE that give it something to change.
+CHANGES = {
+    "steps": (13, {}),
+    "seed": (1, {}),
+    "save_at": ((6,), {}),
+    "eval": (True, {}),
+    "test_every": (3, {"eval": True}),
+    "split": ("SCENE/split.txt", {"eval": True}),
+    "deterministic": (False, {}),
+    "keep": (3, {"checkpoint_every": 4}),
+    "checkpoint_every": (5, {"keep": 9}),
+    "checkpoint_minutes": (1e-9, {"keep": 9}),
+    "tensorboard": (True, {}),
+    "report": (True, {}),
+    "format": ("blender", {}),
+    "images": ("SCENE/others", {}),
+    "max_size": (32, {}),
+    "downscale": (2, {}),
+    "masks": ("none", {}),
+    "invert_masks": (True, {}),
+    "image_memory": (1e-5, {"score_views": 1}),
+    "min_track_length": (3, {}),
+    "max_point_error": (0.5, {}),
+    "crop": ("0,0,0,0.3", {"crop": "0,0,0,0.6", "crop_start": True}),
+    "crop_start": (True, {"crop": "0,0,0,0.6"}),
+    "sh_degree": (2, {}),
+    "color": ("field", {"field_table_size": 2**10}),
+    "field_table_size": (2**11, FIELD),
+    "field_direction_degree": (4, FIELD),
+    "field_appearance": (2, FIELD),
+    "field_moves": (True, FIELD),
+    "sh_degree_interval": (5, {}),
+    "init": ("random", {"init_points": 300}),
+    "init_points": (200, {"init": "random", "init_points": 300}),
+    "init_from": ("SCENE/splats.ply", {}),
+    "init_opacity": (0.3, {}),
+    "init_scale": (0.5, {}),
+    "antialias": (False, {}),
+    "smooth_3d": (0.2, {}),
+    "background": ("white", {}),
+    "lr_background": (0.1, {"background": "learned"}),
+    "ssim_weight": (0.5, {}),
+    "optimizer": ("visible", {"init": "random", "init_points": 300}),
+    "lr_means": (1e-3, {}),
+    "lr_means_final": (1e-4, {}),
+    "local_frame_adam": (False, {}),
+    "lr_sh0": (1e-2, {}),
+    "lr_shN": (1e-2, {"sh_degree_interval": 1}),
+    "lr_field": (1e-2, FIELD),
+    "lr_opacities": (0.1, {}),
+    "lr_scales": (0.1, {}),
+    "lr_quats": (0.1, {}),
+    "lr_decay": (0.5, {}),
+    "lr_decay_start": (2, {}),
+    "depth_weight": (1.0, {}),
+    "opacity_reg": (1.0, {}),
+    "scale_reg": (1.0, {}),
+    "dropout": (0.3, {}),
+    "noise_scale": (1e6, {}),
+    "pose_opt": (True, {}),
+    "pose_travel": (5.0, {"pose_opt": True}),
+    "exposure": (True, {}),
+    "lr_exposure": (0.1, EXPOSURE),
+    "lr_exposure_final": (0.1, EXPOSURE),
+    "exposure_reg": (1.0, EXPOSURE),
+    "strategy": ("mcmc", {}),
+    "max_splats": (100, {}),
+    "max_memory": (0.01, {}),
+    "splat_budget": (0.0, {"init": "random", "init_points": 20_500, "steps": 1}),
+    "densify_start": (5, {}),
+    "densify_stop": (5, {}),
+    "densify_interval": (4, {}),
+    "grad_threshold": (1.0, ADC),
+    "absgrad": (True, ADC),
+    "prune_opacity": (0.2, ADC | {"init_opacity": 0.15}),
+    "opacity_reset_interval": (3, ADC),
+    "score_views": (1, {}),
+    "growth_rate": (0.5, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def own_scene(tmp_path_factory):
+    """A scene with all that settings may name: masks, other photographs, a list of photographs, splats."""
+    scene = write_small_scene(tmp_path_factory.mktemp("scenes") / "all")
+    names = sorted(path.name for path in (scene / "images").iterdir())
+    (scene / "masks").mkdir()
+    (scene / "others").mkdir()
+    mask = np.full((30, 40), 255, np.uint8)
+    mask[:10] = 0
+    for name in names:
+        Image.fromarray(mask).save(scene / "masks" / f"{name}.png")
+        Image.open(scene / "images" / name).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(scene / "others" / name)
+    (scene / "split.txt").write_text("\n".join(names[3:5]))
+    splats = some_splats(60)
+    splats.log_scales -= 3
+    write_ply(scene / "splats.ply", splats)
+    return scene
+
+
+class Outcomes:
+    """What runs with given settings end in; each is run once."""
+
+    def __init__(self, scene, folder):
+        self._scene, self._folder, self._known = scene, folder, {}
+
+    def of(self, **changes):
+        key = json.dumps(changes, sort_keys=True)
+        if key not in self._known:
+            self._known[key] = self._run(changes)
+        return self._known[key]
+
+    def _run(self, changes):
+        training, path = Trained(self._scene), self._folder / f"run{len(self._known)}"
+        given = {name: _in_scene(value, self._scene) for name, value in changes.items()}
+        try:
+            training.new(path, **{**BASE, **given})
+        except SplatError as error:
+            return str(error)
+        files = {str(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
+        splats = [_digest(file) for name, file in sorted(files.items()) if name.endswith(".ply")]
+        numbers = [*splats, _digest(files.get("metrics.json"))]
+        said = [re.sub(r"[\d.,]+ (s|step/s)\b|\d\d:\d\d left", "", line) for line in training.said]
+        return sorted(_plain(name) for name in files), numbers, said
+
+
+def _in_scene(value, scene):
+    return value.replace("SCENE", str(scene)) if isinstance(value, str) else value
+
+
+def _plain(name):
+    return re.sub(r"events\.out.*", "events", name)
+
+
+def _digest(file: Path | None):
+    """Of splats, or of measurements without times."""
+    if file is None:
+        return None
+    if file.suffix == ".json":
+        return {step: facts["psnr"] for step, facts in json.loads(file.read_text())["steps"].items()}
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def outcomes(own_scene, tmp_path_factory):
+    return Outcomes(own_scene, tmp_path_factory.mktemp("runs"))
+
+
+def test_no_setting_is_left_out():
+    assert sorted(SETTINGS.keys() ^ CHANGES.keys()) == []
+
+
+def test_the_same_settings_end_the_same(own_scene, tmp_path):
+    assert Outcomes(own_scene, tmp_path / "one").of() == Outcomes(own_scene, tmp_path / "two").of()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_setting_takes_effect(outcomes, name):
+    value, context = CHANGES[name]
+    assert context.get(name, BASE.get(name, SETTINGS[name].default)) != value
+    assert outcomes.of(**context) != outcomes.of(**{**context, name: value})
