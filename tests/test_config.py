@@ -1,6 +1,5 @@
-"""Settings: defaults, presets, overrides, messages, the saved file, the docs, and that each one is read."""
+"""Settings: defaults, presets, overrides, messages, the saved file, the docs."""
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -88,33 +87,4 @@ def test_command_line_text_becomes_values():
 def test_page_of_settings_is_current():
     assert settings_table() == (ROOT / "docs" / "settings.md").read_text(), (
         "run: python scripts/settings_table.py > docs/settings.md"
-    )
-
-
-def test_every_setting_is_read():
-    """A setting counts as read where some code takes it from `config` or `something.config`."""
-    read = set()
-    for path in (ROOT / "splat_cli").rglob("*.py"):
-        if path.name != "config.py" and path.parent.name != "cli":
-            read |= _read_settings(path)
-    assert sorted(SETTINGS.keys() - read) == []
-
-
-def _read_settings(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
-    aliases = {"config"} | {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and _is_config(node.value, {"config"})
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_config(node.value, aliases)}
-
-
-def _is_config(node: ast.expr, names: set[str]) -> bool:
-    if isinstance(node, ast.Call):
-        node = node.func  # run.config()
-    return (isinstance(node, ast.Name) and node.id in names) or (
-        isinstance(node, ast.Attribute) and node.attr == "config"
     )

@@ -64,6 +64,6 @@ class Splats:
             quats=table[:, QUATS].copy(),
             logit_opacities=table[:, 10].copy(),
             sh0=table[:, SH0].copy(),
-            shN=table[:, SHN].reshape(self.num, -1, 3).copy(),
+            shN=table[:, SHN].reshape(self.num, (table.shape[1] - 14) // 3, 3).copy(),
         )
         return arrays if self.filters is None else smoothed(arrays, self.backend.download(self.filters)[0, : self.num])

@@ -51,6 +51,20 @@ def test_growth(backend, name):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
+def test_growth_beyond_the_room_there_was(backend, name):
+    num = 4096  # all of the smallest capacity
+    model = some_model(backend, num=num, capacity=num)
+    model.stats[0, :100], model.stats[1, :100] = 1, 4
+    before = host(model)
+    config = config_of(name)
+    make_strategy(config, 1.0).refine(ROUND, model, blames(model, range(100)), np.random.default_rng(0))
+    after = host(model)
+    assert num < model.num <= model.splats.capacity
+    np.testing.assert_array_equal(after[11:, :num], before[11:])
+    assert {tuple(color) for color in after[11:14, num:].T} <= {tuple(color) for color in before[11:14].T}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_never_more_than_the_cap(backend, name):
     model = some_model(backend, dead=20)
     for step in range(3100, 4000, 100):

@@ -57,10 +57,11 @@ def test_splats_are_sorted_along_the_curve(backend, model):
     assert sorted(_marks(model)) == list(range(NUM))
 
 
-def test_a_model_without_splats_is_sorted(backend, model):
+def test_a_model_without_splats(backend, model):
     model.remove(backend.upload(np.ones(NUM, bool)))
     model.sort_spatially()
     assert model.num == 0
+    assert model.splats.to_arrays().shN.shape == (0, 15, 3)
 
 
 def test_new_splats_are_zero_in_every_plane(backend, model):
