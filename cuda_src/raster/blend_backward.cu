@@ -13,6 +13,13 @@
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
 
+#ifdef MATRIX_SUMS                                  // where tensor cores can: nine plain sums
+#include "raster/matrix_sums.cuh"
+#if __CUDA_ARCH__ >= 800 && !defined(ABSGRAD) && !defined(FIXED_SUMS)
+#define TENSOR_CORES 1
+#endif
+#endif
+
 #ifdef ABSGRAD
 #define NUM_SUMS 11                                 // and the sums of |d mean2d| (AbsGS, Ye et al. 2024)
 #else
@@ -35,6 +42,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS]; with FIXED_SUMS: see fixed_to_float
 {
     __shared__ Staged batch;
+#if TENSOR_CORES
+    __shared__ MatrixBuffer buffers[WARPS];
+#endif
     if (state->overflowed || blockIdx.x >= state->num_segments) return;
     const Camera& camera = cameras[state->view];
     const unsigned tile = segments[blockIdx.x].x;
@@ -67,6 +77,26 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const int warp_last = min(warp_max(most), n);
     __syncthreads();
 
+#if TENSOR_CORES
+    MatrixBuffer& buffer = buffers[warp];
+    const FirstOperand first_operand = make_first_operand(buffer, lane_id(), d_red, d_green, d_blue);
+    const float middle_x = pixels.left + 3.5f, middle_y = pixels.top + 3.5f;
+    int num_columns = 0, my_column = 0;             // splats that wait in the buffer; the one of column `lane`, in the batch
+    const auto flush = [&] {
+        const ColumnSums sums = sum_columns(buffer, first_operand, lane_id());
+        const int row = lane_id() >> 2;
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const int column = 2 * (lane_id() & 3) + e, j = __shfl_sync(0xffffffffu, my_column, column);
+            const float4 shape = batch.shape[j];
+            const float moment = about_mean(sums.moment[e], lane_id(), shape.x - middle_x, shape.y - middle_y);
+            float* target = d_splats + (size_t)__float_as_int(batch.rest[j].w) * SPLAT_SUMS + row;
+            if (column < num_columns && row < SUM_RED) atomicAdd(target, moment);
+            if (column < num_columns && row < 3) atomicAdd(target + SUM_RED, sums.color[e]);
+        }
+        num_columns = 0;
+    };
+#endif
     for (int group = 0; group < warp_last; group += 32) {
         for (unsigned hits = hits_of_warp(batch, group, warp_last, pixels); hits; hits &= hits - 1) {
             const int j = group + __ffs(hits) - 1;
@@ -81,38 +111,42 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
                 some_on = some_on | on[k];
             }
             if (!any(some_on)) continue;
-            // Sums over a lane's pixels, which have dx in common: of g, g dy, g dy^2 and weight * d.
-            vfloat g_sum = 0.0f, gy_sum = 0.0f, gyy_sum = 0.0f, red = 0.0f, green = 0.0f, blue = 0.0f;
-#ifdef ABSGRAD
-            vfloat abs_x = 0.0f, abs_y = 0.0f;
-#endif
+            vfloat g[PIXELS], weight[PIXELS];
             FOR_PIXELS(k) {
                 const vfloat unclipped = rest.y * vexp2(power[k]);
                 const vfloat alpha = select(on[k], vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
-                const vfloat weight = alpha * T[k];
+                weight[k] = alpha * T[k];
                 const vfloat cd = color.x * d_red[k] + color.y * d_green[k] + color.z * d_blue[k];
-                behind[k] -= weight * cd;
+                behind[k] -= weight[k] * cd;
                 const vfloat d_alpha = T[k] * cd - behind[k] * vrcp(1.0f - alpha);
-                const vfloat g = select(unclipped < ALPHA_MAX, alpha, vfloat(0.0f)) * d_alpha, gy = g * dy[k];
+                g[k] = select(unclipped < ALPHA_MAX, alpha, vfloat(0.0f)) * d_alpha;
                 T[k] *= 1.0f - alpha;
-                if (k == 0) {                       // and not added to 0, which no compiler may leave out
-                    g_sum = g; gy_sum = gy; gyy_sum = gy * dy[k];
-                    red = weight * d_red[k]; green = weight * d_green[k]; blue = weight * d_blue[k];
-                } else {
-                    g_sum += g; gy_sum += gy; gyy_sum += gy * dy[k];
-                    red += weight * d_red[k]; green += weight * d_green[k]; blue += weight * d_blue[k];
-                }
-#ifdef ABSGRAD
-                abs_x += vabs(2.0f * shape.z * dx * g + shape.w * gy) * (1.0f / LOG2E);
-                abs_y += vabs(shape.w * dx * g + 2.0f * rest.x * gy) * (1.0f / LOG2E);
-#endif
             }
-            const vfloat gx_sum = g_sum * dx;
-            vfloat sums[] = {g_sum, gx_sum, gy_sum, gx_sum * dx, gy_sum * dx, gyy_sum, red, green, blue,
+#if TENSOR_CORES
+            put_column(buffer, num_columns, lane_id(), g, weight);
+            if (lane_id() == num_columns) my_column = j;
+            if (++num_columns == COLUMNS) flush();
+#else
+            // Sums over a lane's pixels, which have dx in common; the first assigns, since no compiler may leave out adding 0.
+            vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
+            vfloat red = weight[0] * d_red[0], green = weight[0] * d_green[0], blue = weight[0] * d_blue[0];
+            for (int k = 1; k < PIXELS; ++k) {
+                const vfloat gy = g[k] * dy[k];
+                sum_g += g[k]; sum_gy += gy; sum_gyy += gy * dy[k];
+                red += weight[k] * d_red[k]; green += weight[k] * d_green[k]; blue += weight[k] * d_blue[k];
+            }
+            const vfloat sum_gx = sum_g * dx;
 #ifdef ABSGRAD
-                             abs_x, abs_y,
+            vfloat abs_x = 0.0f, abs_y = 0.0f;
+            FOR_PIXELS(k) {
+                const vfloat gx = g[k] * dx, gy = g[k] * dy[k];
+                abs_x += vabs(2.0f * shape.z * gx + shape.w * gy) * (1.0f / LOG2E);
+                abs_y += vabs(shape.w * gx + 2.0f * rest.x * gy) * (1.0f / LOG2E);
+            }
+            vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue, abs_x, abs_y};
+#else
+            vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue};
 #endif
-            };
             const size_t splat = __float_as_int(rest.w);
 #ifdef FIXED_SUMS
             const float4 conic = conic_opacity[splat];
@@ -125,6 +159,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
 #else
             warp_add(d_splats + splat * SPLAT_SUMS, sums);
 #endif
+#endif
         }
     }
+#if TENSOR_CORES
+    if (num_columns > 0) flush();
+#endif
 }

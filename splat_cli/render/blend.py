@@ -78,15 +78,19 @@ def blend_scores(
 
 
 def blend_backward(
-    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool
-) -> None:
+    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool,
+    matrix_sums: bool = False,
+) -> None:  # fmt: skip
     """Add the gradients of the blend to projection.d_splats, given picture.d_image.
 
-    With projection.fixed_sums the result has the same bits each time.
+    With projection.fixed_sums the result has the same bits each time. matrix_sums: whether tensor cores add up pixels,
+    where there are some and neither these sums nor those of absgrad are wanted; the error is 2^-17 of each term.
     """
     assert picture.segments is not None
     fixed = projection.fixed_sums
     defines = ({"ABSGRAD": 1} if absgrad else {}) | ({} if fixed is None else {"FIXED_SUMS": 1})
+    if matrix_sums and not defines and tiles.backend.name == "cuda":
+        defines = {"MATRIX_SUMS": 1}
     tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)(
         (len(picture.segments),), (32, BACKWARD_WARPS),
         cameras.array, state.array, picture.segments, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,

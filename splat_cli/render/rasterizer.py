@@ -51,6 +51,7 @@ class Rasterizer:
     ) -> None:
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
         self.deterministic, self.coloring = deterministic, coloring
+        self.matrix_sums = False  # of blend_backward: to be measured before it becomes the default
         self.generation = 0
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
@@ -131,7 +132,8 @@ class Rasterizer:
 
         between: called when the gradients of projected splats are there and no splat has moved yet.
         """
-        blend_backward(self.cameras, state, self.projection, self.tiles, self.picture, update.absgrad)
+        view = self.cameras, state, self.projection, self.tiles, self.picture
+        blend_backward(*view, update.absgrad, self.matrix_sums)
         if self.coloring:
             self.coloring.backward(splats, self.cameras, state, self.projection)
         if between:

@@ -52,7 +52,7 @@ def test_blend(agreement: Agreement, device: OnDevice, scene: Scene) -> None:
     assert decided.mean() > 0.95
 
 
-@pytest.mark.parametrize("kernel", ["blend_backward", "blend_backward_plain"])
+@pytest.mark.parametrize("kernel", ["blend_backward", "blend_backward_plain", "matrix_sums"])
 def test_blend_backward(agreement: Agreement, device: OnDevice, scene: Scene, kernel: str) -> None:
     flat, splats = device.flat()
     blended = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
@@ -64,6 +64,8 @@ def test_blend_backward(agreement: Agreement, device: OnDevice, scene: Scene, ke
     view = device.cameras, device.state, device.projection, device.rasterizer.tiles, device.rasterizer.picture
     if kernel == "blend_backward":
         blend_backward(*view, absgrad=True)
+    elif kernel == "matrix_sums":  # on the CPU, and on GPUs before Ampere, the sums are those of blend_backward
+        blend_backward(*view, absgrad=False, matrix_sums=True)
     else:
         blend_backward_plain(*view)
     sums = device.download(device.projection.d_splats)[splats]
