@@ -1,4 +1,4 @@
-"""How much of what wrong poses or exposures cost do --pose-opt and --exposure bring back? Prints a Markdown table:
+"""How much of what wrong poses or colours cost do --pose-opt and --appearance bring back? Prints a Markdown table:
 
   python scripts/recovery.py poses SCENE --preset demo --device cpu
 
@@ -12,8 +12,10 @@ after the held-out cameras alone have been refined from there, on their photogra
 (Lin et al. 2021, "BARF", sec. 4), in all three runs: cameras may turn alike and splats follow, by which nobody loses.
 
 exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
-between channels, and by an offset of up to 5 of 255. The held-out photographs stay as they are. "Fitted" is measured on
-their right halves, after the affine change of colour that fits the left half best.
+between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
+40 % there, each about a centre of its own. colors: the photographs stay as they are, and so does their own appearance.
+The held-out photographs stay as they are. "Fitted" is measured on their right halves, after the affine change of colour
+that fits the left half best, in all three runs; --appearance chooses the model that is trained in the third.
 """
 
 from __future__ import annotations
@@ -75,13 +77,30 @@ def wrong_exposures(photographs: ImageSet, random: np.random.Generator) -> Image
     return photographs._replace(images=[exposed(image) for image in photographs.images])
 
 
+def vignetted(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """As `wrong_exposures`, and each darker with the squared distance from a centre of its own."""
+
+    def darkened(image: np.ndarray) -> np.ndarray:
+        height, width = image.shape[:2]
+        x, y = ((np.arange(size) + 0.5) / size - random.uniform(0.4, 0.6) for size in (width, height))
+        radius2 = (x[None, :] ** 2 + y[:, None] ** 2) / 0.5  # 1 at the corners, about
+        return np.rint(image * (1 - random.uniform(0, 0.4) * np.minimum(radius2, 1))[..., None]).astype(np.uint8)
+
+    exposed = wrong_exposures(photographs, random)
+    return exposed._replace(images=[darkened(image) for image in exposed.images])
+
+
 DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
     "poses": wrong_poses,
     "exposure": wrong_exposures,
+    "vignetting": vignetted,
+    "colors": lambda photographs, random: photographs,
 }
 
 
-def train(what: str, data: TrainingData, photographs: ImageSet, config: TrainConfig, backend: Backend) -> list[str]:
+def train(
+    what: str, data: TrainingData, photographs: ImageSet, config: TrainConfig, fit: str, backend: Backend
+) -> list[str]:
     """PSNR and SSIM on the held-out photographs, both fitted as well, and how far off the poses are, as text."""
     assert data.held_out is not None
     disturbed = dataclasses.replace(data, training=photographs)
@@ -90,7 +109,8 @@ def train(what: str, data: TrainingData, photographs: ImageSet, config: TrainCon
     final = trainer.auxiliary.refined_views() or photographs.views
     moved = similarity_between(data.training.views, final)
     held_out = data.held_out._replace(views=[moved.apply(view) for view in data.held_out.views])
-    columns = scores(what, backend, trainer.splats, held_out, config, trainer.extent)
+    measured = dataclasses.replace(config, appearance=fit)
+    columns = scores(what, backend, trainer.splats, held_out, measured, trainer.extent)
     pairs = [(moved.apply(view), other) for view, other in zip(data.training.views, final, strict=True)]
     rotation = np.mean([angle(a, b) for a, b in pairs])
     translation = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
@@ -101,7 +121,6 @@ def scores(
     what: str, backend: Backend, splats: Splats, held_out: ImageSet, config: TrainConfig, extent: float
 ) -> list[str]:
     """PSNR and SSIM on the photographs, and both fitted."""
-    config = dataclasses.replace(config, exposure=what == "exposure")
     score = mean_score(evaluate(backend, splats, held_out, config).values())
     fitted = score.fitted_psnr, score.fitted_ssim
     if what == "poses":
@@ -150,27 +169,34 @@ def angle(a: View, b: View) -> float:
 @click.option("--preset", help="Name of a preset, or a TOML file.")
 @click.option("--steps", type=int)
 @click.option("--seed", type=int, default=0)
+@click.option("--appearance", type=click.Choice(["exposure", "grid"]), default="exposure", show_default=True)
+@click.option("--downscale", type=int, default=1)
 @click.option("--set", "changes", multiple=True, metavar="KEY=NUMBER", help="A setting of the refined run.")
 @click.option("--only", help="One of the three runs, by its name in the table.")
 @click.option("--device", default="auto")
 def main(
-    what: str, scene: Path, preset: str | None, steps: int | None, seed: int, changes: tuple[str, ...],
-    only: str | None, device: str,
+    what: str, scene: Path, preset: str | None, steps: int | None, seed: int, appearance: str, downscale: int,
+    changes: tuple[str, ...], only: str | None, device: str,
 ) -> None:  # fmt: skip
-    settings: dict[str, Any] = {"eval": True, "seed": seed} | ({"steps": steps} if steps else {})
+    settings: dict[str, Any] = {"eval": True, "seed": seed, "downscale": downscale} | (
+        {"steps": steps} if steps else {}
+    )
     config = load_config(preset, settings)
-    refining: dict[str, Any] = {"pose_opt": what == "poses", "exposure": what == "exposure"}
+    refining: dict[str, Any] = {"pose_opt": True} if what == "poses" else {"appearance": appearance}
     refining |= {key: float(value) for key, _, value in (change.partition("=") for change in changes)}
     backend = open_backend(device)
     data = read_data(scene, config, backend, Display(io.StringIO()))
+    fit = "none" if what == "poses" else appearance
     wrong = DISTURB[what](data.training, np.random.default_rng(seed))
     runs = {"as it is": (data.training, config), "disturbed": (wrong, config)}
     runs["refined"] = (wrong, load_config(preset, settings | refining))
     print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | s |\n|" + " --- |" * 8)
+    if wrong is data.training:
+        del runs["disturbed"]
     for name, (photographs, chosen) in runs.items():
         if only in (None, name):
             begin = time.perf_counter()
-            columns = train(what, data, photographs, chosen, backend)
+            columns = train(what, data, photographs, chosen, fit, backend)
             print(f"| {name} | {' | '.join(columns)} | {time.perf_counter() - begin:.0f} |", flush=True)
 
 

@@ -260,8 +260,12 @@ class TrainConfig:
         high=45,
     )
 
-    exposure: bool = setting(
-        False, "Train an affine change of colour for each photograph, which the splats go without.", group=_CAMERAS
+    appearance: str = setting(
+        "none",
+        "Train a change of colour for each photograph, which the splats go without: one affine map (exposure), or a "
+        "bilateral grid of them over the picture and brightness (grid).",
+        group=_CAMERAS,
+        choices=("none", "exposure", "grid"),
     )
     lr_exposure: float = setting(5e-3, "Learning rate of exposures.", group=_CAMERAS, low=0)
     lr_exposure_final: float = setting(
@@ -269,6 +273,13 @@ class TrainConfig:
     )
     exposure_reg: float = setting(
         0.01, "Weight of the squared difference between an exposure and none in the loss.", group=_CAMERAS, low=0
+    )
+    lr_grid: float = setting(5e-3, "Learning rate of bilateral grids, which shrinks to a tenth.", group=_CAMERAS, low=0)
+    grid_smoothness: float = setting(
+        100.0,
+        "Weight of the mean squared difference of a grid's neighbouring values in the loss.",
+        group=_CAMERAS,
+        low=0,
     )
 
     strategy: str = setting(
@@ -350,3 +361,6 @@ SETTINGS: dict[str, Setting] = settings_of(TrainConfig)
 
 ALIASES = {"own_axes": "local_frame_adam", "probe_views": "score_views"}
 """Former names of settings, which TOML files and the config.toml of earlier runs may still have."""
+
+FLAGS: dict[str, tuple[str, dict[bool, str]]] = {"exposure": ("appearance", {False: "none", True: "exposure"})}
+"""Former settings that were on or off -> the setting that took them over, and its values for off and on."""

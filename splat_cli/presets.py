@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from splat_cli.config import ALIASES, SETTINGS, TrainConfig
+from splat_cli.config import ALIASES, FLAGS, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.paths import resource_dir
 
@@ -107,11 +107,17 @@ def _preset_path(preset: str) -> Path:
 
 
 def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """`table` with settings of earlier versions under their names of today; UsageError where both are given."""
-    for old, name in ALIASES.items():
+    """`table` with settings of earlier versions as they are called today; UsageError where both are given."""
+    names = ALIASES | {old: name for old, (name, _) in FLAGS.items()}
+    for old, name in names.items():
         if old in table and name in table:
             raise UsageError(f"{old!r} is the former name of {name!r}: give only one of them")
-    return {ALIASES.get(name, name): value for name, value in table.items()}
+    return {names.get(old, old): _flag_value(old, value) for old, value in table.items()}
+
+
+def _flag_value(name: str, value: Any) -> Any:
+    """What the value of a former flag is in the setting that took it over; other values as they are."""
+    return FLAGS[name][1][value] if name in FLAGS and isinstance(value, bool) else value
 
 
 def _reject_unknown(names: Mapping[str, Any]) -> None:

@@ -19,6 +19,16 @@ def test_overrides_come_before_the_preset_and_the_preset_before_the_defaults(tmp
     assert (config.steps, config.seed, config.sh_degree) == (10, 4, 3)
 
 
+@pytest.mark.parametrize(("value", "appearance"), [("true", "exposure"), ("false", "none")])
+def test_flag_of_earlier_versions_is_a_value_of_its_setting(tmp_path, value, appearance):
+    former = tmp_path / "config.toml"
+    former.write_text(f"exposure = {value}\n")
+    assert load_config(str(former)).appearance == appearance
+    former.write_text(f"exposure = {value}\nappearance = 'grid'\n")
+    with pytest.raises(UsageError, match="'exposure' is the former name of 'appearance': give only one of them"):
+        load_config(str(former))
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_presets_hold_only_what_differs(name):
     values = read_settings(ROOT / "configs" / f"{name}.toml")

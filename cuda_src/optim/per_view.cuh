@@ -37,8 +37,17 @@ __device__ __forceinline__ float decayed(float lr, float lr_final, const IterSta
     return lr > 0.0f ? lr * powf(lr_final / lr, fminf((float)state.step / (float)max_steps, 1.0f)) : 0.0f;
 }
 
-// Adam on the K values of one view. Its bias correction counts the view's own steps: the order of the views shows each once
-// in `num_views` steps. Where a gradient is not finite, everything stays as it is.
+// The state with the bias corrections of a view's own steps: the order of the views shows each once in `num_views` steps.
+__device__ __forceinline__ IterState with_bias_of_view(const IterState& state, int num_views)
+{
+    const float round = (float)((state.step - 1) / num_views + 1);
+    IterState own = state;
+    own.inv_bias1 = -1.0f / expm1f(round * log1pf(BETA1 - 1.0f));
+    own.inv_root_bias2 = rsqrtf(-expm1f(round * log1pf(BETA2 - 1.0f)));
+    return own;
+}
+
+// Adam on the K values of one view. Where a gradient is not finite, everything stays as it is.
 template <int K>
 __device__ __forceinline__ void step_view(
     float* row /* [3, K] values, moments */, const float (&gradients)[K], const float (&lr)[K], const IterState& state, int num_views)
@@ -46,9 +55,6 @@ __device__ __forceinline__ void step_view(
     float size = 0.0f;
     for (int k = 0; k < K; ++k) size += fabsf(gradients[k]);
     if (!(size < 1e18f)) return;
-    const float round = (float)((state.step - 1) / num_views + 1);
-    IterState own = state;
-    own.inv_bias1 = -1.0f / expm1f(round * log1pf(BETA1 - 1.0f));
-    own.inv_root_bias2 = rsqrtf(-expm1f(round * log1pf(BETA2 - 1.0f)));
+    const IterState own = with_bias_of_view(state, num_views);
     for (int k = 0; k < K; ++k) adam_update(row[k], row[K + k], row[2 * K + k], gradients[k], lr[k], own);
 }

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config import FLAGS, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.presets import load_config
 from splat_cli.settings import Setting
@@ -86,7 +86,12 @@ def setting_options(*names: str, preset: str | None = None) -> Callable[[Functio
     defaults = load_config(preset) if preset else TrainConfig()
 
     def decorate(function: Function) -> Function:
-        for declared in reversed([SETTINGS[name] for name in names or SETTINGS]):
+        chosen = names or tuple(SETTINGS)
+        for flag, (name, values) in FLAGS.items():
+            if name in chosen:
+                text = f"Short for {SETTINGS[name].option} {values[True]}."
+                function = click.option(f"--{flag}", name, flag_value=values[True], default=None, help=text)(function)
+        for declared in reversed([SETTINGS[name] for name in chosen]):
             function = _option(declared, getattr(defaults, declared.name))(function)
         return function
 

@@ -12,7 +12,10 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
         ("field_table_size", "field_direction_degree", "field_appearance", "field_moves", "lr_field"),
     ),
     "--pose-opt": (lambda config: config.pose_opt, ("pose_travel",)),
-    "--exposure": (lambda config: config.exposure, ("lr_exposure", "lr_exposure_final", "exposure_reg")),
+    "--appearance": (
+        lambda config: config.appearance != "none", ("lr_exposure", "lr_exposure_final", "exposure_reg"),
+    ),
+    "--appearance grid": (lambda config: config.appearance == "grid", ("lr_grid", "grid_smoothness")),
     "--background learned": (lambda config: config.background == "learned", ("lr_background",)),
     "--strategy adc": (
         lambda config: config.strategy == "adc", ("grad_threshold", "absgrad", "opacity_reset_interval"),

@@ -46,7 +46,7 @@ def evaluate(
         image = renderer.render(index, background)
         rendered = to_8bit(image)
         one = score(rendered, photograph, mask, with_flip)
-        if config.exposure:
+        if config.appearance != "none":
             fitted = score(*fit_color_on_left_half(image, photograph, mask))
             one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)
         scores[view.name] = one

@@ -27,7 +27,7 @@ _FITTED = "`fitted_`: over the right half of an image, after the affine change o
 class Score:
     """PSNR in dB and SSIM of one image, and FLIP where it was measured.
 
-    fitted: of the right half, after an affine change of colour that was fitted to the left; with --exposure.
+    fitted: of the right half, after a change of colour that was fitted to the left; with --appearance.
     """
 
     psnr: float

@@ -1,4 +1,4 @@
-"""What is trained besides the splats: the interface of camera poses, exposures, background, depth and colour field."""
+"""What is trained besides the splats: the interface of poses, appearance, background, depth and colour field."""
 
 from __future__ import annotations
 

@@ -9,15 +9,15 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
-from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
-from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.appearance import AppearanceLoss
+from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
 
-class ExposureLoss(PhotometricLoss, AuxiliaryModel):
-    """The loss of a picture after the view's own affine change of colour, y = x + D (x, 1), which is trained.
+class ExposureLoss(AppearanceLoss):
+    """Changes colours by one affine map a view, y = x + D (x, 1).
 
     exposures: float32 [num_views, 3, 12]: D as three rows of three factors and an offset, then Adam's first and second
     moments; all zero at the start. `weight` times |D|^2 keeps it near zero.
@@ -27,35 +27,28 @@ class ExposureLoss(PhotometricLoss, AuxiliaryModel):
         super().__init__(backend, cameras, ssim_weight)
         self.decay, self.weight = decay, weight
         self.exposures = backend.xp.zeros((len(cameras.views), 3, 12), "float32")
-        self.exposed = backend.xp.empty(3 * cameras.max_pixels, "float32")
         self.d_exposure = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 12), "float32")
 
     @classmethod
     def from_setup(cls, setup: TrainingSetup) -> ExposureLoss | None:
         """See AuxiliaryModel.from_setup."""
         config = setup.config
-        if not config.exposure:
+        if config.appearance != "exposure":
             return None
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         return cls(setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg)
 
     @staticmethod
     def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_pixel=12 * config.exposure)
+        return MemoryCost(per_pixel=12 * (config.appearance == "exposure"))
 
-    def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
-        """As PhotometricLoss.forward, of the picture as the view exposes it."""
+    def apply(self, state: IterState, image: Any) -> None:
         self.backend.kernel("optim/exposure", "apply_exposure")(
-            (PIXEL_BLOCKS,), (32, PIXEL_WARPS), self.cameras.array, state.array, self.exposures, image, self.exposed
+            (PIXEL_BLOCKS,), (32, PIXEL_WARPS), self.cameras.array, state.array, self.exposures, image, self.changed
         )
-        super().forward(state, self.exposed, errors)
 
-    def backward(self, state: IterState, image: Any, d_image: Any) -> None:
-        """As PhotometricLoss.backward; d_image is by the picture before the exposure. Sums up the exposure's gradient.
-
-        Leaves rows of sums in d_exposure [.., 12].
-        """
-        super().backward(state, self.exposed, d_image)
+    def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
+        """See AppearanceLoss. Leaves rows of sums in d_exposure [.., 12]."""
         self.backend.kernel("optim/exposure", "apply_exposure_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, self.exposures, image, d_image, self.d_exposure,

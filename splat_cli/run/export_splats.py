@@ -98,4 +98,4 @@ def _as_harmonics(
 
 def _all_in_photographs(config: TrainConfig) -> bool:
     """Whether photographs look as splats alone should: not each in its own way, nor before a colour that is learned."""
-    return not (has_appearances(config) or config.exposure or config.background == "learned")
+    return not (has_appearances(config) or config.appearance != "none" or config.background == "learned")

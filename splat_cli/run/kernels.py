@@ -65,8 +65,10 @@ def _of_auxiliary(config: TrainConfig) -> list[Unit]:
         units.append(("optim/filter_3d", {}))
     if config.pose_opt:
         units.append(("optim/pose", {}))
-    if config.exposure:
+    if config.appearance == "exposure":
         units += [("optim/exposure", {}), ("optim/step_exposure", {})]
+    if config.appearance == "grid":
+        units += [(f"optim/{name}", {}) for name in ("bilateral_grid", "step_bilateral_grid", "step_exposure")]
     if config.background == "learned":
         units += [("optim/background", {}), ("optim/step_background", {})]
     if config.depth_weight > 0:

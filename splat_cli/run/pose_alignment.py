@@ -47,7 +47,8 @@ def align_poses(
         steps = VISITS * len(small.views)
         coarse = TrainConfig(
             steps=steps, seed=config.seed, deterministic=config.deterministic, background=config.background,
-            exposure=config.exposure, pose_opt=True, pose_travel=min(travel * config.pose_travel, 45),
+            appearance="none" if config.appearance == "none" else "exposure",
+            pose_opt=True, pose_travel=min(travel * config.pose_travel, 45),
             init="points" if len(scene.points) else "sweep",
             local_frame_adam=False,  # splats that move quickly give way where cameras should
         )  # fmt: skip

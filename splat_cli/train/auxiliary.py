@@ -1,4 +1,5 @@
-"""Parameters optimised jointly with the splats: camera poses, exposures, background colour, depth, colour field.
+"""Parameters optimised jointly with the splats: camera poses, appearance of photographs, background,
+depth, colour field.
 
 A new one is a class with the interface of `optim.auxiliary_model.AuxiliaryModel`, and a row in MODELS.
 """
@@ -16,6 +17,7 @@ from splat_cli.field.coloring import FieldColoring
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.background import LearnedBackground
+from splat_cli.optim.bilateral_grid import BilateralGridLoss
 from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.loss import PhotometricLoss
@@ -28,6 +30,7 @@ MODELS: tuple[type[AuxiliaryModel], ...] = (
     FieldColoring,
     PoseRefinement,
     ExposureLoss,
+    BilateralGridLoss,
     LearnedBackground,
     DepthSupervision,
 )

@@ -11,16 +11,24 @@ from splat_cli.config import SETTINGS
     [
         (["--test-every", "3"], ["--eval"]),
         (["--field-appearance", "4"], ["--color", "field"]),
-        (["--exposure-reg", "0.1"], ["--exposure"]),
+        (["--exposure-reg", "0.1"], ["--appearance", "grid"]),
         (["--absgrad"], ["--strategy", "adc"]),
         (["--crop-start"], ["--crop", "0,0,0,1"]),
     ],
 )
 def test_an_option_that_does_nothing_is_told(splat, options, owner):
     """Before the scene is read, which here there is none of."""
-    warning = f"{options[0]} does nothing without {' '.join(owner[:1] if owner[0] == '--crop' else owner)}"
+    warning = (
+        f"{options[0]} does nothing without {' '.join(owner[:1] if owner[0] in ('--crop', '--appearance') else owner)}"
+    )
     assert warning in splat("train", "nowhere", *options, "--device", "cpu").err
     assert "does nothing" not in splat("train", "nowhere", *options, *owner, "--device", "cpu").err
+
+
+def test_exposure_is_short_for_an_appearance(splat):
+    said = splat("train", "nowhere", "--exposure", "--exposure-reg", "0.1", "--device", "cpu").err
+    assert "nowhere" in said
+    assert "does nothing" not in said
 
 
 def test_a_viewer_that_is_not_asked_for_is_told(splat):

@@ -66,7 +66,7 @@ class Exposed:
 def test_picture_and_gradients(backend: Backend, agreement: Agreement, size: tuple[int, int]) -> None:
     case = Exposed(backend, size)
     exposed = exposure.forward(case.image, case.difference)
-    agreement.check("expose", "picture", case.download(case.loss.exposed), exposed.ravel(), FORWARD)
+    agreement.check("expose", "picture", case.download(case.loss.changed), exposed.ravel(), FORWARD)
     d_exposed = ssim_loss.loss(exposed, case.photograph, SSIM_WEIGHT).d_image
     d_image, d_difference = exposure.backward(case.image, case.difference, d_exposed)
     agreement.check("expose_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)

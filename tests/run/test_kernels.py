@@ -11,7 +11,14 @@ RUNS = {
     "default": {},
     "long": {"noise_scale": 1000.0, "strategy": "mcmc"},
     "adc": {"strategy": "adc", "absgrad": True, "dropout": 0.0},
-    "cameras": {"pose_opt": True, "exposure": True, "background": "learned", "depth_weight": 0.1, "smooth_3d": 0.2},
+    "cameras": {
+        "pose_opt": True,
+        "appearance": "exposure",
+        "background": "learned",
+        "depth_weight": 0.1,
+        "smooth_3d": 0.2,
+    },
+    "grid": {"appearance": "grid"},
     "field": {"color": "field", "field_appearance": 4, "field_moves": True, "dropout": 0.1},
     "random": {"init": "random", "noise_scale": 0.0},
 }

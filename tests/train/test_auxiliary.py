@@ -17,7 +17,7 @@ from splat_cli.tools.evaluate import evaluate_run
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
-BESIDES = {"pose_opt": True, "pose_travel": 0.1, "exposure": True, "smooth_3d": 0.2, "background": "learned",
+BESIDES = {"pose_opt": True, "pose_travel": 0.1, "appearance": "exposure", "smooth_3d": 0.2, "background": "learned",
            "depth_weight": 0.1}  # fmt: skip
 BESIDES_ARRAYS = ("poses", "exposures", "background")
 
@@ -44,6 +44,18 @@ def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
     assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
 
 
+def test_run_with_bilateral_grids_resumes_with_the_same_bits(scene, training, tmp_path):
+    whole = Trained(scene).new(tmp_path / "whole", eval=True, appearance="grid")
+    run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
+    run.result_path.unlink()
+    checkpoint_paths(run.checkpoints_path)[0].unlink()
+    training.resume(run.path)
+    assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
+    grids = read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).arrays["grids"]
+    assert grids.shape == (7, 3, 8, 16, 16, 12)
+    assert np.abs(grids[:, 0]).max(axis=(1, 2, 3, 4)).min() > 0
+
+
 def test_file_and_cameras_hold_what_was_trained(whole, tmp_path):
     """Measuring the saved splats from the saved cameras gives what was measured at the end of training."""
     run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
@@ -66,7 +78,7 @@ def test_checkpoint_holds_it(whole):
 
 def test_it_cannot_be_switched_on_later(training, finished):
     later = {name: value for name, value in BESIDES.items() if name != "depth_weight"}
-    with pytest.raises(UsageError, match="--pose-opt, --exposure, --smooth-3d, --background cannot change"):
+    with pytest.raises(UsageError, match="--pose-opt, --appearance, --smooth-3d, --background cannot change"):
         training.resume(finished.path, steps=70, **later)
 
 

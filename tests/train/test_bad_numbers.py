@@ -48,7 +48,8 @@ def test_one_bad_splat_leaves_the_others_alone(row, value):
     "changes",
     [
         *({"strategy": strategy} for strategy in ("default", "splits", "adc", "mcmc")),
-        {"noise_scale": 1000.0}, {"smooth_3d": 1.0}, {"pose_opt": True}, {"exposure": True},
+        {"noise_scale": 1000.0}, {"smooth_3d": 1.0}, {"pose_opt": True}, {"appearance": "exposure"},
+        {"appearance": "grid"},
         {"color": "field"}, {"background": "learned"},
     ],
     ids=str,

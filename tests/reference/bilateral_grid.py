@@ -1,0 +1,70 @@
+"""Bilateral grids (Wang et al. 2024, "Bilateral Guided Radiance Field Processing", sec. 4.1).
+
+y = x + D (x, 1), where D is interpolated in a grid [levels, rows, columns, 3, 4] at the pixel's place and luminance.
+Its gradients and its regulariser.
+
+Every node's weight for every pixel is computed, without a search for the eight that are not zero.
+"""
+
+import numpy as np
+
+Array = np.ndarray
+
+LUMA = np.array([0.299, 0.587, 0.114])
+
+
+def hats(places: Array, num: int) -> Array:
+    """[num, ...] how much each of `num` nodes has of a place from 0 to num - 1: linear interpolation."""
+    return np.maximum(1 - np.abs(places[None] - np.arange(num).reshape(-1, *[1] * places.ndim)), 0)
+
+
+def hat_slopes(places: Array, num: int) -> Array:
+    """[num, ...] derivatives of `hats` by the place."""
+    side = np.arange(num).reshape(-1, *[1] * places.ndim) - places[None]
+    return np.where(np.abs(side) < 1, np.sign(side), 0.0)
+
+
+def weights(image: Array, shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array]:
+    """Of levels [L, H, W], rows [R, H] and columns [C, W]; and of the levels' derivatives by luminance [L, H, W]."""
+    (height, width), (levels, rows, columns) = image.shape[1:], shape[:3]
+    luminance = np.einsum("c,chw->hw", LUMA, image)
+    place = np.clip(luminance, 0, 1) * (levels - 1)
+    by_row = hats((np.arange(height) + 0.5) / height * (rows - 1), rows)
+    by_column = hats((np.arange(width) + 0.5) / width * (columns - 1), columns)
+    inside = (luminance > 0) & (luminance < 1)
+    return hats(place, levels), by_row, by_column, hat_slopes(place, levels) * (levels - 1) * inside
+
+
+def forward(image: Array, grid: Array) -> Array:
+    """[3, H, W] from an image of that shape."""
+    by_level, by_row, by_column, _ = weights(image, grid.shape)
+    matrices = np.einsum("lhw,rh,kw,lrkij->ijhw", by_level, by_row, by_column, grid, optimize=True)
+    return image + np.einsum("ijhw,jhw->ihw", matrices[:, :3], image) + matrices[:, 3]
+
+
+def backward(image: Array, grid: Array, d_changed: Array) -> tuple[Array, Array]:
+    """Gradients by the image [3, H, W] and by the grid, of its shape."""
+    by_level, by_row, by_column, slopes = weights(image, grid.shape)
+    extended = np.concatenate([image, np.ones_like(image[:1])])
+    d_matrices = np.einsum("ihw,jhw->ijhw", d_changed, extended)
+    d_grid = np.einsum("lhw,rh,kw,ijhw->lrkij", by_level, by_row, by_column, d_matrices, optimize=True)
+    matrices = np.einsum("lhw,rh,kw,lrkij->ijhw", by_level, by_row, by_column, grid, optimize=True)
+    d_image = d_changed + np.einsum("ijhw,ihw->jhw", matrices[:, :3], d_changed)
+    changes = np.einsum("lhw,rh,kw,lrkij->ijhw", slopes, by_row, by_column, grid, optimize=True)
+    d_luminance = np.einsum("ijhw,ijhw->hw", changes, d_matrices)
+    return d_image + LUMA[:, None, None] * d_luminance, d_grid
+
+
+def roughness(grid: Array) -> float:
+    """Mean squared difference of neighbours in luminance, plus that in rows, plus that in columns."""
+    return float(sum((np.diff(grid, axis=axis) ** 2).mean() for axis in range(3)))
+
+
+def d_roughness(grid: Array) -> Array:
+    """Its gradient."""
+    total = np.zeros_like(grid)
+    for axis in range(3):
+        difference = np.diff(grid, axis=axis)
+        around = [(1, 1) if other == axis else (0, 0) for other in range(grid.ndim)]
+        total -= np.diff(np.pad(2 * difference / difference.size, around), axis=axis)
+    return total
