@@ -13,9 +13,9 @@ from splat_cli.cli.output import Output
 @server_options
 @device_option
 def command(source: Path, host: str, port: int, device: str) -> Output:
-    """RenderSettings at the splats of a run or a file in a browser.
+    """Show the splats of a run or a file in a browser.
 
-    Fly around, go to the cameras and compare with their photographs, crop, and keep views for `splat render --cameras`.
+    Fly around, go to the cameras and compare with their photographs, crop, and save views for `splat render --cameras`.
     Needs the extra `viewer` (pip install 'splat-cli[viewer]'). Only this computer can connect, unless --host says more.
     """
     from splat_cli.console import Display
@@ -24,4 +24,4 @@ def command(source: Path, host: str, port: int, device: str) -> Output:
 
     kept = browse(source, open_backend(device), host, port, Display())
     found = kept if kept.exists() else None
-    return Output([f"Views: {found}"] if found else ["No views kept"], {"views": found})
+    return Output([f"Views: {found}"] if found else ["No views saved"], {"views": found})

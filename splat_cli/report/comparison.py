@@ -32,6 +32,7 @@ def _figure(view: ComparedView) -> Markup:
         tag("span", "photograph", class_="right"),
         tag("input", type="range", min=0, max=100, step="any", value=50, aria_label="render or photograph"),
         class_="stage",
+        style=f"--aspect: {view.view.width / view.view.height:.4f}",
     )
     switch = tag("label", tag("input", type="checkbox"), " error map", class_="switch")
     return tag("figure", caption, stage, tag("div", switch, _legend(), class_="under"), class_="view")

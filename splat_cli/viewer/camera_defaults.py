@@ -1,12 +1,17 @@
 """The viewer's first camera: its upright frame and the point it turns about."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from splat_cli.scene.trajectories.capture import Capture
+from splat_cli.scene.trajectories.focus import focus_point, up_direction
 from splat_cli.scene.trajectories.looking import levelled
 from splat_cli.scene.view import View
 
 _MAX_ROLL = np.sin(np.radians(15))
 _NEAR = 0.01
+_NEAR_PIVOT = 0.4
 _CENTRAL = 0.17
 """Of the picture's width and height, on each side of the middle."""
 
@@ -21,6 +26,17 @@ def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
         up = up - (up @ right) * right
         up /= np.linalg.norm(up)
     return levelled(start, up).w2c[:3, :3]
+
+
+def pivot_share(views: Sequence[View]) -> float:
+    """How far before a camera the point lies about which a browser turns, in distances of what the camera looks at.
+
+    1 where cameras stand all around it. Elsewhere less: a drag must not swing the camera behind a wall that was only
+    seen from the front.
+    """
+    if not views:
+        return 1.0
+    return 1.0 if Capture(views, focus_point(views), up_direction(views)).kind == "orbit" else _NEAR_PIVOT
 
 
 def looked_at(means: np.ndarray, view: View) -> np.ndarray:

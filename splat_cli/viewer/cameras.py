@@ -1,4 +1,4 @@
-"""The cameras in the viewer: pyramids with small photographs, to click on and to go to."""
+"""The cameras in the viewer: clickable pyramids with small photographs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.view import View
+from splat_cli.viewer.camera_defaults import pivot_share
 from splat_cli.viewer.viser_camera import field_of_view, jump, pose_of
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class Cameras:
 
     def __init__(self, server: ViserServer, views: Sequence[View], on_visit: Callable[[int], None]) -> None:
         self._server, self._views, self._on_visit = server, list(views), on_visit
-        self._focus, self._extent = focus_point(views), scene_extent(views)
+        self._focus, self._extent, self._pivot_share = focus_point(views), scene_extent(views), pivot_share(views)
         names = [f"{i}  {view.name}" for i, view in enumerate(views)]
         with server.gui.add_folder("Cameras"):
             self._shown = server.gui.add_checkbox("Show", True)
             self._size = server.gui.add_slider("Size", 0.2, 5.0, 0.1, 1.0)
-            self._choice: Any = server.gui.add_dropdown("Go to", names)
+            self._choice: Any = server.gui.add_dropdown("Go to", names, hint="Or click on a camera")
             step = server.gui.add_button_group("", ("Previous", "Next"))
         self._visited = 0
         self._frustums = [self._frustum(i) for i in range(len(names))]
@@ -56,8 +57,8 @@ class Cameras:
         self._frustums[index].image = image
 
     def ahead(self, view: View) -> float:
-        """How far before a camera that is what all look at, world units."""
-        return max(float(view.w2c[2, :3] @ (self._focus - view.center)), 0.1 * self._extent)
+        """How far before a camera the point lies about which browsers turn, world units."""
+        return self._pivot_share * max(float(view.w2c[2, :3] @ (self._focus - view.center)), 0.1 * self._extent)
 
     def _frustum(self, index: int) -> Any:
         view = self._views[index]

@@ -11,22 +11,29 @@ from splat_cli.eval.metrics import psnr
 if TYPE_CHECKING:
     from viser import ViserServer
 
-_BLANK = np.full((90, 120, 3), 40, np.uint8)
+_BLANK = np.full((8, 8, 3), 36, np.uint8)
+"""In the colour of the panel."""
 _WIDTH = 400
 _DIVIDER = np.array([255, 160, 40], np.uint8)
 
 
 class Comparison:
-    """A folder of the panel: the photograph left of a slider, the splats right of it, or how far they differ."""
+    """A folder of the panel: the photograph left of a slider, the splats right of it, or their difference.
+
+    Hidden until there is something to compare: on phones the panel covers the scene.
+    """
 
     def __init__(self, server: ViserServer) -> None:
         self._photograph: np.ndarray | None = None
         self._rendered = _BLANK
-        with server.gui.add_folder("Compare", expand_by_default=True):
-            self._title = server.gui.add_markdown("Click on a camera, or choose one.")
+        self._folder = server.gui.add_folder("Compare", visible=False)
+        with self._folder:
+            self._title = server.gui.add_markdown("")
             self._image = server.gui.add_image(_BLANK, format="jpeg", jpeg_quality=90)
             self._share = server.gui.add_slider("Photograph", 0, 100, 1, 50, hint="Left of here, in percent")
-            self._difference = server.gui.add_checkbox("Difference", False, hint="How far they are apart, brightened")
+            self._difference = server.gui.add_checkbox(
+                "Difference", False, hint="Absolute difference, brightened four times"
+            )
         self._share.on_update(lambda _: self._draw())
         self._difference.on_update(lambda _: self._draw())
 
@@ -35,11 +42,12 @@ class Comparison:
         self._rendered, self._photograph = rendered, photograph
         fact = "no photograph" if photograph is None else f"PSNR {psnr(rendered, photograph):.2f} dB"
         self._title.content = f"**{name}**, {fact}"
+        self._folder.visible = True
         self._draw()
 
     def _draw(self) -> None:
-        both = compose(self._rendered, self._photograph, self._share.value / 100, self._difference.value)
-        times = max(1, _WIDTH // both.shape[1])  # small pictures fill the panel
+        both = padded(compose(self._rendered, self._photograph, self._share.value / 100, self._difference.value))
+        times = max(1, round(_WIDTH / both.shape[1]))  # small pictures fill the panel
         self._image.image = both.repeat(times, axis=0).repeat(times, axis=1)
 
 
@@ -54,3 +62,13 @@ def compose(rendered: np.ndarray, photograph: np.ndarray | None, share: float, d
     if 0 < border < rendered.shape[1]:
         both[:, border] = _DIVIDER
     return both
+
+
+def padded(picture: np.ndarray) -> np.ndarray:
+    """A portrait with margins that make it square: the panel is as wide as any picture, and lower than the window."""
+    height, width = picture.shape[:2]
+    missing = max(height - width, 0)
+    square = np.empty((height, width + missing, 3), np.uint8)
+    square[:] = _BLANK[0, 0]
+    square[:, missing // 2 : missing // 2 + width] = picture
+    return square

@@ -1,4 +1,4 @@
-"""A box in the viewer that hides what is outside, and the option that crops a file alike."""
+"""A box in the viewer that hides splats outside, and the command-line option that crops a file alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLOR = (90, 200, 255)
 
 
 class CropPanel:
-    """A folder of the panel: `box` is what to keep, None for all. on_change: called when it is another."""
+    """A folder of the panel. box: where splats are shown, None for everywhere. on_change: called when it changes."""
 
     def __init__(self, server: ViserServer, centers: np.ndarray, on_change: Callable[[], None]) -> None:
         self._server, self._on_change = server, on_change
@@ -31,7 +31,7 @@ class CropPanel:
                 for axis, a, b in zip(_AXES, low - margin, high + margin, strict=True)
             ]
             self._option: Any = server.gui.add_text(
-                "Option", "", disabled=True, hint="For splat export and splat train"
+                "Option", "", disabled=True, visible=False, hint="For splat export and splat train"
             )
         for control in (self._on, *self._sliders):
             control.on_update(lambda _: self._changed())
@@ -41,7 +41,8 @@ class CropPanel:
         low, high = (tuple(float(corner[end]) for corner in corners) for end in (0, 1))
         kept = self._on.value and all(a < b for a, b in corners)
         self.box = Box((low[0], low[1], low[2]), (high[0], high[1], high[2])) if kept else None
-        self._option.value = "--crop " + ",".join(f"{value:g}" for value in (*low, *high)) if kept else ""
+        self._option.value = "--crop " + ",".join(f"{value:g}" for value in (*low, *high))
+        self._option.visible = kept
         self._server.scene.add_box(
             "/crop", color=_COLOR, dimensions=tuple(max(b - a, 1e-6) for a, b in corners), wireframe=True,
             position=tuple((a + b) / 2 for a, b in corners), visible=self.box is not None,

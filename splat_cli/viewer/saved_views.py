@@ -1,4 +1,4 @@
-"""Views that somebody keeps while looking around: a JSON file that `splat render` reads."""
+"""Views saved while looking around: a JSON file that `splat render` reads."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _COLOR = (90, 220, 120)
 
 
 class SavedViews:
-    """A folder of the panel: keeps what a browser shows, in `file`, which is written at once.
+    """A folder of the panel: saves what a browser shows to `file`, at once.
 
-    size: of the pyramids that stand for the kept views, world units.
+    size: of the saved views' pyramids, world units.
     """
 
     def __init__(self, server: ViserServer, file: Path, size: float) -> None:
         self.views: list[View] = []
         self._server, self._file, self._size = server, file, size
         self._frustums: list[Any] = []
-        with server.gui.add_folder("Keep views"):
-            keep = server.gui.add_button("Keep this view")
-            drop = server.gui.add_button("Drop the last")
-            self._status = server.gui.add_markdown("None kept yet.")
-        keep.on_click(lambda event: self._keep(event.client))
-        drop.on_click(lambda _: self._drop())
+        with server.gui.add_folder("Saved views", expand_by_default=False):
+            save = server.gui.add_button("Save this view")
+            remove = server.gui.add_button("Remove the last")
+            self._status = server.gui.add_markdown("None saved yet.")
+        save.on_click(lambda event: self._add(event.client))
+        remove.on_click(lambda _: self._remove())
 
-    def _keep(self, client: Any) -> None:
+    def _add(self, client: Any) -> None:
         view = view_from(client.camera, f"view_{len(self.views):03d}")
         position, rotation = pose_of(view)
         self._frustums.append(self._server.scene.add_camera_frustum(
-            f"/kept/{len(self.views)}", field_of_view(view), view.width / view.height, scale=self._size,
+            f"/saved/{len(self.views)}", field_of_view(view), view.width / view.height, scale=self._size,
             thickness=1.5, thickness_units="screen", color=_COLOR, position=position, wxyz=rotation,
         ))  # fmt: skip
         self.views.append(view)
         self._save()
 
-    def _drop(self) -> None:
+    def _remove(self) -> None:
         if self.views:
             self.views.pop()
             self._frustums.pop().remove()
@@ -58,4 +58,4 @@ class SavedViews:
         except (SplatError, OSError) as error:
             self._status.content = f"Not saved: {error}"
             return
-        self._status.content = f"{len(self.views)} in `{self._file}`" if self.views else "None kept yet."
+        self._status.content = f"{len(self.views)} in `{self._file}`" if self.views else "None saved yet."

@@ -14,7 +14,7 @@ from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.scene.view import View
 from splat_cli.viewer.appearance_panel import Appearance, appearance
-from splat_cli.viewer.camera_defaults import looked_at
+from splat_cli.viewer.camera_defaults import looked_at, pivot_share
 from splat_cli.viewer.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.comparison import Comparison
 from splat_cli.viewer.crop import CropPanel
@@ -84,7 +84,8 @@ class Window:
         self._server.scene.set_up_direction(up)
         camera = self._server.initial_camera
         camera.position = start.center
-        camera.look_at = looked_at(self._look.centers, start)
+        target = looked_at(self._look.centers, start)
+        camera.look_at = start.center + pivot_share(self._subject.views) * (target - start.center)
         camera.up = up
         camera.fov = field_of_view(start)
 

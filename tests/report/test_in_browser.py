@@ -46,6 +46,17 @@ def test_nothing_is_wider_than_the_window(open_page, width):
         assert figure.bounding_box()["width"] <= width
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_portraits_fit_into_the_window(open_page, width):
+    """The pictures of the report, made portraits: their frame keeps the shape that it is given."""
+    page = open_page(width)
+    stage = page.locator(".stage").first
+    assert "--aspect" in stage.get_attribute("style")
+    stage.evaluate("stage => stage.style.setProperty('--aspect', '0.5')")
+    box = stage.bounding_box()
+    assert box["width"] <= 0.5 * 0.8 * 800 + 1
+
+
 def test_light_and_dark(open_page):
     light, dark = (_pixels(open_page(scheme=scheme)) for scheme in ("light", "dark"))
     assert dark[:, :10].mean() < 50

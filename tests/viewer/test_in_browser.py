@@ -94,7 +94,9 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
         def shows(picture):
             return psnr(screenshot(page)[FREE], picture[FREE]) > 20
 
-        page.get_by_text("Keep this view").wait_for()
+        page.get_by_text("Saved views").click()
+        page.get_by_text("Save this view").wait_for()
+        assert not page.get_by_text("Compare").is_visible()
         page.get_by_role("checkbox", name="Show", exact=True).uncheck()  # the pyramids
         first, third = (
             to_8bit(render_view(backend, source.splats, with_size(view, 900, 600), antialias=True))
@@ -105,9 +107,10 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
             page.get_by_text("Next", exact=True).click()
             until(page.get_by_text(f"{name}, PSNR").is_visible)
         until(lambda: shows(third))
-        page.get_by_text("Keep this view").click()
+        page.get_by_text("Save this view").click()
         until((sample_run.path / "views.json").exists)
         page.get_by_text("Crop", exact=True).first.click()
+        assert not page.get_by_text("Option", exact=True).is_visible()
         page.get_by_role("checkbox", name="Crop", exact=True).check()
         fields = page.locator("textarea, input:not([type=checkbox])")
         until(lambda: any(field.input_value().startswith("--crop ") for field in fields.all()))

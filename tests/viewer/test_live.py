@@ -16,7 +16,8 @@ from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.viewer import live, throttle
 from splat_cli.viewer.appearance_panel import appearance
 from splat_cli.viewer.browse import unused_file
-from splat_cli.viewer.comparison import compose
+from splat_cli.viewer.camera_defaults import pivot_share
+from splat_cli.viewer.comparison import compose, padded
 from splat_cli.viewer.saved_views import SavedViews
 from splat_cli.viewer.viser_camera import field_of_view, pose_of, view_from
 from tests.gaussians.some_splats import some_splats
@@ -140,13 +141,13 @@ def test_kept_views_are_a_file_that_render_reads(tmp_path):
     panel, views = Panel(), ring_of_views()
     keeping = SavedViews(panel, tmp_path / "views.json", 0.1)
     for view in views[:3]:
-        panel.buttons["Keep this view"](SimpleNamespace(client=SimpleNamespace(camera=browser_camera(view))))
-    panel.buttons["Drop the last"](None)
+        panel.buttons["Save this view"](SimpleNamespace(client=SimpleNamespace(camera=browser_camera(view))))
+    panel.buttons["Remove the last"](None)
     read = read_cameras(tmp_path / "views.json")
     assert [view.name for view in read] == ["view_000", "view_001"] == [view.name for view in keeping.views]
     np.testing.assert_allclose(read[1].w2c, views[1].w2c, atol=1e-9)
     for _ in range(3):
-        panel.buttons["Drop the last"](None)
+        panel.buttons["Remove the last"](None)
     assert not (tmp_path / "views.json").exists()
 
 
@@ -165,6 +166,21 @@ def test_comparing():
     assert (compose(rendered, photograph, 1.0, False) == photograph).all()
     assert (compose(rendered, photograph, 0.5, True) == 80).all()
     assert compose(rendered, None, 0.5, True) is rendered
+
+
+def test_portraits_are_no_higher_than_the_panel_is_wide():
+    portrait, landscape = np.full((20, 11, 3), 200, np.uint8), np.full((11, 20, 3), 200, np.uint8)
+    square = padded(portrait)
+    assert square.shape == (20, 20, 3)
+    assert (square[:, 4:15] == portrait).all()
+    assert (square[:, :4] == square[:, 15:16]).all()
+    assert (padded(landscape) == landscape).all()
+
+
+def test_a_drag_turns_about_a_near_point_where_nobody_stood_behind():
+    views = ring_of_views(12)
+    assert pivot_share(views) == pivot_share([]) == 1
+    assert pivot_share(views[:4]) < 0.5
 
 
 class Shown:
