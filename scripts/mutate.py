@@ -50,7 +50,7 @@ TESTS = {
     "optim/depth": ["optim/test_depth.py"],
     "optim/exposure": ["optim/test_exposure.py"],
     "optim/loss": ["optim/test_loss.py"],
-    "optim/model": ["optim/test_model.py"],
+    "optim/model": ["optim/test_model.py", "run/test_memory_plan.py"],
     "optim/noise": ["train/test_units.py"],
     "optim/per_view": ["optim/test_exposure.py", "optim/test_poses.py"],
     "optim/poses": ["optim/test_poses.py"],

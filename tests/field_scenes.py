@@ -14,7 +14,7 @@ from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
-from tests.scattered import scattered_splats
+from tests.gaussians.some_splats import some_splats as random_splats
 from tests.training import SETTINGS
 from tests.views import ring_of_views
 
@@ -23,7 +23,7 @@ SHAPE = FieldShape(GridShape(3, levels=2, table_size=2**8, features=4, base_reso
 
 
 def some_splats(num=400):
-    return scattered_splats(num, 0.6, (-2, 0.3), 0.5)
+    return random_splats(num, degree=0, spread=0.6, log_scales=(-2, 0.3), logit_opacities=(1, 1), color=0.5)
 
 
 def tinted_images(backend):

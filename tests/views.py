@@ -12,6 +12,11 @@ def ring_of_views(count=12, width=40, height=30, radius=3.0):
     return [_looking_inwards(f"a_{i:02d}.jpg", 2 * np.pi * i / count, width, height, radius) for i in range(count)]
 
 
+def unplaced_view(width, height):
+    """For what needs only a picture's size."""
+    return View("view", None, width, height, 1.0, 1.0, 0.0, 0.0, np.eye(4))
+
+
 def _looking_inwards(name, angle, width, height, radius):
     right = np.array([-np.sin(angle), 0.0, np.cos(angle)])
     forward = -np.array([np.cos(angle), 0.0, np.sin(angle)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.eval.flip import flip
+from splat_cli.eval.flip import flip, has_flip
 from splat_cli.eval.metrics import Score, mean_score, protocol, score
 
 pytest.importorskip("flip_evaluator")
@@ -21,6 +21,14 @@ def pair():
 def test_the_same_picture_does_not_differ(pair):
     assert flip(pair[1], pair[1]) == pytest.approx(0, abs=1e-6)
     assert flip(*pair) > 0.1
+
+
+def test_values_are_those_of_the_package(pair):
+    package = pytest.importorskip("flip_evaluator")
+    render, photograph = (image.astype(np.float32) / 255 for image in pair)
+    expected = package.evaluate(photograph, render, "LDR", applyMagma=False, parameters={"ppd": 67.0})[0]
+    assert has_flip()
+    assert flip(*pair) == pytest.approx(np.mean(expected), rel=1e-6)
 
 
 def test_black_and_white_differ_as_much_as_can_be():

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from splat_cli.errors import ShapeError
 from splat_cli.optim.columns import (
     clear_columns,
     copy_columns,
+    list_slots,
     mark_nonfinite,
     partition,
     remove_columns,
@@ -72,6 +74,22 @@ def test_the_last_columns_move_into_the_holes(backend, planes, share):
     np.testing.assert_array_equal(after[:, stayed], before[:, stayed])
     holes, movers = np.flatnonzero(mask[:kept]), np.flatnonzero(~mask[kept:]) + kept
     np.testing.assert_array_equal(after[:, holes], before[:, movers])
+
+
+def test_slots_are_holes_and_then_new_columns(backend):
+    def slots(holes, first, count):
+        return backend.download(list_slots(backend, holes, first, count)).tolist()
+
+    assert slots(_index(backend, [7, 3]), 100, 4) == [7, 3, 100, 101]
+    assert slots(None, 100, 2) == [100, 101]
+    assert slots(_index(backend, []), 100, 2) == [100, 101]
+    assert slots(None, 100, 0) == []
+
+
+def test_planes_are_checked(backend, planes):
+    wrong = backend.upload(np.zeros((ROWS + 1, 4), np.float32))
+    with pytest.raises(ShapeError, match="copy_columns: out"):
+        copy_columns(backend, planes, 1, out=wrong)
 
 
 def test_nothing_is_removed_from_nothing(backend, planes):

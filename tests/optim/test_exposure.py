@@ -8,10 +8,10 @@ from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.scene.view import View
 from tests.agreement import BACKWARD, FORWARD, Agreement
 from tests.reference import adam, exposure, ssim_loss
 from tests.reference.pipeline import central_difference
+from tests.views import unplaced_view
 
 DECAY, WEIGHT, SSIM_WEIGHT = Decay(first=1e-2, last=1e-3, steps=100), 0.3, 0.2
 SIZES = [(50, 37), (64, 32), (5, 3), (301, 200)]
@@ -48,7 +48,7 @@ class Exposed:
     def __init__(self, backend: Backend, size: tuple[int, int]) -> None:
         self.backend = backend
         self.image, self.photograph, self.difference = some_case(*size)
-        views = [View("view", None, *size, 1.0, 1.0, 0.0, 0.0, np.eye(4))] * 2
+        views = [unplaced_view(*size)] * 2
         cameras = CameraTable(backend, views, [backend.upload(self.photograph)] * 2)
         self.loss = ExposureLoss(backend, cameras, SSIM_WEIGHT, DECAY, WEIGHT)
         self.loss.exposures[1, 0] = backend.upload(self.difference.ravel())

@@ -9,13 +9,9 @@ from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.scene.view import View
 from tests.agreement import BACKWARD, FORWARD, Agreement
 from tests.reference import ssim_loss
-
-
-def some_view(width: int, height: int) -> View:
-    return View("view", None, width, height, 1.0, 1.0, 0.0, 0.0, np.eye(4))
+from tests.views import unplaced_view
 
 
 @pytest.mark.parametrize("size", [(50, 37), (64, 32), (5, 3), (1, 1), (33, 70)], ids="{0[0]}x{0[1]}".format)
@@ -33,7 +29,7 @@ def test_loss(backend: Backend, agreement: Agreement, size: tuple[int, int], mas
     expected = ssim_loss.loss(image.astype(np.float64), photograph, ssim_weight, mask)
 
     masks = [] if mask is None else [backend.upload(mask.astype(np.uint8) * 255)]
-    cameras = CameraTable(backend, [some_view(width, height)], [backend.upload(photograph)], masks)
+    cameras = CameraTable(backend, [unplaced_view(width, height)], [backend.upload(photograph)], masks)
     state = IterState(backend)
     loss = PhotometricLoss(backend, cameras, ssim_weight)
     rendered = backend.upload(image.ravel())
@@ -70,7 +66,7 @@ def test_nothing_of_a_masked_pixel_counts(backend: Backend) -> None:
     results = []
     for value in (0.5, np.nan):
         image[:, mask == 0] = value
-        view = replace(some_view(40, 20), name="masked")
+        view = replace(unplaced_view(40, 20), name="masked")
         cameras = CameraTable(backend, [view], [backend.upload(photograph)], [backend.upload(mask)])
         state, rendered = IterState(backend), backend.upload(image.ravel())
         d_image = backend.xp.empty_like(rendered)

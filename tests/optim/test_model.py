@@ -89,8 +89,9 @@ def test_growing_keeps_what_is_there(backend, model):
     before = {name: backend.download(array) for name, array in model.planes().items()}
     model.reserve(GRAIN, 10 * GRAIN)
     assert model.splats.capacity == GRAIN
-    model.reserve(GRAIN + 1, 10 * GRAIN)
-    assert model.splats.capacity == GROWTH * GRAIN + GRAIN // 2  # a multiple of GRAIN
+    model.reserve(4 * GRAIN, 0)
+    model.reserve(4 * GRAIN + 1, 10 * GRAIN)
+    assert model.splats.capacity == 4 * GROWTH * GRAIN
     for name, array in model.planes().items():
         values = backend.download(array)
         np.testing.assert_array_equal(values[:, :NUM], before[name][:, :NUM])

@@ -9,15 +9,15 @@ from splat_cli.gaussians.smoothing_3d import smoothed
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.bake_antialiasing import bake_antialiasing, plain
 from splat_cli.render.view import ViewRenderer
+from tests.gaussians.some_splats import some_splats
 from tests.reference import inputs as reference
 from tests.reference.project import Options, forward
-from tests.scattered import scattered_splats
 from tests.views import ring_of_views
 
 
 def _tiny_splats(num=300):
     """Smaller than a pixel from the ring's distance, so that the compensation matters."""
-    return scattered_splats(num, 0.5, (-4.5, 0.5), 1.0)
+    return some_splats(num, degree=0, spread=0.5, log_scales=(-4.5, 0.5), logit_opacities=(1, 1))
 
 
 def _pictures(backend, splats, views, antialias):

@@ -9,7 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.render.camera import TILE, CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.tiles import SORT_THREADS, TileLists
-from splat_cli.scene.view import View
+from tests.views import unplaced_view
 
 LENGTHS = [0, 1, 2, 3, 63, 64, 65, 127, 128, 129, 324, 512, 513, 1024, 2600, 4095, 4096, 4097, 9000, 12289, 16384]
 
@@ -21,7 +21,7 @@ def test_every_list_is_sorted_by_depth_and_splat(backend: Backend, threads: int 
     num_pairs = int(begins[-1])
     depths, splats = rng.integers(1, 50, num_pairs, np.uint64), rng.permutation(num_pairs).astype(np.uint64)
     keys = depths << np.uint64(32) | splats  # many splats of one depth
-    view = View("view", None, TILE * len(LENGTHS), TILE, 1.0, 1.0, 0.0, 0.0, np.eye(4))
+    view = unplaced_view(TILE * len(LENGTHS), TILE)
     cameras, state = CameraTable(backend, [view]), IterState(backend, num_splats=num_pairs)
     lists = TileLists(backend, num_pairs, len(LENGTHS))
     lists.tile_begins[...], lists.keys[...] = backend.upload(begins), backend.upload(keys)
