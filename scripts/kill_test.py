@@ -2,11 +2,12 @@
 
 `python scripts/kill_test.py --kills 50`: a small scene with --deterministic, on the CPU or with `--device cuda`;
 checkpoints are written so often that many kills fall into one. A killed run is resumed until it ends; the first
-resumption may be killed as well.
+resumption may be killed as well. So for each of the --variants: what is trained, and how photographs are read.
 """
 
 import argparse
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,21 @@ _OPTIONS = [
     "--noise-scale=1000", "--background=random", "--no-report",
 ]  # fmt: skip
 
+_VARIANTS = {
+    "plain": [],
+    "mcmc": ["--strategy=mcmc"],
+    "field": ["--color=field", "--field-table-size=1024"],
+    "poses": ["--pose-opt", "--exposure", "--background=learned"],
+    "streaming": ["--image-memory=3e-5", "--score-views=2"],
+}
+
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained in every trial."""
+    """What is trained in every trial. options: those of the variant."""
 
     scene: Path
+    options: list[str]
     steps: int
     device: str
 
@@ -52,21 +62,26 @@ class Training:
         if is_run(run):
             return [*command, "--resume", str(run)]
         ends = ["--steps", str(self.steps), "--densify-stop", str(self.steps // 2)]
-        return [*command, str(self.scene), "-o", str(run), *ends, *_OPTIONS]
+        return [*command, str(self.scene), "-o", str(run), *ends, *_OPTIONS, *self.options]
 
 
 def main() -> None:
-    """Prints a line a trial and exits with 1 where one ended with other splats."""
+    """Prints what ended with other splats, and a summary; exits with 1 where something did."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=50, help="of each variant")
+    parser.add_argument("--variants", default="plain", help=f"some of {','.join(_VARIANTS)}, or all")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scene", type=Path, help="by default, 9 pictures of 48x36 pixels")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        training = Training(args.scene or _make_scene(Path(folder) / "scene"), args.steps, args.device)
-        sys.exit(_test(Path(folder), training, args.kills, random.Random(args.seed)))
+        scene, wrong = args.scene or _make_scene(Path(folder) / "scene"), 0
+        for name in _VARIANTS if args.variants == "all" else args.variants.split(","):
+            print(f"{name}:", flush=True)
+            training = Training(scene, _VARIANTS[name], args.steps, args.device)
+            wrong += _test(Path(folder) / name, training, args.kills, random.Random(args.seed))
+        sys.exit(int(wrong > 0))
 
 
 def _make_scene(folder: Path) -> Path:
@@ -76,7 +91,8 @@ def _make_scene(folder: Path) -> Path:
     return folder
 
 
-def _test(folder: Path, training: Training, num_kills: int, dice: random.Random) -> int:
+def _test(folder: Path, training: Training, num_kills: int, dice: random.Random) -> bool:
+    """Whether a run ended with other splats."""
     expected = training.finish(folder / "whole")
     begin = time.perf_counter()  # kernels are compiled by now
     same = training.finish(folder / "again") == expected
@@ -94,9 +110,11 @@ def _test(folder: Path, training: Training, num_kills: int, dice: random.Random)
             during_write += any(run.path.rglob(".*.part"))
         same = training.finish(run.path) == expected
         different += not same
-        print(f"kills {kills}: {'same' if same else 'OTHER'} splats", flush=True)
+        if not same:
+            print(f"kill {kills}: OTHER splats", flush=True)
+        shutil.rmtree(run.path)
     print(f"{kills} kills, {during_write} while a file was being written, {different} runs with other splats")
-    return int(different > 0)
+    return different > 0
 
 
 if __name__ == "__main__":
