@@ -18,6 +18,7 @@ from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.project import LARGE_BOX
 from splat_cli.train.trainer import Trainer
 
+PIECE = 4  # tiles of a row that a lane looks at together: IN_FLIGHT of cuda_src/raster/tile_walk.cuh
 WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 
 
@@ -114,10 +115,10 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
         trainer.launch_step()
         state = trainer.state.read()
         states.append(state)
-        tiles = box_tiles(trainer, int(state["view"]))
-        tiles = np.pad(tiles, (0, -len(tiles) % 32)).reshape(-1, 32)
-        without = max(without, int(tiles.sum(axis=1).max()))
-        with_queue = max(with_queue, int(np.where(tiles > LARGE_BOX, 0, tiles).sum(axis=1).max()))
+        rows, columns = box_tiles(trainer, int(state["view"]))
+        pieces = rows * -(-columns // PIECE)
+        without = max(without, worst_warp(pieces))
+        with_queue = max(with_queue, worst_warp(np.where(rows * columns > LARGE_BOX, 0, pieces)))
     trainer.loop.sync()
 
     def mean(name: str) -> float:
@@ -130,11 +131,17 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
         splats=mean("num_splats"), visible=mean("num_visible"), large=mean("num_large"), pairs=mean("num_pairs"),
         segments=mean("num_segments"), pixels=pixels, coefficients=coefficients,
     )  # fmt: skip
-    return work, -(-with_queue // 32), -(-without // 32)
+    return work, with_queue, without
 
 
-def box_tiles(trainer: Trainer, view_index: int) -> np.ndarray:
-    """Tiles of each splat's bounding box in the last view, int64 [num], 0 where it is not visible."""
+def worst_warp(pieces: np.ndarray) -> int:
+    """Iterations of the warp with most pieces, int64 [num], of its 32 splats."""
+    sums = np.pad(pieces, (0, -len(pieces) % 32)).reshape(-1, 32).sum(axis=1)
+    return -(-int(sums.max()) // 32)
+
+
+def box_tiles(trainer: Trainer, view_index: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of tiles of each splat's bounding box in the last view, int64 [num], 0 where not visible."""
     download, projection, view = (
         trainer.backend.download,
         trainer.rasterizer.projection,
@@ -145,14 +152,14 @@ def box_tiles(trainer: Trainer, view_index: int) -> np.ndarray:
     centres = download(projection.means2d)[:num].astype(float)
     a, b, c, opacity = np.where(seen[:, None], download(projection.conic_opacity)[:num], [1, 0, 1, 1]).T.astype(float)
     reach, det = 2 * np.log(255 * np.maximum(opacity, 1 / 255)), np.maximum(a * c - b * b, 1e-30)
-    counts = seen.astype(np.int64)
-    for centre, variance, size in ((centres[:, 0], c, view.width), (centres[:, 1], a, view.height)):
+    counts = []
+    for centre, variance, size in ((centres[:, 1], a, view.height), (centres[:, 0], c, view.width)):
         half = np.sqrt(reach * variance / det)
         centre = np.where(seen, centre, 0.0)
         first = np.clip(np.ceil((centre - half - TILE + 0.5) / TILE), 0, None)
         end = np.clip(np.floor((centre + half - 0.5) / TILE) + 1, None, -(-size // TILE))
-        counts *= np.maximum(end - first, 0).astype(np.int64)
-    return counts
+        counts.append(np.where(seen, np.maximum(end - first, 0), 0).astype(np.int64))
+    return counts[0], counts[1]
 
 
 def table(trainer: Trainer, num_steps: int, bandwidth: float) -> str:

@@ -10,14 +10,14 @@
 #define IN_FLIGHT 4                 // tiles that a lane visits at once, so that latencies of their atomics overlap
 #define NO_TILE 0xffffffffu
 
-struct TileBatch {                  // what a visitor is given; tile: NO_TILE where there is none
+struct TileBatch {                  // what a visitor is given: tiles of one splat; NO_TILE where there is none
+    int splat;
+    float depth;
     unsigned tile[IN_FLIGHT];
-    int splat[IN_FLIGHT];
-    float depth[IN_FLIGHT];
 };
 
 struct TileWork {                   // in shared memory, a row a thread
-    unsigned count[WORK_THREADS], end[WORK_THREADS];    // tiles to look at; their running sum over the warp
+    unsigned count[WORK_THREADS], end[WORK_THREADS];    // pieces or tiles; their running sum over the warp
     Ellipse ellipse[WORK_THREADS];                      // for_each_tile: of the thread's splat
     TileBox box[WORK_THREADS];
     float depth[WORK_THREADS];
@@ -43,34 +43,37 @@ __device__ __forceinline__ int owner_of(const TileWork& work, int warp, unsigned
     return owner;
 }
 
+// Pieces of a row of tiles; 0 of an empty one.
+__device__ __forceinline__ unsigned pieces_of(int columns) { return max(columns + IN_FLIGHT - 1, 0) / IN_FLIGHT; }
+
 // Calls visit(TileBatch) until every tile that a splat of the block touches was in a batch. All threads of a block call it,
-// thread i with splat first_splat + i; `listed`: whether this walk is for it. Each lane takes every 32nd tile of the bounding
-// boxes of its warp's splats, and tests it.
+// thread i with splat first_splat + i; `listed`: whether this walk is for it. The rows of each splat's bounding box are cut into
+// pieces of IN_FLIGHT tiles; each lane takes every 32nd piece of its warp's splats.
 template <class F>
 __device__ __forceinline__ void for_each_tile(
     TileWork& work, int first_splat, bool listed, const Ellipse& e, const TileBox& box, const Camera& camera, float depth, F visit)
 {
     const int me = threadIdx.x, lane = me & 31, warp = me - lane;
-    work.count[me] = listed ? num_tiles_of(box) : 0;
+    const int rows = box.rows.end - box.rows.begin, columns = box.columns.end - box.columns.begin;
+    work.count[me] = listed ? max(rows, 0) * pieces_of(columns) : 0;
     work.ellipse[me] = e;
     work.box[me] = box;
     work.depth[me] = depth;
     const unsigned total = sum_over_warp(work, warp, lane);
-    for (unsigned first = lane; first < total; first += 32 * IN_FLIGHT) {
+    for (unsigned at = lane; at < total; at += 32) {
+        const int owner = owner_of(work, warp, at);
+        const TileBox owned = work.box[owner];
+        const unsigned nth = at - (work.end[owner] - work.count[owner]), pieces = pieces_of(owned.columns.end - owned.columns.begin);
+        const int row = owned.rows.begin + nth / pieces, begin = owned.columns.begin + nth % pieces * IN_FLIGHT;
+        const Span span = tile_span(work.ellipse[owner], camera, row);
         TileBatch batch;
+        batch.splat = first_splat + owner;
+        batch.depth = work.depth[owner];
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) {
-            const unsigned at = first + 32 * k;
-            batch.tile[k] = NO_TILE;
-            if (at >= total) continue;
-            const int owner = owner_of(work, warp, at);
-            const TileBox owned = work.box[owner];
-            const unsigned nth = at - (work.end[owner] - work.count[owner]), width = owned.columns.end - owned.columns.begin;
-            const int row = owned.rows.begin + nth / width, column = owned.columns.begin + nth % width;
-            const Span span = tile_span(work.ellipse[owner], camera, row);
-            if (column >= span.begin && column < span.end) batch.tile[k] = row * camera.tiles_x + column;
-            batch.splat[k] = first_splat + owner;
-            batch.depth[k] = work.depth[owner];
+            const int column = begin + k;
+            const bool touched = column >= span.begin && column < min(span.end, owned.columns.end);
+            batch.tile[k] = touched ? row * camera.tiles_x + column : NO_TILE;
         }
         visit(batch);
     }
@@ -95,12 +98,12 @@ __device__ __forceinline__ void for_each_tile_of_large(
         __syncwarp();
         for (unsigned first = lane; first < total; first += 32 * IN_FLIGHT) {
             TileBatch batch;
+            batch.splat = splat;
+            batch.depth = depth;
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; ++k) {
                 const unsigned at = first + 32 * k;
                 batch.tile[k] = at < total ? work.offset[owner_of(work, warp, at)] + at : NO_TILE;
-                batch.splat[k] = splat;
-                batch.depth[k] = depth;
             }
             visit(batch);
         }

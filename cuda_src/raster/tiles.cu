@@ -113,6 +113,7 @@ extern "C" __global__ void emit_tiles(
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const auto emit = [&](const TileBatch& batch) {
+        const Key key = (Key)__float_as_uint(batch.depth) << 32 | (unsigned)batch.splat;
         int left[IN_FLIGHT];                    // places of the tile's range, this one included
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k)
@@ -120,7 +121,6 @@ extern "C" __global__ void emit_tiles(
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) {
             if (batch.tile[k] == NO_TILE) continue;
-            const Key key = (Key)__float_as_uint(batch.depth[k]) << 32 | (unsigned)batch.splat[k];
             if (left[k] > 0) keys[tile_begins[batch.tile[k]] + left[k] - 1] = key;
             else atomicAdd(&tile_counts[batch.tile[k]], 1u);    // not counted: never, while both walks find the same tiles
         }
