@@ -1,6 +1,7 @@
 """COLMAP models in zip files, and archives that mean harm."""
 
 import contextlib
+import os
 import zipfile
 
 import pytest
@@ -32,6 +33,11 @@ def test_model_in_a_zip(tmp_path, names, binary):
     assert "model.zip" in scene.found
     assert [path.name for path in tmp_path.iterdir()] == ["scene"]
     assert sorted(path.name for path in (tmp_path / "scene").iterdir()) == ["images", "model.zip"]
+
+
+def test_pipe_that_is_called_zip_is_passed_over(tmp_path):
+    os.mkfifo(tmp_path / "a.zip")
+    assert len(read_scene(zipped_scene(tmp_path)).views) == 3
 
 
 def test_first_of_several_models(tmp_path):

@@ -118,7 +118,9 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 def checkpoint_paths(folder: Path) -> list[Path]:
     """The checkpoints in a folder, the newest first."""
-    found = ((re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in folder.glob("step_*.npz"))
+    found = (
+        (re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in folder.glob("step_*.npz") if path.is_file()
+    )
     return [path for _, path in sorted(((int(match[1]), path) for match, path in found if match), reverse=True)]
 
 

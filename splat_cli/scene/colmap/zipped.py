@@ -17,7 +17,7 @@ _CHUNK = 1 << 20
 
 def find_zip(root: Path) -> Path | None:
     """The first zip file in `root` that holds a model; broken ones are passed over."""
-    for path in sorted(root.glob("*.zip")):
+    for path in filter(Path.is_file, sorted(root.glob("*.zip"))):
         try:
             with zipfile.ZipFile(path) as archive:
                 if {PurePosixPath(name).name for name in archive.namelist()} & _NAMES:

@@ -24,7 +24,7 @@ _MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black p
 
 def image_size(path: Path) -> tuple[int, int]:
     """(width, height) from the file's header; its EXIF rotation is ignored, as COLMAP does."""
-    with _opened(path) as image:
+    with _opened(_regular(path)) as image:
         return image.size
 
 
@@ -96,7 +96,14 @@ class _Transparent(Exception):
 def _content(path: Path) -> bytes:
     """The whole file, because decoders ask a file for as many bytes as it pretends to have; ValueErrors of _opening."""
     with _opening():
-        return path.read_bytes()
+        return _regular(path).read_bytes()
+
+
+def _regular(path: Path) -> Path:
+    """The path; ValueError where it names a pipe or a device, which may have no end."""
+    if path.exists() and not path.is_file():
+        raise ValueError("is not a regular file")
+    return path
 
 
 def _opened(file: Path | io.BytesIO) -> Image.Image:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import os
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import View, load_images
+from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.jpeg import decode_jpeg
 from tests.peak_memory import peak_memory
 from tests.test_image_files import EPS
@@ -88,6 +90,23 @@ def test_photograph_that_unpacks_to_far_more_than_its_bytes(tmp_path, kind):
     assert len(found.skipped) == 1
     assert "as no photograph has" in found.skipped[0]
     assert memory.bytes < 64 << 20
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_regular_file_is_left_out(tmp_path, kind):
+    """A pipe would never be read, a device never end."""
+    good, odd = save(tmp_path, "good.png", Picture.fromarray(gradient())), tmp_path / "odd.png"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "device":
+        odd.symlink_to("/dev/zero")
+    else:
+        odd.mkdir()
+    with pytest.raises(ValueError, match="regular file"):
+        image_size(odd)
+    found = load_images([view_of(odd), dataclasses.replace(view_of(good), mask=odd), view_of(good)])
+    assert len(found.skipped) == 2
+    assert all("is not a regular file" in reason for reason in found.skipped)
 
 
 def test_eps_under_another_name_is_left_out(tmp_path):
