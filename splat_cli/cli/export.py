@@ -11,14 +11,12 @@ import click
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
-from splat_cli.cli.param_types import FiniteRange, Numbers
+from splat_cli.cli.param_types import FiniteRange, FormatName, Numbers
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
     from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.tools.export import ExportJob
-
-_FORMATS = ("ply", "compressed-ply", "splat", "spz", "sog", "glb", "html")
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 _LENGTH = FiniteRange(0, min_open=True)
@@ -33,7 +31,7 @@ _LENGTH = FiniteRange(0, min_open=True)
 )
 @click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1)
 @click.argument("out", type=PATH, metavar="OUT")
-@click.option("--format", "format_name", type=click.Choice(_FORMATS), help="Format of OUT.  [default: by its name]")
+@click.option("--format", "format_name", type=FormatName(), help="Format of OUT.  [default: by its name]")
 @click.option(
     "--crop", metavar="X,Y,Z,...|none",
     help="Keep what is in a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.  [default: --crop of the run's training]",

@@ -1,9 +1,10 @@
-"""Options that are numbers: finite ones, places, sizes, colours."""
+"""Types of options: finite numbers, places, sizes, colours, formats."""
 
 import math
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 _MAX_SIDE = 16384
 
@@ -59,3 +60,23 @@ class Color(click.ParamType):
             self.fail(f"{value!r}: expected black, white or r,g,b with 0 to 255 each", param, ctx)
         red, green, blue = (int(part) / 255 for part in parts)
         return red, green, blue
+
+
+class FormatName(click.ParamType):
+    """A format of splats, or html; the table of formats is loaded only where one is named or help is shown."""
+
+    name = "format"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return self._choice().convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(self._choice().choices)}]"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return self._choice().shell_complete(ctx, param, incomplete)
+
+    def _choice(self) -> click.Choice[str]:
+        from splat_cli.gaussians.formats import FORMATS
+
+        return click.Choice([*FORMATS, "html"])

@@ -10,8 +10,8 @@ class PeriodicStrategy:
 
     collects_stats = False
 
-    def __init__(self, config: ResolvedConfig) -> None:
-        self.config = config
+    def __init__(self, config: ResolvedConfig, extent: float) -> None:
+        self.config, self.extent = config, extent
         self.noise_scale = config.noise_scale
 
     def due(self, step: int) -> bool:

@@ -12,6 +12,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
@@ -55,6 +56,12 @@ class AuxiliaryModel:
     def position_gradients(self, capacity: int) -> Any | None:
         """Gradients of positions to add to the rasterizer's, float32 [3, capacity], or None."""
         return None
+
+    def add_loss(self, state: IterState, picture: Picture) -> None:
+        """Queue a further loss of the rendered picture: add its gradient to picture.d_image, float32 planes [3, H, W].
+
+        That of the photometric loss is there.
+        """
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
         """Queue the sums of gradients: splats are as rendered, gradients of projected splats are known.

@@ -22,6 +22,7 @@ from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.poses import PoseRefinement
+from splat_cli.render.blend import Picture
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
@@ -61,6 +62,11 @@ class AuxiliaryModels:
         """Gradients of positions to add to the rasterizer's, float32 [3, capacity]: all models share one buffer."""
         buffers = [model.position_gradients(capacity) for model in self.models]  # each resizes its own
         return next((buffer for buffer in buffers if buffer is not None), None)
+
+    def add_losses(self, state: IterState, picture: Picture) -> None:
+        """Queue the models' losses of the rendered picture, after the photometric one."""
+        for model in self.models:
+            model.add_loss(state, picture)
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue the sums of gradients, between the two backward passes of the rasterizer."""

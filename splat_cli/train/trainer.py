@@ -173,6 +173,7 @@ class Trainer:
         picture = self.rasterizer.picture
         self.loss.forward(self.state, picture.image)
         self.loss.backward(self.state, picture.image, picture.d_image)
+        self.auxiliary.add_losses(self.state, picture)
         gradients = functools.partial(self.auxiliary.accumulate, self.splats, self.state, self.rasterizer)
         self.rasterizer.backward(self.splats, self.state, update, gradients)
         self.auxiliary.step(self.state)

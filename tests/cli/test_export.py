@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.cli.export import _FORMATS
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from tests.viewer.page import Page
 
 
-def test_the_command_knows_every_format():
-    assert set(_FORMATS) == set(FORMATS) | {"html"}
+def test_the_command_knows_every_format(splat, trained):
+    for name in (*FORMATS, "html"):
+        assert name in splat("export", "--help").out
+    assert "'obj' is not one of 'compressed-ply', 'ply'" in splat("export", trained, "a.ply", "--format", "obj").err
 
 
 def test_a_file_to_write_is_asked_for(splat, trained):
