@@ -1,4 +1,4 @@
-"""A viewer for splats that are finished."""
+"""A viewer of a finished run or a file."""
 
 import time
 from contextlib import suppress
@@ -15,7 +15,7 @@ _NUM_VIEWS = 64
 
 
 def browse(path: Path, backend: Backend, host: str, port: int, display: Display) -> Path:
-    """Shows a run or a file until Ctrl-C; returns the file for the views that were kept, which may not exist."""
+    """Shows a run or a file until Ctrl-C; returns the file of saved views, which may not exist."""
     require_viser()
     source = open_source(path, backend, display)
     kept = unused_file((source.run.path if source.run else Path()) / "views.json")
@@ -27,7 +27,7 @@ def browse(path: Path, backend: Backend, host: str, port: int, display: Display)
 
 
 def attend(window: Window) -> None:
-    """Does what browsers ask for, until Ctrl-C raises KeyboardInterrupt."""
+    """Runs the browsers' tasks until Ctrl-C raises KeyboardInterrupt."""
     while True:
         if not window.work():
             time.sleep(IDLE_SECONDS)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from viser import ViserServer
 
 _NUM_VIEWS = 4
-"""That opacities are averaged over: few, for it happens again and again."""
+"""Views over which opacities are averaged: few, since every update does it."""
 
 
 @contextmanager
 def attended(wanted: bool, host: str, port: int, display: Display) -> Iterator[TrainingViewer | None]:
-    """A viewer for what is trained inside, where one is wanted; afterwards it stays until Ctrl-C. Raises UsageError."""
+    """A viewer of the training inside, if `wanted`; afterwards it is served until Ctrl-C. Raises UsageError."""
     if not wanted:
         yield None
         return
@@ -36,9 +36,9 @@ def attended(wanted: bool, host: str, port: int, display: Display) -> Iterator[T
 
 
 class TrainingViewer:
-    """An callback of training (run/callback.py) that shows it in browsers, and pauses it where they want.
+    """A training callback (run/callback.py) that shows the splats in browsers, and pauses training on request.
 
-    Without a browser it does next to nothing; with one, showing new splats takes a twentieth of the time at most.
+    Without a browser it costs next to nothing; with one, updates take at most a twentieth of the time.
     """
 
     def __init__(self, server: ViserServer, display: Display) -> None:
@@ -58,7 +58,7 @@ class TrainingViewer:
         self._window = Window(self._server, LiveSource(trainer), unused_file(run.path / "views.json"), _NUM_VIEWS)
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
-        """Shows how far training is, and does not return while it is paused."""
+        """Shows the progress; does not return while training is paused."""
         if self._window is None or not (self._paused or self._server.get_clients()):
             return
         self._tell(progress, trainer.config.steps)
@@ -71,7 +71,7 @@ class TrainingViewer:
                 time.sleep(IDLE_SECONDS)
 
     def stay(self) -> None:
-        """Goes on showing what came out, until Ctrl-C."""
+        """Shows the result until Ctrl-C."""
         if self._window is None:
             return
         self._pause.disabled = True

@@ -1,4 +1,4 @@
-"""How often something may interrupt training."""
+"""Limit on the time that interruptions of training take."""
 
 import time
 from collections.abc import Iterator

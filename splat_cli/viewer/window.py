@@ -1,4 +1,4 @@
-"""All that a live viewer's browser shows: splats, cameras, and the panel beside them."""
+"""Contents of a live viewer: splats, cameras, and the panel."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """What `source` looks like. Made and used in the thread that owns the device.
+    """Shows `source`. To be made and used in the thread that owns the device.
 
-    The server's threads only put work into a queue, which `work` does. kept_file: where views are kept. num_views:
-    that opacities are averaged over (see `appearance`).
+    The server's threads only queue tasks; `work` runs them. kept_file: of saved views. num_views: over which opacities
+    are averaged (see `appearance`).
     """
 
     def __init__(self, server: ViserServer, source: SplatSource, kept_file: Path, num_views: int) -> None:
@@ -49,7 +49,7 @@ class Window:
         self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays().values())
 
     def work(self) -> bool:
-        """Does what browsers asked for, or one small photograph; returns whether there may be more to do."""
+        """Runs one task of the browsers, or shows one small photograph; returns whether there may be more to do."""
         try:
             task = self._tasks.get_nowait()
         except Empty:
@@ -62,7 +62,7 @@ class Window:
         self._if_there_is_room(self._redraw)
 
     def _if_there_is_room(self, task: Callable[[], None]) -> None:
-        """A viewer must not end training where the device is full."""
+        """A full device must not end training: browsers get a notification instead."""
         try:
             task()
         except MemoryError:
