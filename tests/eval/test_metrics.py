@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splat_cli.eval.color_correction import fit_color_on_left_half
-from splat_cli.eval.metrics import Score, mean_score, protocol, psnr, ssim
+from splat_cli.eval.metrics import Score, mean_score, protocol, psnr, score, ssim
 from splat_cli.render.pictures import to_8bit
 
 
@@ -96,3 +96,15 @@ def test_rounding_to_8_bits():
 def test_protocol_says_whether_the_images_were_held_out():
     assert "numbers 0, 8, 16, ..." in protocol(8, held_out=True)
     assert "NOT held out" in protocol(8, held_out=False)
+
+
+def test_masked_pixels_do_not_count():
+    x, y = _pair(24, 32)
+    mask = np.full((24, 32), 255, np.uint8)
+    mask[:, 16:] = 0
+    half = np.concatenate([x[:, :16], y[:, 16:]], axis=1)
+    assert score(half, x, mask).facts() == {"psnr": 100, "ssim": pytest.approx(1)}
+    assert score(y, x, mask).psnr == pytest.approx(psnr(y[:, :16], x[:, :16]))
+    assert score(y, x, mask).ssim < 0.99
+    mask[0, 0] = 1  # anything but 0 counts
+    assert score(y, x, mask) == score(y, x, np.minimum(mask, 1))

@@ -1,6 +1,7 @@
 """Supervision of depth: gradients against the reference, that against central differences, and what points are seen."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from splat_cli.device import Backend
 from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import blend_backward
-from splat_cli.render.project import Update, project_backward
+from splat_cli.render.project import SPLAT_SUMS, Update, project_backward
 from splat_cli.scene.observations import MAX_POINTS, Observations, observe
 from tests.agreement import BACKWARD, Agreement
 from tests.reference import blend, depth, project
@@ -125,3 +126,35 @@ def test_hidden_points_are_left_out() -> None:
     assert sorted(set(first.tolist())) == [0.25, 0.5]
     assert (first == 0.25).sum() == 1
     assert len(np.unique(found.pixels[: found.begins[1]])) == len(first) <= MAX_POINTS
+
+
+def _setup(backend: Backend, weight: float, points: np.ndarray | None) -> SimpleNamespace:
+    """Of a run of 100 steps."""
+    cameras = SimpleNamespace(views=ring_of_views(3))
+    config = SimpleNamespace(depth_weight=weight, steps=100)
+    return SimpleNamespace(backend=backend, cameras=cameras, config=config, points=points)
+
+
+def test_depths_are_supervised_where_they_are_asked_for_and_there_are_points(backend: Backend) -> None:
+    points = np.zeros((5, 3), np.float32)
+    assert DepthSupervision.from_setup(_setup(backend, 0.0, points)) is None
+    assert DepthSupervision.from_setup(_setup(backend, 0.5, None)) is None
+    supervision = DepthSupervision.from_setup(_setup(backend, 0.5, points))
+    assert supervision is not None
+    assert supervision.weight == Decay(0.5, 0.005, 100)
+    np.testing.assert_array_equal(backend.download(supervision.begins), [0, 1, 2, 3])  # they lie on each other
+
+
+def test_gradients_of_positions_follow_the_capacity(backend: Backend) -> None:
+    supervision = DepthSupervision.from_setup(_setup(backend, 0.5, np.zeros((5, 3), np.float32)))
+    assert supervision is not None
+    first = supervision.position_gradients(64)
+    assert first.shape == (3, 64)
+    assert supervision.position_gradients(64) is first
+    assert supervision.position_gradients(128).shape == (3, 128)
+    assert supervision.values.shape[0] == 128
+
+
+def test_only_runs_with_depths_pay_for_them() -> None:
+    costs = [DepthSupervision.memory_cost(SimpleNamespace(depth_weight=weight), 3).per_splat for weight in (0.0, 0.5)]
+    assert costs == [0, 4 * (4 + SPLAT_SUMS + 3)]
