@@ -1,5 +1,6 @@
 """Structs and numbers that kernels and Python both declare are the same on both sides."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from splat_cli.field.color_field import RATE
 from splat_cli.field.frame import FRAME_DTYPE
 from splat_cli.field.hash_grid import LEVEL_DTYPE
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, OPACITY, QUATS, SH0, SHN
+from splat_cli.paths import resource_dir
 from splat_cli.render.blend import SEGMENT
 from splat_cli.render.camera import CAMERA_DTYPE, TILE
 from splat_cli.render.iter_state import ITER_STATE_DTYPE, LEARNING_RATES
@@ -82,6 +84,13 @@ def test_struct_is_its_dtype(
             expressions.append(f"sizeof((({name}*)out)->{member})")
             expected.append(member_dtype.itemsize)
     np.testing.assert_array_equal(evaluate(file, expressions), expected)
+
+
+def test_every_mirrored_struct_is_compared() -> None:
+    """Kernels say `mirrors this layout` above a struct that the host fills."""
+    sources = [path.read_text() for path in resource_dir("cuda_src").rglob("*.cu*")]
+    mirrored = {name for text in sources for name in re.findall(r"mirrors this layout\.\nstruct (\w+)", text)}
+    assert mirrored == {name for name, *_ in STRUCTS}
 
 
 @pytest.mark.parametrize("file", sorted({file for _, file, _ in NUMBERS}))
