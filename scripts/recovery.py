@@ -1,4 +1,4 @@
-"""How much of what wrong poses or colours cost do --pose-opt and --appearance bring back? Prints a Markdown table:
+"""How much of what disturbed photographs cost do --pose-opt, --appearance and --robust bring back? Prints a table:
 
   python scripts/recovery.py poses SCENE --preset demo --device cpu
 
@@ -14,6 +14,8 @@ after the held-out cameras alone have been refined from there, on their photogra
 exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
 between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
 40 % there, each about a centre of its own. colors: the photographs stay as they are, and so does their own appearance.
+walkers: two boxes of noise stand in each training photograph, half as high as it; --robust leaves them out, and
+a fourth run is robust on the scene as it is.
 The held-out photographs stay as they are. "Fitted" is measured on their right halves, after the affine change of colour
 that fits the left half best, in all three runs; --appearance chooses the model that is trained in the third.
 """
@@ -90,10 +92,26 @@ def vignetted(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
     return exposed._replace(images=[darkened(image) for image in exposed.images])
 
 
+def with_walkers(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each photograph with two boxes before the scene, each of noise of its own about a colour of its own."""
+
+    def crossed(image: np.ndarray) -> np.ndarray:
+        image, (height, width) = image.copy(), image.shape[:2]
+        for _ in range(2):
+            h, w = (np.array([0.5, 0.18]) * random.uniform(0.7, 1.3) * height).astype(int)
+            y, x = random.integers(0, height - h), random.integers(0, width - w)
+            texture = random.integers(0, 256, 3) + random.normal(0, 20, (h, w, 3))
+            image[y : y + h, x : x + w] = np.clip(texture, 0, 255).astype(np.uint8)
+        return image
+
+    return photographs._replace(images=[crossed(image) for image in photographs.images])
+
+
 DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
     "poses": wrong_poses,
     "exposure": wrong_exposures,
     "vignetting": vignetted,
+    "walkers": with_walkers,
     "colors": lambda photographs, random: photographs,
 }
 
@@ -182,7 +200,9 @@ def main(
         {"steps": steps} if steps else {}
     )
     config = load_config(preset, settings)
-    refining: dict[str, Any] = {"pose_opt": True} if what == "poses" else {"appearance": appearance}
+    refining: dict[str, Any] = {"poses": {"pose_opt": True}, "walkers": {"robust": True}}.get(
+        what, {"appearance": appearance}
+    )
     refining |= {key: float(value) for key, _, value in (change.partition("=") for change in changes)}
     backend = open_backend(device)
     data = read_data(scene, config, backend, Display(io.StringIO()))
@@ -193,6 +213,8 @@ def main(
     print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | s |\n|" + " --- |" * 8)
     if wrong is data.training:
         del runs["disturbed"]
+    if what == "walkers":  # what it costs where nobody came by
+        runs["robust as it is"] = (data.training, runs["refined"][1])
     for name, (photographs, chosen) in runs.items():
         if only in (None, name):
             begin = time.perf_counter()

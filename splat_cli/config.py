@@ -174,6 +174,15 @@ class TrainConfig:
     ssim_weight: float = setting(
         0.2, "Share of the loss that is 1 - SSIM; the rest is L1.", group=_OPTIMIZER, low=0, high=1
     )
+    robust: bool = setting(
+        False,
+        "Leave pixels out of the loss that differ from the render far more than others do: people and cars that came "
+        "and went. After the first tenth of the steps.",
+        group=_OPTIMIZER,
+    )
+    robust_threshold: float = setting(
+        3.0, "Error from which they do, times the upper quartile of all pixels' errors.", group=_OPTIMIZER, low=1
+    )
     optimizer: str = setting(
         "dense",
         "Adam on all splats (dense) or only on those in view (visible).",

@@ -27,7 +27,8 @@ BASE = {
 VARYING = re.compile(r"[\d.,]+ (s|step/s)\b|\d\d:\d\d left|of [\d.]+ GiB")  # times, free memory
 ADC = {"strategy": "adc", "grad_threshold": 1e-4}
 FIELD = {"color": "field", "field_table_size": 2**10}
-EXPOSURE = {"exposure": True}
+EXPOSURE = {"appearance": "exposure"}
+GRID = {"appearance": "grid"}
 MASKED = {"masks": "masks"}
 
 ELSEWHERE = {"report"}  # of the command, not of the run: test_reports
@@ -73,6 +74,8 @@ CHANGES = {
     "background": ("white", {}),
     "lr_background": (0.1, {"background": "learned"}),
     "ssim_weight": (0.5, {}),
+    "robust": (True, {"robust_threshold": 1.0}),
+    "robust_threshold": (1.0, {"robust": True}),
     "optimizer": ("visible", {"init": "random", "init_points": 300}),
     "lr_means": (1e-3, {}),
     "lr_means_final": (1e-4, {}),
@@ -92,10 +95,12 @@ CHANGES = {
     "noise_scale": (1e6, {}),
     "pose_opt": (True, {}),
     "pose_travel": (5.0, {"pose_opt": True}),
-    "exposure": (True, {}),
+    "appearance": ("grid", EXPOSURE),
     "lr_exposure": (0.1, EXPOSURE),
     "lr_exposure_final": (0.1, EXPOSURE),
     "exposure_reg": (1.0, EXPOSURE),
+    "lr_grid": (0.1, GRID),
+    "grid_smoothness": (1e4, GRID),
     "strategy": ("mcmc", {}),
     "max_splats": (100, {}),
     "max_memory": (0.01, {}),

@@ -20,17 +20,18 @@ __device__ __forceinline__ float window_weight(int distance)
          : distance == 3 ? 0.03600077f : distance == 4 ? 0.00759876f : 0.00102838f;
 }
 
-struct Photo { const unsigned char *pixels, *mask; int width, height, channel; };
+struct Photo { const unsigned char *pixels, *mask, *outliers; int width, height, channel; };
 
-__device__ __forceinline__ Photo photo_of(const Camera& camera, int channel)
+__device__ __forceinline__ Photo photo_of(const Camera& camera, const unsigned char* outliers, int channel)
 {
-    Photo p = {(const unsigned char*)camera.photo, (const unsigned char*)camera.mask, camera.width, camera.height, channel};
+    Photo p = {(const unsigned char*)camera.photo, (const unsigned char*)camera.mask, outliers, camera.width, camera.height, channel};
     return p;
 }
 
 __device__ __forceinline__ bool counts(const Photo& p, int x, int y)
 {
-    return x >= 0 && x < p.width && y >= 0 && y < p.height && (!p.mask || p.mask[y * p.width + x]);
+    return x >= 0 && x < p.width && y >= 0 && y < p.height && (!p.mask || p.mask[y * p.width + x])
+        && !(p.outliers && p.outliers[y * p.width + x]);
 }
 
 // The 1D window over a row of shared memory around each lane's column.
@@ -57,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* __restrict__ state,               // [1] loss_l1, loss_l2 and loss_ssim: sums over pixels and channels
     float ssim_weight,
+    const unsigned char* __restrict__ outliers, // [height, width] not 0 where a pixel is left out as if it were right; may be null
     const float* __restrict__ image,        // [3, height, width]
     float* __restrict__ d_maps,             // [3 derivatives, 3, height, width] of SSIM by mean, second moment, cross moment
     float* __restrict__ errors)             // [3, height, width] each value's part of the loss; may be null
@@ -67,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     const Camera& camera = cameras[state->view];
     const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, plane = camera.width * camera.height;
     if (state->overflowed || left >= camera.width || top >= camera.height) return;
-    const Photo photo = photo_of(camera, blockIdx.z);
+    const Photo photo = photo_of(camera, outliers, blockIdx.z);
     BLOCK_FOR(i, ROWS * COLUMNS) {
         const int x = left + i % COLUMNS - RADIUS, y = top + i / COLUMNS - RADIUS, p = y * camera.width + x;
         const bool in = counts(photo, x, y);
@@ -99,6 +101,11 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
         vbool in = (x < camera.width) & vbool(y < camera.height);
         const vint p = y * camera.width + x;
         if (photo.mask) in = in & (load(photo.mask, p, in) > 0);
+        if (photo.outliers) {
+            const vbool left_out = in & (load(photo.outliers, p, in) > 0);
+            ssim_sum += select(left_out, vfloat(1.0f), vfloat(0.0f));
+            in = in & !left_out;
+        }
         const vfloat mx = convolve_column(sums[0] + row * WIDTH), my = convolve_column(sums[1] + row * WIDTH);
         const vfloat xx = convolve_column(sums[2] + row * WIDTH), yy = convolve_column(sums[3] + row * WIDTH), xy = convolve_column(sums[4] + row * WIDTH);
         const vfloat a = 2.0f * mx * my + C1, b = 2.0f * (xy - mx * my) + C2;
@@ -132,6 +139,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* __restrict__ state,               // [1] loss and psnr: running means
     float ssim_weight,
+    const unsigned char* __restrict__ outliers, // [height, width] as above; may be null
     const float* __restrict__ image,        // [3, height, width]
     const float* __restrict__ d_maps,       // [3, 3, height, width]
     float* __restrict__ d_image)            // [3, height, width]
@@ -141,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
     const Camera& camera = cameras[state->view];
     const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, plane = camera.width * camera.height;
     if (state->overflowed || left >= camera.width || top >= camera.height) return;
-    const Photo photo = photo_of(camera, blockIdx.z);
+    const Photo photo = photo_of(camera, outliers, blockIdx.z);
     const float per_value = 1.0f / (3.0f * camera.num_pixels);
     if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {
         BLOCK_FOR(i, 1) {
@@ -177,6 +185,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
                             + photographed * convolve_column(sums[2] + row * WIDTH);
         vfloat d = ((1.0f - ssim_weight) * sign - ssim_weight * d_ssim) * per_value;
         if (photo.mask) d = select(load(photo.mask, p, in) > 0, d, vfloat(0.0f));
+        if (photo.outliers) d = select(load(photo.outliers, p, in) > 0, vfloat(0.0f), d);
         store(d_image + blockIdx.z * plane, p, d, in);
     }
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.optim.outliers import OutlierMask
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
@@ -14,7 +15,12 @@ WARPS = 8
 
 
 class PhotometricLoss:
-    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) of a rendered picture and the view's photograph."""
+    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) of a rendered picture and the view's photograph.
+
+    mask: finds pixels to leave out, or None.
+    """
+
+    mask: OutlierMask | None = None
 
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
         self.backend, self.cameras, self.ssim_weight = backend, cameras, ssim_weight
@@ -31,14 +37,22 @@ class PhotometricLoss:
 
         errors: float32 [3 * max_pixels] for each value's part of the loss, or None.
         """
+        if self.mask:
+            self.mask.find(state, image)
         self.backend.kernel("optim/l1_ssim", "l1_ssim")(
             self.grid, (32, WARPS),
-            self.cameras.array, state.array, float(self.ssim_weight), image, self.d_maps, errors,
+            self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, errors,
         )  # fmt: skip
 
     def backward(self, state: IterState, image: Any, d_image: Any) -> None:
         """Write the loss's gradient d_image [3, H, W] and the running mean of the loss. Needs `forward` before."""
         self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")(
             self.grid, (32, WARPS),
-            self.cameras.array, state.array, float(self.ssim_weight), image, self.d_maps, d_image,
+            self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, d_image,
         )  # fmt: skip
+        if self.mask:
+            self.mask.learn(state, image)
+
+    @property
+    def _outliers(self) -> Any | None:
+        return self.mask.outliers if self.mask else None

@@ -69,6 +69,8 @@ def _of_auxiliary(config: TrainConfig) -> list[Unit]:
         units += [("optim/exposure", {}), ("optim/step_exposure", {})]
     if config.appearance == "grid":
         units += [(f"optim/{name}", {}) for name in ("bilateral_grid", "step_bilateral_grid", "step_exposure")]
+    if config.robust:
+        units.append(("optim/outliers", {}))
     if config.background == "learned":
         units += [("optim/background", {}), ("optim/step_background", {})]
     if config.depth_weight > 0:

@@ -21,6 +21,7 @@ from splat_cli.optim.bilateral_grid import BilateralGridLoss
 from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.outliers import OutlierMask
 from splat_cli.optim.poses import PoseRefinement
 from splat_cli.render.blend import Picture
 from splat_cli.render.iter_state import IterState
@@ -34,8 +35,9 @@ MODELS: tuple[type[AuxiliaryModel], ...] = (
     BilateralGridLoss,
     LearnedBackground,
     DepthSupervision,
+    OutlierMask,
 )
-"""In the order of their backward passes; depth reuses the rendered picture and comes last."""
+"""In the order of their backward passes; depth reuses the rendered picture and comes after them."""
 
 
 class AuxiliaryModels:
@@ -51,6 +53,7 @@ class AuxiliaryModels:
         self.models = [model for model in made if model is not None]
         losses = [model for model in self.models if isinstance(model, PhotometricLoss)]
         self.loss = losses[0] if losses else PhotometricLoss(setup.backend, setup.cameras, setup.config.ssim_weight)
+        self.loss.mask = next((model for model in self.models if isinstance(model, OutlierMask)), None)
         self.coloring = next((model for model in self.models if isinstance(model, FieldColoring)), None)
 
     @property

@@ -18,7 +18,7 @@ RUNS = {
         "depth_weight": 0.1,
         "smooth_3d": 0.2,
     },
-    "grid": {"appearance": "grid"},
+    "grid": {"appearance": "grid", "robust": True},
     "field": {"color": "field", "field_appearance": 4, "field_moves": True, "dropout": 0.1},
     "random": {"init": "random", "noise_scale": 0.0},
 }

@@ -44,14 +44,16 @@ def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
     assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
 
 
-def test_run_with_bilateral_grids_resumes_with_the_same_bits(scene, training, tmp_path):
-    whole = Trained(scene).new(tmp_path / "whole", eval=True, appearance="grid")
+def test_run_with_grids_and_robust_loss_resumes_with_the_same_bits(scene, training, tmp_path):
+    whole = Trained(scene).new(tmp_path / "whole", eval=True, appearance="grid", robust=True)
     run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
     run.result_path.unlink()
     checkpoint_paths(run.checkpoints_path)[0].unlink()
     training.resume(run.path)
     assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
-    grids = read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).arrays["grids"]
+    arrays = read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).arrays
+    assert arrays["outlier_threshold"][0] > 0
+    grids = arrays["grids"]
     assert grids.shape == (7, 3, 8, 16, 16, 12)
     assert np.abs(grids[:, 0]).max(axis=(1, 2, 3, 4)).min() > 0
 

@@ -1,0 +1,127 @@
+// Pixels that differ from their photograph more than a scene at rest does: people and cars that came and went. They are left
+// out of the loss (l1_ssim.cu), as a mask's pixels are.
+//
+// After Sabour et al. 2023, "RobustNeRF" (a threshold from a quantile of the residuals, and a pixel's neighbours decide with
+// it), and Sabour et al. 2024, "SpotLessSplats" (the residuals' histogram is learned over all views). A lane owns a pixel.
+#include "common.cuh"
+#include "lanes.cuh"
+
+#define RADIUS 4                    // px of the neighbourhood, to each side
+#define SIDE (2 * RADIUS + 1)
+#define WIDTH 32                    // px that a block owns
+#define HEIGHT 16
+#define COLUMNS (WIDTH + 2 * RADIUS)
+#define ROWS (HEIGHT + 2 * RADIUS)
+#define BINS 128                    // of the histogram: bin k begins at a residual of (k / BINS)^2
+
+// Mean absolute difference of a pixel's channels from its photograph; 0 where it does not count.
+__device__ __forceinline__ vfloat residual(const Camera& camera, const float* __restrict__ image, vint p, vbool in)
+{
+    const unsigned char *photo = (const unsigned char*)camera.photo, *mask = (const unsigned char*)camera.mask;
+    const int plane = camera.width * camera.height;
+    if (mask) in = in & (load(mask, p, in) > 0);
+    vfloat sum = 0.0f;
+    for (int c = 0; c < 3; ++c) {
+        const vfloat photographed = to_float(load(photo, 3 * p + c, in)) * (1.0f / 255.0f);
+        sum += vabs(load(image + (size_t)c * plane, p, in) - photographed);
+    }
+    return sum * (1.0f / 3.0f);
+}
+
+// Marks a pixel where at least `share` of the pixels around it, within the picture, are over the threshold. Before step
+// `start` none is.
+extern "C" __global__ void __launch_bounds__(256) find_outliers(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,    // [1]
+    const float* __restrict__ learned,      // [1 + BINS] the threshold, and the histogram
+    int start,
+    float share,
+    const float* __restrict__ image,        // [3, height, width]
+    unsigned char* __restrict__ outliers)   // [height, width] 1 or 0
+{
+    __shared__ float over[ROWS * COLUMNS];
+    __shared__ float sums[ROWS * WIDTH];
+    const Camera& camera = cameras[state->view];
+    const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, width = camera.width, height = camera.height;
+    if (state->overflowed || left >= width || top >= height) return;
+    const float threshold = state->step > start ? learned[0] : 1e30f;
+    for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
+        for (int half = 0; half < COLUMNS; half += 32) {
+            const vint x = left - RADIUS + half + lane_id();
+            const int y = top - RADIUS + row;
+            const vbool owned = half + lane_id() < COLUMNS;
+            const vbool in = owned & (x >= 0) & (x < width) & vbool(y >= 0 && y < height);
+            const vfloat r = residual(camera, image, y * width + x, in);
+            store_row(over + row * COLUMNS + half, select(r > threshold, vfloat(1.0f), vfloat(0.0f)), owned);
+        }
+    __syncthreads();
+    for (int row = threadIdx.y; row < ROWS; row += blockDim.y) {
+        vfloat sum = 0.0f;
+        for (int d = 0; d < SIDE; ++d) sum += load_row(over + row * COLUMNS + d, true);
+        store_row(sums + row * WIDTH, sum, true);
+    }
+    __syncthreads();
+    for (int row = threadIdx.y; row < HEIGHT; row += blockDim.y) {
+        const int y = top + row, rows = min(y + RADIUS, height - 1) - max(y - RADIUS, 0) + 1;
+        const vint x = left + lane_id();
+        const vint columns = vmin(x + RADIUS, vint(width - 1)) - vmax(x - RADIUS, vint(0)) + 1;
+        vfloat sum = 0.0f;
+        for (int d = 0; d < SIDE; ++d) sum += load_row(sums + (row + d) * WIDTH, true);
+        const vbool in = (x < width) & vbool(y < height);
+        store(outliers, y * width + x, select(sum >= share * to_float(rows * columns), vint(1), vint(0)), in);
+    }
+}
+
+// Counts the residuals of the view's pixels. Integers: the same bits in any order.
+extern "C" __global__ void __launch_bounds__(256) count_residuals(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,    // [1]
+    const float* __restrict__ image,        // [3, height, width]
+    unsigned* __restrict__ counts)          // [BINS] zero before
+{
+    __shared__ unsigned bins[BINS];
+    __shared__ int found[8 * 32];           // of the block's warps
+    if (state->overflowed) return;
+    const Camera& camera = cameras[state->view];
+    const unsigned char* mask = (const unsigned char*)camera.mask;
+    const int plane = camera.width * camera.height, stride = 32 * gridDim.x * blockDim.y;
+    BLOCK_FOR(i, BINS) bins[i] = 0;
+    for (int first = 32 * blockIdx.x * blockDim.y; first < plane; first += stride) {
+        const vint p = first + 32 * (int)threadIdx.y + lane_id();
+        vbool in = p < plane;
+        if (mask) in = in & (load(mask, p, in) > 0);
+        const vfloat r = residual(camera, image, p, in);
+        const vint bin = to_int(vmin(vsqrt(r) * (float)BINS, vfloat(BINS - 1.0f)));
+        store_row(found + 32 * threadIdx.y, select(in & (r >= 0.0f), bin, vint(-1)), true);
+        __syncthreads();
+        BLOCK_FOR(i, 8 * 32) if (found[i] >= 0) atomicAdd(bins + found[i], 1u);
+        __syncthreads();
+    }
+    __syncthreads();
+    BLOCK_FOR(i, BINS) if (bins[i]) atomicAdd(counts + i, bins[i]);
+}
+
+// Takes the view's counts into the histogram, where earlier views fade, and the threshold from it. One thread owns it all.
+extern "C" __global__ void learn_threshold(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,    // [1]
+    float keep,                             // what a step leaves of the histogram
+    float quantile, float factor,           // the threshold is factor times the residual at the quantile
+    unsigned* __restrict__ counts,          // [BINS] zero afterwards
+    float* __restrict__ learned)            // [1 + BINS] the threshold, and the histogram
+{
+    if (state->overflowed) return;
+    const float weight = 1.0f / cameras[state->view].num_pixels;
+    float* histogram = learned + 1;
+    float total = 0.0f;
+    for (int k = 0; k < BINS; ++k) {
+        histogram[k] = keep * histogram[k] + weight * counts[k];
+        counts[k] = 0;
+        total += histogram[k];
+    }
+    float below = 0.0f;
+    int k = 0;
+    while (k < BINS - 1 && below + histogram[k] < quantile * total) below += histogram[k++];
+    const float edge = (k + (quantile * total - below) / fmaxf(histogram[k], 1e-20f)) * (1.0f / BINS);
+    learned[0] = factor * edge * edge;
+}

@@ -1,0 +1,67 @@
+"""Pixels that training leaves out because they show what came and went: the host side of cuda_src/optim/outliers.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
+from splat_cli.optim.per_view import PIXEL_BLOCKS
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+
+WARM_UP = 0.1  # share of the steps in which every pixel counts
+QUANTILE = 0.75  # of the residuals of all views; the threshold is a multiple of it
+SHARE = 0.4  # of a pixel's neighbours over the threshold, from which it is left out (RobustNeRF)
+_WIDTH, _HEIGHT, _WARPS, _BINS = 32, 16, 8, 128  # as in the kernels
+_MEMORY = 100  # views that the histogram remembers, at most
+
+
+class OutlierMask(AuxiliaryModel):
+    """Marks the state's view's outliers, whose residuals are over a threshold that follows from those of all views.
+
+    outliers: uint8 [max_pixels], 1 where a pixel is left out. learned: float32 [129], the threshold (mean absolute
+    difference of a pixel's channels) and the histogram that it follows from. factor: the threshold over the quantile.
+    start: the last step in which every pixel counts.
+    """
+
+    def __init__(self, backend: Backend, cameras: CameraTable, factor: float, start: int) -> None:
+        self.backend, self.cameras, self.factor, self.start = backend, cameras, factor, start
+        self.keep = 1 - 1 / min(max(len(cameras.views), 2), _MEMORY)
+        self.outliers = backend.xp.zeros(cameras.max_pixels, "uint8")
+        self.learned = backend.xp.zeros(1 + _BINS, "float32")
+        self.counts = backend.xp.zeros(_BINS, "uint32")
+        self.grid = (-(-cameras.max_width // _WIDTH), -(-cameras.max_height // _HEIGHT))
+
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> OutlierMask | None:
+        """See AuxiliaryModel.from_setup."""
+        config = setup.config
+        if not config.robust:
+            return None
+        return cls(setup.backend, setup.cameras, config.robust_threshold, round(WARM_UP * config.steps))
+
+    @staticmethod
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_pixel=1) if config.robust else MemoryCost()
+
+    def find(self, state: IterState, image: Any) -> None:
+        """Mark the outliers of a rendered picture, float32 planes [3, H, W], as its photograph would show it."""
+        self.backend.kernel("optim/outliers", "find_outliers")(
+            self.grid, (32, _WARPS),
+            self.cameras.array, state.array, self.learned, self.start, SHARE, image, self.outliers,
+        )  # fmt: skip
+
+    def learn(self, state: IterState, image: Any) -> None:
+        """Take the picture's residuals into the threshold of the next step."""
+        self.backend.kernel("optim/outliers", "count_residuals")(
+            (PIXEL_BLOCKS,), (32, _WARPS), self.cameras.array, state.array, image, self.counts
+        )
+        self.backend.kernel("optim/outliers", "learn_threshold")(
+            (1,), (1,), self.cameras.array, state.array, self.keep, QUANTILE, self.factor, self.counts, self.learned
+        )
+
+    def arrays(self) -> dict[str, Any]:
+        return {"outlier_threshold": self.learned}

@@ -1,0 +1,36 @@
+"""Outliers of a picture: by a threshold, and by the share of a pixel's neighbours that are over it (RobustNeRF)."""
+
+import numpy as np
+
+Array = np.ndarray
+
+RADIUS = 4
+BINS = 128
+
+
+def residuals(image: Array, photograph: Array) -> Array:
+    """[H, W] mean absolute difference over channels; image [3, H, W], photograph uint8 [H, W, 3]."""
+    return np.abs(image - np.moveaxis(photograph / 255, -1, 0)).mean(axis=0)
+
+
+def find(residual: Array, mask: Array, threshold: float, share: float) -> Array:
+    """bool [H, W] where at least `share` of the pixels around, within the picture, are over the threshold."""
+    over = (residual > threshold) & mask
+    found = np.zeros(over.shape, bool)
+    for y, x in np.ndindex(over.shape):
+        around = over[max(y - RADIUS, 0) : y + RADIUS + 1, max(x - RADIUS, 0) : x + RADIUS + 1]
+        found[y, x] = around.mean() >= share
+    return found
+
+
+def histogram(residual: Array, mask: Array) -> Array:
+    """[BINS] share of the mask's pixels in each bin; bin k begins at (k / BINS)^2."""
+    bins = np.minimum(np.sqrt(residual[mask]) * BINS, BINS - 1).astype(int)
+    return np.bincount(bins, minlength=BINS) / max(mask.sum(), 1)
+
+
+def quantile(histogram: Array, share: float) -> float:
+    """The residual under which `share` of the histogram lies, linear in its root within a bin."""
+    sums = np.cumsum(histogram)
+    k = min(int(np.searchsorted(sums, share * sums[-1])), BINS - 1)
+    return float(((k + (share * sums[-1] - (sums[k] - histogram[k])) / histogram[k]) / BINS) ** 2)
