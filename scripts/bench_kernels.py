@@ -2,7 +2,7 @@
 
 `live` trains a scene, with any setting, and stops on the way to time the passes on the splats that there are then:
 
-  python scripts/bench_kernels.py live SCENE --at 1000,7000,15000,30000 --preset fast --set antialias=false
+  python scripts/bench_kernels.py live SCENE --at 1000,7000,15000,30000 --set antialias=false
 
 `model` times a plain step on a given number of splats, made from a trained model by splitting or choosing some of them:
 
@@ -130,7 +130,7 @@ def live(
     print(lines[0], flush=True)
     for stop in stops:
         begin, done, before = time.perf_counter(), trainer.step, trainer.timer.seconds
-        trainer.run_until(min(stop, config.steps))
+        trainer.run_until(min(stop, trainer.config.steps))
         seconds, phases = time.perf_counter() - begin, trainer.timer.seconds
         spent = ", ".join(f"{name} {phases[name] - before.get(name, 0):.1f} s" for name in phases)
         trained = f"Trained from step {done} to {trainer.step} in {seconds:.1f} s ({spent})."

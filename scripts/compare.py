@@ -1,6 +1,6 @@
 """Run presets over scenes and seeds, each in a process of its own, and print one Markdown table. Example:
 
-python scripts/compare.py SCENE [SCENE ...] --presets default,fast --seeds 0,1,2
+python scripts/compare.py SCENE [SCENE ...] --presets default,quality --seeds 0,1,2
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cell(values: list[float], digits: int) -> str:
 
 @click.command()
 @click.argument("scenes", type=Path, nargs=-1, required=True)
-@click.option("--presets", default="default,fast")
+@click.option("--presets", default="default,quality")
 @click.option("--seeds", default="0,1,2")
 @click.option("--steps", type=int)
 @click.option("--device", default="auto")

@@ -123,7 +123,7 @@ def train(
     assert data.held_out is not None
     disturbed = dataclasses.replace(data, training=photographs)
     trainer = make_trainer(disturbed, config, backend, Display(io.StringIO()))
-    trainer.run_until(config.steps)
+    trainer.run_until(trainer.config.steps)
     final = trainer.auxiliary.refined_views() or photographs.views
     moved = similarity_between(data.training.views, final)
     held_out = data.held_out._replace(views=[moved.apply(view) for view in data.held_out.views])

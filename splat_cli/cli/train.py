@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--resume", type=PATH, metavar="RUN", help="Go on with this run, from its newest checkpoint.")
 @click.option(
-    "--preset", metavar="PRESET", help="A preset's name (fast, quality, ...) or a .toml file; options override it."
+    "--preset", metavar="PRESET", help="A preset's name (quality, compact, ...) or a .toml file; options override it."
 )
 @device_option
 @click.option("--viewer", is_flag=True, help="Show training in a browser (needs the extra `viewer`), until Ctrl-C.")

@@ -29,7 +29,7 @@ class RunFacts:
 
     @property
     def is_finished(self) -> bool:
-        return self.step >= self.config.steps
+        return self.step >= self.config.num_steps
 
     @property
     def seen(self) -> str:

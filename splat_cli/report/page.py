@@ -54,7 +54,7 @@ def _scene_name(facts: RunFacts) -> str:
 def _head(facts: RunFacts) -> Markup:
     done = "finished: " if facts.is_finished else f"not finished: {facts.step:,} of "
     look = "badge good" if facts.is_finished else "badge bad"
-    state = tag("span", f"{done}{facts.config.steps:,} steps", class_=look)
+    state = tag("span", f"{done}{facts.config.num_steps:,} steps", class_=look)
     when = f"{facts.when.day} {facts.when:%B %Y, %H:%M}"
     about = [when, facts.about.get("device"), f"splat {facts.about.get('version', '')}"]
     return tag("header", tag("h1", _scene_name(facts)), tag("p", state, " ", " · ".join(filter(None, about))))

@@ -80,9 +80,9 @@ def _as_harmonics(
     """
     views = refined_views(trainer, trainer.cameras.views)
     baked = trainer.run_with_memory_fallback(lambda: bake_field(field, splats, views, config.sh_degree))
-    if trainer.step < config.steps or not _all_in_photographs(config):
+    if trainer.step < trainer.config.steps or not _all_in_photographs(config):
         return baked
-    steps = max(round(TUNED * config.steps), 1)
+    steps = max(round(TUNED * trainer.config.steps), 1)
     say(f"Training the baked splats of the PLY for {steps:,} steps")
     rates = {name: share * getattr(config, name) for name, share in RATES.items()}
     placed = photographs._replace(views=views)

@@ -18,14 +18,14 @@ from splat_cli.train.trainer import Trainer
 def train_in_memory(
     scene: Scene, config: TrainConfig, backend: Backend, display: Display, on_progress: OnProgress | None = None
 ) -> tuple[Trainer, TrainingData]:
-    """The trainer after config.steps steps, or fewer where `on_progress` returned False, and what it trained on.
+    """The trainer after all its steps, or fewer where `on_progress` returned False, and what it trained on.
 
     Nothing is written: checkpoints, save_at, tensorboard and report do nothing. SceneError, OutOfMemory.
     """
     check_source(config)
     data = load_data(scene, config, backend, display)
     trainer = make_trainer(data, config, backend, display)
-    with display.training(config.steps) as show, suppress(_Stopped):
+    with display.training(trainer.config.steps) as show, suppress(_Stopped):
 
         def on_steps(progress: Progress) -> None:
             show(progress)
@@ -35,7 +35,7 @@ def train_in_memory(
             if on_progress and on_progress(progress) is False:
                 raise _Stopped
 
-        trainer.run_until(config.steps, on_steps)
+        trainer.run_until(trainer.config.steps, on_steps)
     return trainer, data
 
 

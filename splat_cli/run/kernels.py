@@ -5,7 +5,7 @@ from __future__ import annotations
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.field.from_config import FEATURES
-from splat_cli.run.plan import resolve_schedule
+from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
 
 Unit = tuple[str, dict[str, int]]
 """A file of cuda_src/ and its defines."""
@@ -48,7 +48,7 @@ def _of_initialization(config: TrainConfig) -> list[Unit]:
 
 
 def _of_density(config: TrainConfig, fixed: dict[str, int]) -> list[Unit]:
-    schedule = resolve_schedule(config)
+    schedule = resolve_schedule(config, config.steps or STEPS_RANGE[0])
     units: list[Unit] = [("density/columns", {}), ("density/ratings", {}), ("density/refine", {}), ("morton", {})]
     if schedule["strategy"] in ("copies", "splits"):
         units.append(("raster/blend_scores", fixed))

@@ -12,18 +12,22 @@ from splat_cli.scene.view import View
 
 REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
 REFERENCE_VIEWS = 100  # number of photographs that lr_shN is given for
-SHORT_RUN = 15_000  # steps; below, splats start large and are split, which converges sooner; above, they start small
+STEPS_PER_VIEW = 120  # default: more visits of the same photographs fit them closer, and other views worse
+STEPS_RANGE = (15_000, 30_000)
+SHORT_RUN = 5_000  # steps; below, splats start large and are split, which converges sooner; above, they start small
 MAX_LR_FACTOR = 5.0  # of learning rates, however short the run
 MAX_GROWTH = 0.2  # a round, however short the run
 MIN_BUDGET = 20_000  # splats, however few the pixels
 SH_FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of photographs
-DROPOUT_PER_VISIT, MAX_DROPOUT = 6e-5, 0.1  # visits: how often each photograph is seen in the run
+DROPOUT, MAX_DROPOUT = 0.05, 0.1
+ENOUGH_VIEWS = 120  # from here on, dropout falls with the square of the number of photographs
+DROPOUT_PER_VISIT = 6e-5  # beyond HARMLESS_VISITS of each photograph
 HARMLESS_VISITS = 150
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run does. requested: the settings as given, for config.toml; config: those it trains with."""
+    """What a run does. requested: the settings as given, with the number of steps; config: those it trains with."""
 
     requested: TrainConfig
     config: ResolvedConfig
@@ -41,12 +45,13 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     """
     if from_splats is None:
         from_splats = requested.init_from is not None
+    steps = default_steps(len(views)) if requested.steps is None else requested.steps
     budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
-    resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, from_splats)
+    resolved: dict[str, Any] = vars(budgeted) | {"steps": steps} | resolve_schedule(budgeted, steps, from_splats)
     resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(len(views))
     if requested.dropout is None:
-        resolved["dropout"] = dropout_for(requested.steps, len(views))
-    return RunPlan(requested, ResolvedConfig(**resolved))
+        resolved["dropout"] = dropout_for(steps, len(views))
+    return RunPlan(dataclasses.replace(requested, steps=steps), ResolvedConfig(**resolved))
 
 
 def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
@@ -57,16 +62,22 @@ def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
 
 
-def resolve_schedule(config: TrainConfig, from_splats: bool = False) -> dict[str, Any]:
+def default_steps(num_views: int) -> int:
+    """Training steps where none are given: so many visits of each photograph, within bounds."""
+    low, high = STEPS_RANGE
+    return min(max(STEPS_PER_VIEW * num_views, low), high)
+
+
+def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False) -> dict[str, Any]:
     """The settings that depend on the number of steps: a short run is a long one in fast motion, not its beginning."""
 
     def or_share(step: int | None, share: float) -> int:
-        return step if step is not None else max(1, round(share * config.steps))
+        return step if step is not None else max(1, round(share * steps))
 
-    short = config.steps < SHORT_RUN
+    short = steps < SHORT_RUN
     opacity, scale, noise_scale = (0.1, 1.0, 0.0) if short else (0.5, 0.1, 30_000.0)
-    factor = 1.0 if from_splats else lr_factor(config.steps)
-    growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / config.steps, 100) - 1
+    factor = 1.0 if from_splats else lr_factor(steps)
+    growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / steps, 100) - 1
     return {
         "sh_degree_interval": 1 if from_splats else or_share(config.sh_degree_interval, 1 / 30),
         "densify_start": or_share(config.densify_start, 1 / 60),
@@ -100,5 +111,11 @@ def sh_lr_factor(num_views: int) -> float:
 
 
 def dropout_for(steps: int, num_views: int) -> float:
-    """Default fraction of splats dropped in each step: grows with the number of visits of each photograph."""
-    return min(max(steps / num_views - HARMLESS_VISITS, 0) * DROPOUT_PER_VISIT, MAX_DROPOUT)
+    """Default fraction of splats dropped in each step.
+
+    Few photographs leave room to overfit, and so do many visits of each (measured on seven scenes: docs/quality.md);
+    short runs end before they overfit.
+    """
+    by_views = 0.0 if steps < SHORT_RUN else DROPOUT * min(1.0, (ENOUGH_VIEWS / num_views) ** 2)
+    by_visits = DROPOUT_PER_VISIT * max(steps / num_views - HARMLESS_VISITS, 0)
+    return min(by_views + by_visits, MAX_DROPOUT)

@@ -47,19 +47,19 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
             f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}"
         )
     done = run.result().get("steps", 0)
-    if config.steps <= done and not _lacks_results(run, config):
+    if config.num_steps <= done and not _lacks_results(run, config):
         raise FinishedError(f"{run.path} is finished after {done} steps: give more --steps to go on")
     checkpoint = newest_checkpoint(run.checkpoints_path, display.warn)
     if checkpoint is None:
         display.say("No checkpoint was saved yet: starting from step 0")
-    elif checkpoint.step > config.steps:
-        raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.steps} --steps")
+    elif checkpoint.step > config.num_steps:
+        raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.num_steps} --steps")
     return Resumption(scene, config, checkpoint)
 
 
 def _lacks_results(run: RunDir, config: TrainConfig) -> bool:
     """Whether splats or scores are missing that a checkpoint could be asked for."""
-    unsaved = run.unsaved_steps(config, config.steps)
+    unsaved = run.unsaved_steps(config, config.num_steps)
     return any(checkpoint_path(run.checkpoints_path, step).is_file() for step in unsaved)
 
 

@@ -68,6 +68,7 @@ def train_scene(
     with timer("reading the scene"):
         data = read_data(scene_path, config, backend, display)
         plan = resolve_plan(config, data.training.views)
+        config = plan.requested
         if checkpoint and not needs_initial_state(checkpoint, config):
             start = placeholder_state(data.training, checkpoint.num_splats)
         else:

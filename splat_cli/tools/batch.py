@@ -98,7 +98,7 @@ def _work(shared: _Shared, environment: dict[str, str]) -> None:
             return
         try:
             finished = RunDir(job.run).result()
-            if finished.get("steps", 0) >= job.config.steps:
+            if finished.get("steps", 0) >= (job.config.steps or 1):
                 shared.outcomes[job.name] = JobResult(job.name, "skipped", finished)
             else:
                 result = _train(shared, job, environment)

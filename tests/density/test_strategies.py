@@ -261,7 +261,7 @@ def test_the_seed_decides(backend, name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_when_rounds_come(name):
-    config = config_of(name, densify_start=500, densify_stop=1000, densify_interval=50)
+    config = config_of(name, steps=30_000, densify_start=500, densify_stop=1000, densify_interval=50)
     strategy = make_strategy(config, 1.0)
     assert [step for step in range(1, 2000) if strategy.due(step)] == list(range(550, 1000, 50))
     assert strategy.collects_stats is (name == "adc")

@@ -5,14 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.render.project import Update
-from splat_cli.run.plan import dropout_for, resolve_plan
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene
 from tests.render.on_device import OnDevice, by_parameter, on_device
-from tests.views import ring_of_views
 
 SHARE = 0.3
 
@@ -75,11 +72,3 @@ def gradients_of(device: OnDevice, d_image: np.ndarray, options: Options):
     d_params = device.backend.xp.zeros_like(device.splats.params)
     device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
     return by_parameter(device.download(d_params), device.splats.num)
-
-
-def test_the_share_follows_how_often_photographs_are_seen() -> None:
-    assert dropout_for(60_000, 17) == pytest.approx(0.1)
-    assert dropout_for(30_000, 17) == pytest.approx(0.0969, rel=1e-2)
-    assert dropout_for(30_000, 43) == pytest.approx(0.0329, rel=1e-2)
-    assert dropout_for(30_000, 255) == 0
-    assert resolve_plan(TrainConfig(dropout=0.0), ring_of_views(17)).config.dropout == 0

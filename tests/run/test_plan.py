@@ -4,7 +4,7 @@ import pytest
 
 from splat_cli.config import TrainConfig
 from splat_cli.presets import load_config
-from splat_cli.run.plan import apply_splat_budget, dropout_for, resolve_plan, sh_lr_factor
+from splat_cli.run.plan import apply_splat_budget, default_steps, dropout_for, resolve_plan, sh_lr_factor
 from tests.views import ring_of_views
 
 VIEWS = ring_of_views(4)
@@ -15,7 +15,7 @@ def resolved(preset=None, **settings):
 
 
 def test_schedule_follows_the_number_of_steps():
-    long, short = resolved(), resolved(steps=3000)
+    long, short = resolved(steps=30_000), resolved(steps=3000)
     assert (long.densify_start, long.densify_stop, long.sh_degree_interval) == (500, 20_000, 1000)
     assert (short.densify_start, short.densify_stop, short.sh_degree_interval) == (50, 2000, 100)
     assert (long.lr_decay_start, short.lr_decay_start) == (15_000, 1500)
@@ -29,8 +29,9 @@ def test_schedule_follows_the_number_of_steps():
 
 
 def test_boundary_of_short_runs():
-    assert resolved(steps=14_999).strategy == "splits"
-    assert resolved(steps=15_000).strategy == "copies"
+    below, above = resolved(steps=4999), resolved(steps=5000)
+    assert (below.strategy, below.noise_scale, below.dropout > above.dropout) == ("splits", 0, False)
+    assert (above.strategy, above.noise_scale > 0) == ("copies", True)
 
 
 def test_what_is_set_stays():
@@ -43,13 +44,23 @@ def test_what_is_set_stays():
     assert resolve_plan(load_config(None, asked), VIEWS).requested == load_config(None, asked)
 
 
+def test_steps_follow_the_number_of_photographs():
+    assert [default_steps(count) for count in (1, 125, 126, 200, 250, 10_000)] == [
+        15_000, 15_000, 15_120, 24_000, 30_000, 30_000,
+    ]  # fmt: skip
+    plan = resolve_plan(TrainConfig(), ring_of_views(150))
+    assert plan.config.steps == plan.requested.steps == plan.requested.num_steps == 18_000
+    assert resolve_plan(TrainConfig(steps=7), VIEWS).requested.steps == 7
+
+
 def test_short_runs_have_higher_learning_rates_and_no_noise():
-    long, short = resolved(), resolved(steps=7500)
+    long, short = resolved(steps=30_000), resolved(steps=1875)
     for name in ("lr_means", "lr_means_final", "lr_scales", "lr_quats"):
         assert getattr(long, name) == getattr(TrainConfig(), name)
-        assert getattr(short, name) == pytest.approx(2 * getattr(TrainConfig(), name))
+        assert getattr(short, name) == pytest.approx(4 * getattr(TrainConfig(), name))
     assert short.lr_opacities == long.lr_opacities
     assert (long.noise_scale, short.noise_scale) == (30_000, 0)
+    assert resolved(steps=7500).noise_scale == 15_000
     assert resolved(steps=7500, noise_scale=100).noise_scale == 50
     assert resolved(steps=10).lr_quats == pytest.approx(5 * TrainConfig().lr_quats)
     assert resolved(steps=60_000).lr_quats == TrainConfig().lr_quats
@@ -69,11 +80,13 @@ def test_view_dependent_colour_learns_faster_with_more_photographs():
     assert resolved().lr_shN == pytest.approx(0.3 * TrainConfig().lr_shN)
 
 
-def test_dropout_follows_visits():
-    assert dropout_for(60_000, 17) == pytest.approx(0.1)
-    assert dropout_for(30_000, 43) == pytest.approx(0.0329, rel=1e-2)
-    assert dropout_for(30_000, 255) == 0
-    assert resolved(steps=1000).dropout == pytest.approx(6e-5 * 100)
+def test_dropout_follows_photographs_and_visits():
+    assert dropout_for(15_000, 112) == pytest.approx(0.05)
+    assert dropout_for(30_000, 240) == pytest.approx(0.0125)
+    assert dropout_for(15_000, 43) == pytest.approx(0.05 + 0.0119, rel=1e-2)
+    assert dropout_for(30_000, 17) == 0.1
+    assert dropout_for(4999, 112) == 0
+    assert dropout_for(4000, 10) == pytest.approx(6e-5 * 250)
 
 
 def test_budget_follows_pixels():

@@ -19,7 +19,7 @@ from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
 
-LEGACY_DEFAULTS = {"local_frame_adam": False}
+LEGACY_DEFAULTS = {"local_frame_adam": False, "steps": 30_000}
 """What a run did whose config.toml is older than the setting."""
 
 
