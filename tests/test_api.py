@@ -12,7 +12,7 @@ import pytest
 
 import splat_cli as splat
 from splat_cli.errors import UsageError
-from tests.documented import python_blocks, run_cell
+from tests.documented import notebook_cells, python_blocks, run_cell
 
 ROOT = Path(__file__).parents[1]
 FEW = 25  # steps of what is shown with thousands
@@ -178,3 +178,16 @@ def test_every_example_of_the_page_runs(few_steps):
         run_cell(block, names)
     assert names["curve"]
     assert (few_steps / "room.html").is_file()
+
+
+@pytest.mark.slow
+def test_notebook_trains_compares_and_exports(monkeypatch, tmp_path):
+    """Its code cells run as they are, without Jupyter; it is stored without outputs."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    shown = [run_cell(source, names) for source in notebook_cells("docs/tour.ipynb")]
+    assert sum(hasattr(value, "_repr_png_") for value in shown) == 3
+    assert names["scores"].mean.psnr > 22
+    assert {path.name for path in (tmp_path / "tour").glob("room.*")} == {"room.ply", "room.spz", "room.html"}
+    assert '"outputs": []' in (ROOT / "docs" / "tour.ipynb").read_text()
+    assert "image/png" not in (ROOT / "docs" / "tour.ipynb").read_text()
