@@ -9,7 +9,7 @@ _RUN = "Run"
 _SCENE = "Photographs"
 _MODEL = "Splats and rendering"
 _OPTIMIZER = "Loss and optimiser"
-_CAMERAS = "Cameras and exposure"
+_CAMERAS = "Cameras and appearance"
 _DENSITY = "Density control"
 
 

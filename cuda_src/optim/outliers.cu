@@ -101,8 +101,8 @@ extern "C" __global__ void __launch_bounds__(256) count_residuals(
     BLOCK_FOR(i, BINS) if (bins[i]) atomicAdd(counts + i, bins[i]);
 }
 
-// Takes the view's counts into the histogram, where earlier views fade, and the threshold from it. One thread owns it all.
-extern "C" __global__ void learn_threshold(
+// Takes the view's counts into the histogram, where earlier views fade, and the threshold from it. One block; one thread adds up.
+extern "C" __global__ void __launch_bounds__(BINS) learn_threshold(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     float keep,                             // what a step leaves of the histogram
@@ -110,16 +110,17 @@ extern "C" __global__ void learn_threshold(
     unsigned* __restrict__ counts,          // [BINS] zero afterwards
     float* __restrict__ learned)            // [1 + BINS] the threshold, and the histogram
 {
+    __shared__ float histogram[BINS];
     if (state->overflowed) return;
     const float weight = 1.0f / cameras[state->view].num_pixels;
-    float* histogram = learned + 1;
-    float total = 0.0f;
-    for (int k = 0; k < BINS; ++k) {
-        histogram[k] = keep * histogram[k] + weight * counts[k];
-        counts[k] = 0;
-        total += histogram[k];
+    BLOCK_FOR(i, BINS) {
+        learned[1 + i] = histogram[i] = keep * learned[1 + i] + weight * counts[i];
+        counts[i] = 0;
     }
-    float below = 0.0f;
+    __syncthreads();
+    if (threadIdx.y > 0 || !leader()) return;
+    float total = 0.0f, below = 0.0f;
+    for (int k = 0; k < BINS; ++k) total += histogram[k];
     int k = 0;
     while (k < BINS - 1 && below + histogram[k] < quantile * total) below += histogram[k++];
     const float edge = (k + (quantile * total - below) / fmaxf(histogram[k], 1e-20f)) * (1.0f / BINS);

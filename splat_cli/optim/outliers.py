@@ -60,8 +60,9 @@ class OutlierMask(AuxiliaryModel):
             (PIXEL_BLOCKS,), (32, _WARPS), self.cameras.array, state.array, image, self.counts
         )
         self.backend.kernel("optim/outliers", "learn_threshold")(
-            (1,), (1,), self.cameras.array, state.array, self.keep, QUANTILE, self.factor, self.counts, self.learned
-        )
+            (1,), (32, _BINS // 32),
+            self.cameras.array, state.array, self.keep, QUANTILE, self.factor, self.counts, self.learned,
+        )  # fmt: skip
 
     def arrays(self) -> dict[str, Any]:
         return {"outlier_threshold": self.learned}
