@@ -5,6 +5,6 @@ from tests.faults.library import start_trials
 
 def test_runs_survive_failing_disk_operations(scene, tmp_path):
     job = start_trials(scene, tmp_path / "job", share=120, job=0, num_jobs=1, seed=0)
-    said, _ = job.communicate(timeout=120)
+    said, _ = job.communicate(timeout=600)
     assert job.returncode == 0, said
     assert "0 wrong" in said
