@@ -19,6 +19,7 @@ from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
 from splat_cli.run.initial_state import InitialState, find_initial_state, placeholder_state
 from splat_cli.run.interrupt import Interrupted, deferred_interrupt
+from splat_cli.run.kernels import prepare_kernels
 from splat_cli.run.logs import RunLog
 from splat_cli.run.memory_plan import plan_memory
 from splat_cli.run.plan import RunPlan, resolve_plan
@@ -65,6 +66,7 @@ def train_scene(
     if checkpoint is None:
         check_source(config)
     timer = PhaseTimer("starting")
+    prepare_kernels(backend, config)
     with timer("reading the scene"):
         data = read_data(scene_path, config, backend, display)
         plan = resolve_plan(config, data.training.views)

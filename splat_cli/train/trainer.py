@@ -15,10 +15,11 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.console import Progress
 from splat_cli.data.image_streamer import ImageBudget, make_camera_table
 from splat_cli.density import make_strategy
+from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.splats import LOG_SCALES, Splats
+from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
@@ -212,8 +213,7 @@ class Trainer:
         """Per-scene updates between rounds of densification: least scales, 3D filters, auxiliary constraints."""
         if self.step % self.config.densify_interval:
             return
-        log_scales = self.splats.params[LOG_SCALES, : self.model.num]
-        self.backend.xp.maximum(log_scales, np.float32(np.log(MIN_SCALE * self.size)), out=log_scales)
+        limit_scales(self.model, MIN_SCALE * self.size)
         if self.config.smooth_3d > 0:
             update_filters(self.splats, self.cameras, self.config.smooth_3d)
         self.auxiliary.constrain()
