@@ -51,7 +51,7 @@ def read_scene(path: str | Path, **settings: Any) -> Scene:
         scene.views = scene.views[:100]                 # train on some of them
         result = splat.train_scene(scene)
 
-    settings: those under "Photographs" in docs/settings.md. SceneError where the scene cannot be read.
+    settings: those under "Dataset" in docs/settings.md. SceneError where the scene cannot be read.
     """
     return read_scene_folder(path, SceneOptions.of(load_config(None, settings)))
 

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--out", type=PATH, metavar="DIR", default=Path("runs"), show_default=True, help="Folder of the runs."
 )
-@click.option("--preset", metavar="PRESET", help="A preset's name or a .toml file, for all scenes.")
+@click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file, for all scenes.")
 @device_option
 @display_options
 @setting_options()
 def command(
     scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, display: "Display", **options: Any
 ) -> Output:
-    """Train many scenes, one on each GPU at a time.
+    """Train many scenes, one per GPU at a time.
 
-    Each runs in a process of its own. SCENES are folders, or .toml files that list some: a table [[scene]] each with
-    its path and settings of its own; settings above the tables are for all of the file; paths are beside it. A scene's
-    run lies in OUT under the scene's name. Called again, the command skips what is finished and resumes the rest.
+    Each scene is trained in its own process. SCENES are folders, or .toml files with a table [[scene]] for each scene:
+    its path (relative to the file) and settings; settings above the tables apply to all scenes of the file. Runs are
+    written to OUT/SCENE. Repeating the command skips finished runs and resumes the others.
     """
     from splat_cli.tools.batch import run_batch, summary
     from splat_cli.tools.batch_list import plan_batch

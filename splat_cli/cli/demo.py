@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 @display_options
 @setting_options("steps", "seed", preset="demo")
 def command(out: Path | None, device: str, display: "Display", **options: Any) -> Output:
-    """Try everything on a sample scene, in about a minute.
+    """Train, evaluate and export a sample scene in a minute.
 
-    Trains, measures, reports, renders a path and exports. All of it goes into OUT, a new or empty folder (by default
-    splat-demo, or splat-demo-2, ... where that is taken).
+    Writes everything to OUT, a new or empty folder (by default splat-demo; if it is taken, splat-demo-2, ...).
     """
     from splat_cli.presets import load_config
     from splat_cli.report import try_report

@@ -1,4 +1,4 @@
-"""How much a command shows while it works: options that several share."""
+"""Options for progress and verbosity, shared by several commands."""
 
 import functools
 from collections.abc import Callable
@@ -17,10 +17,10 @@ def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["auto", "bar", "plain"]),
         default="auto",
         show_default=True,
-        help="A bar, or plain lines for a log file; auto takes the bar on a terminal.",
+        help="Progress bar, or plain lines for log files; auto: a bar on a terminal.",
     )
     @click.option("-q", "--quiet", is_flag=True, help="Show only warnings, errors and the result.")
-    @click.option("-v", "--verbose", is_flag=True, help="Show more, such as where the time went.")
+    @click.option("-v", "--verbose", is_flag=True, help="Show more, such as the time of each phase.")
     @functools.wraps(function)
     def with_display(*args: Any, progress: str, quiet: bool, verbose: bool, **options: Any) -> Any:
         from splat_cli.console import Display, Level

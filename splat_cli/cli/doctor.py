@@ -7,10 +7,10 @@ from splat_cli.cli.output import Output
 
 @click.command(epilog="\b\nExample:\n  splat doctor")
 def command() -> Output:
-    """Check what is installed, and say what to install.
+    """Check the installation and say what is missing.
 
-    Looks at Python, CuPy, the GPU and its driver, the C++ compiler and the extras, and runs a kernel on every device
-    that is there. The exit code is 1 where nothing here can train.
+    Checks Python, CuPy, the GPU and its driver, the C++ compiler and the extras, and runs a kernel on every device.
+    The exit code is 1 if no device can train.
     """
     from splat_cli.tools.doctor import run_checks
 

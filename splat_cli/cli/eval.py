@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     epilog="\b\nExample:\n  splat eval runs/garden\n  splat eval runs/garden/point_cloud/iteration_7000/point_cloud.ply"
 )
 @click.argument("source", type=PATH, metavar="RUN")
-@click.option("--scene", type=PATH, metavar="DIR", help="Where the run's scene lies now.  [default: where it was]")
+@click.option(
+    "--scene", type=PATH, metavar="DIR", help="Folder of the scene, if it has moved.  [default: as in training]"
+)
 @click.option(
     "--save-pictures",
     type=PATH,
     metavar="DIR",
-    help="Write each photograph beside its render and their error map there, PNG.",
+    help="Write photograph, render and error map of each view side by side, PNG.",
 )
 @device_option
 @display_options
 def command(source: Path, scene: Path | None, save_pictures: Path | None, device: str, display: "Display") -> Output:
-    """Measure a run's splats on its held-out photographs.
+    """Evaluate the splats of a run on its held-out photographs.
 
-    RUN is the folder of a run (its last step is measured) or one of the PLY files in it. Prints a table of PSNR and
-    SSIM, and of FLIP where the extra `flip` is installed, and adds the numbers to RUN/metrics.json, with the protocol
-    that they were measured by.
+    RUN is the folder of a run (evaluates its last step) or one of its PLY files. Prints a table of PSNR and SSIM, and
+    of FLIP if the extra `flip` is installed, and adds the numbers and the protocol to RUN/metrics.json.
     """
     from splat_cli.device import open_backend
     from splat_cli.tools.evaluate import evaluate_run

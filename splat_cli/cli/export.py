@@ -31,31 +31,35 @@ _LENGTH = FiniteRange(0, min_open=True)
 )
 @click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1)
 @click.argument("out", type=PATH, metavar="OUT")
-@click.option("--format", "format_name", type=FormatName(), help="Format of OUT.  [default: by its name]")
+@click.option("--format", "format_name", type=FormatName(), help="Format of OUT.  [default: from its suffix]")
 @click.option(
     "--crop", metavar="X,Y,Z,...|none",
-    help="Keep what is in a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.  [default: --crop of the run's training]",
+    help="Keep splats inside a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.  [default: as trained with --crop]",
 )  # fmt: skip
-@click.option("--min-opacity", type=FiniteRange(0, 1), metavar="X", help="Leave out splats under this opacity.")
+@click.option("--min-opacity", type=FiniteRange(0, 1), metavar="X", help="Remove splats with a lower opacity.")
 @click.option(
-    "--min-size", type=_LENGTH, metavar="LENGTH", help="Leave out splats whose longest axis is shorter, in world units."
+    "--min-size", type=_LENGTH, metavar="LENGTH", help="Remove splats whose longest axis is shorter, in world units."
 )
-@click.option("--max-size", type=_LENGTH, metavar="LENGTH", help="Leave out splats whose longest axis is longer.")
+@click.option(
+    "--max-size", type=_LENGTH, metavar="LENGTH", help="Remove splats whose longest axis is longer, in world units."
+)
 @click.option(
     "--max-isolation", type=_LENGTH, metavar="TIMES",
-    help="Leave out splats that are farther from their neighbours than so many times their size.",
+    help="Remove splats farther from their neighbours than this multiple of their size.",
 )  # fmt: skip
 @click.option(
     "--min-contribution", type=_LENGTH, metavar="PIXELS",
-    help="Leave out splats that make up fewer pixels of a training view, on average.",
+    help="Remove splats that contribute less to a training view, as a mean over the views, in pixels.",
 )  # fmt: skip
 @click.option(
     "--max-splats", type=click.IntRange(1), metavar="N",
-    help="Keep so many: those that contribute most to the training views; of files, the largest.",
+    help="Maximum number of splats: keeps those that contribute most to the training views; of files, the largest.",
 )  # fmt: skip
-@click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Make everything this much larger.")
-@click.option("--rotate", type=Numbers("X,Y,Z"), help="Turn by these degrees about x, then y, then z.")
-@click.option("--translate", type=Numbers("X,Y,Z"), help="Move by this, after scaling and turning.")
+@click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Scale everything by this factor.")
+@click.option("--rotate", type=Numbers("X,Y,Z"), help="Rotate about x, then y, then z, in degrees.")
+@click.option(
+    "--translate", type=Numbers("X,Y,Z"), help="Translate by this, in world units, after scaling and rotation."
+)
 @click.option(
     "--sh-degree",
     type=click.IntRange(0, 3),
@@ -64,32 +68,39 @@ _LENGTH = FiniteRange(0, min_open=True)
 )
 @click.option(
     "--appearance", metavar="NAME",
-    help="Of a run with a colour field: as the training photograph NAME.  [default: as the mean of all]",
+    help="With a colour field: appearance of the training photograph NAME.  [default: mean appearance]",
 )  # fmt: skip
-@click.option("--morton", is_flag=True, help="Order the splats so that neighbours in the file are near in space.")
+@click.option(
+    "--morton",
+    is_flag=True,
+    help="Sort the splats along a Morton curve, so that neighbours in the file are close in space.",
+)
 @click.option(
     "--lod", type=click.IntRange(2, 16), metavar="N",
-    help="Write N levels of detail, OUT_lod0, ...: each of half as many splats, trained on the photographs.",
+    help="Write N levels of detail, OUT_lod0, ...: each has half the splats of the one before, fine-tuned.",
 )  # fmt: skip
 @click.option(
-    "--lod-steps", type=click.IntRange(0, 100_000), metavar="N", help="Training steps of a level.  [default: 500]"
+    "--lod-steps",
+    type=click.IntRange(0, 100_000),
+    metavar="N",
+    help="Training steps per level of detail.  [default: 500]",
 )
 @click.option(
     "--bake/--no-bake",
     default=True,
-    help="Change sizes and opacities of a run trained with --antialias so that viewers without it show them alike.  "
+    help="Adapt sizes and opacities of splats trained with --antialias to viewers without antialiasing.  "
     "[default: bake]",
 )
 @click.option(
     "--cameras",
     type=PATH,
     metavar="FILE",
-    help="Write the cameras of the run as well (JSON), moved with the splats.",
+    help="Also write the cameras of the run (JSON), transformed with the splats.",
 )
 @click.option(
     "--start-view",
     metavar="NAME|N|FILE",
-    help="View that a page opens with: its name, its number, or a .json file of cameras.  [default: the run's first]",
+    help="Initial view of an .html page: name or number of a view, or a .json file of cameras.  [default: first view]",
 )
 @display_options
 def command(
@@ -108,12 +119,12 @@ def command(
 ) -> Output:
     """Write the splats of runs or files as one file for viewers.
 
-    Of a run, the splats of its last step; several sources become one set. OUT's name chooses the format: .ply
-    (standard 3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog
-    (PlayCanvas) or .glb (glTF); all of them are read, too. An .html file is a page with a viewer inside, which
-    opens in a browser from any disk. OUT is replaced if it exists.
+    Exports the last step of a run; several sources are merged. The suffix of OUT chooses the format: .ply (standard
+    3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog (PlayCanvas) or .glb
+    (glTF); sources may have any of them. An .html file is a page with the splats and a viewer. OUT is replaced if it
+    exists.
 
-    Splats are left out first, in the coordinates of the sources; then the rest is scaled, turned and moved.
+    Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     """
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.edits import Edits

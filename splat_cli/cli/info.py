@@ -11,7 +11,7 @@ from splat_cli.cli.output import Output
 @click.command(epilog="\b\nExample:\n  splat info photos/garden\n  splat info runs/garden\n  splat info garden.spz")
 @click.argument("path", type=PATH)
 def command(path: Path) -> Output:
-    """Tell what a scene, a run or a file of splats holds."""
+    """Summarise a scene, a run or a file of splats."""
     from splat_cli.tools.info import describe_path
 
     facts = describe_path(path)

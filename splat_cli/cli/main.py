@@ -1,4 +1,4 @@
-"""The command `splat`: finds the subcommand, and turns every failure into one line and an exit code."""
+"""The command `splat`: dispatch to subcommands; every failure becomes one line and an exit code."""
 
 import difflib
 import errno
@@ -46,8 +46,8 @@ class _LazyGroup(click.Group):
     epilog="\b\nExample:\n  splat demo\n  splat train photos/garden --eval\n  splat render runs/garden",
 )
 @click.version_option(__version__, prog_name="splat")
-@click.option("--debug", is_flag=True, help="Show where an error came from; may stand behind the command too.")
-@click.option("--json", is_flag=True, help="Print the result, or the error, as JSON; may stand there too.")
+@click.option("--debug", is_flag=True, help="Show the traceback of errors; also allowed after the command.")
+@click.option("--json", is_flag=True, help="Print the result or the error as JSON; also allowed after the command.")
 def splat(debug: bool, json: bool) -> None:
     """3D Gaussian Splatting: photographs in, splats out."""
 

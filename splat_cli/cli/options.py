@@ -1,4 +1,4 @@
-"""Options that commands share, and those made from the declared settings."""
+"""Shared options, and options generated from the settings."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +20,14 @@ device_option = click.option(
     type=click.Choice(["auto", "cuda", "cpu"]),
     default="auto",
     show_default=True,
-    help="Where to compute; auto takes a GPU where there is one.",
+    help="Device to compute on; auto: the GPU if there is one.",
 )
 
 
 def server_options(function: Function) -> Function:
     """Adds --host and --port, of a viewer."""
     host = click.option(
-        "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address that the viewer listens at."
+        "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address the viewer listens on."
     )
     port = click.option(
         "--port",
@@ -35,7 +35,7 @@ def server_options(function: Function) -> Function:
         metavar="N",
         default=8080,
         show_default=True,
-        help="Port, or the next free one.",
+        help="Port the viewer listens on; if taken, the next free one.",
     )
     return host(port(function))
 

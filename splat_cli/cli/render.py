@@ -36,60 +36,78 @@ _PANORAMA = (2048, 1024)
     help="Views of the run.  [default: test, or all for paths]",
 )
 @click.option(
-    "--cameras", type=PATH, metavar="FILE.json", help="Views of a file in the layout of cameras.json instead."
+    "--cameras",
+    type=PATH,
+    metavar="FILE.json",
+    help="Render the views in this file, in the layout of cameras.json, instead.",
 )
 @click.option(
     "--path", "kind", is_flag=False, flag_value="auto", metavar="[KIND|FILE.json]",
-    help="A camera path: orbit or arc about what the views look at, spiral before it, walk along them, interpolate "
-    "through them, or a file. Without a value, the kind that suits them.",
+    help="Render a camera path: orbit or arc around the focus of the views, spiral in front of it, walk along the "
+    "views, interpolate between them, or a file. Without a value: chosen to suit the views.",
 )  # fmt: skip
 @click.option("--arc", type=FiniteRange(0, 360), metavar="DEG",
-              help="Width of an orbit, degrees.  [default: as wide as the cameras stand]")  # fmt: skip
+              help="Angle that an orbit covers, in degrees.  [default: that of the cameras]")  # fmt: skip
 @click.option(
     "--frames",
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="Pictures along the path.  [default: 120, walk 300]",
+    help="Number of frames of the path.  [default: 120, walk 300]",
 )
 @click.option(
-    "--seconds", type=FiniteRange(0.01, 36_000), metavar="S", help="Or its length; --fps times as many pictures."
+    "--seconds",
+    type=FiniteRange(0.01, 36_000),
+    metavar="S",
+    help="Duration of the path, in seconds, in place of --frames.",
 )
-@click.option("--fps", type=FiniteRange(0.1, 1000), metavar="F", help="Pictures a second, for both.  [default: 30]")
-@click.option("--focus", type=Numbers("X,Y,Z"), help="What paths look at.  [default: nearest to the optical axes]")
-@click.option("--up", type=Numbers("X,Y,Z"), help="Which way is up.  [default: that of the cameras and the ground]")
-@click.option("--video", type=PATH, metavar="OUT.mp4", help="The pictures as a video, too (needs the extra `video`).")
-@click.option("--size", type=Size(), help="Size of the pictures.  [default: each view's own, or 2048x1024 all around]")
-@click.option("--background", type=Color(), metavar="COLOR", help="black, white or r,g,b.  [default: as in training]")
+@click.option(
+    "--fps", type=FiniteRange(0.1, 1000), metavar="F", help="Frames per second, of paths and videos.  [default: 30]"
+)
+@click.option(
+    "--focus",
+    type=Numbers("X,Y,Z"),
+    help="Point that the cameras of a path look at.  [default: point nearest to the optical axes]",
+)
+@click.option("--up", type=Numbers("X,Y,Z"), help="Up direction.  [default: from the cameras and the ground]")
+@click.option("--video", type=PATH, metavar="OUT.mp4", help="Also write a video; needs the extra `video`.")
+@click.option("--size", type=Size(), help="Size in pixels.  [default: that of each view; equirectangular: 2048x1024]")
+@click.option(
+    "--background", type=Color(), metavar="COLOR", help="Background: black, white or r,g,b.  [default: as in training]"
+)
 @click.option(
     "--appearance", metavar="NAME[,NAME]",
-    help="Of a run with a colour field: as the training photograph NAME, or from one to another.  "
-    "[default: as the mean of all]",
+    help="With a colour field: appearance of the training photograph NAME, or a transition between two.  "
+    "[default: mean appearance]",
 )  # fmt: skip
-@click.option("--transparent", is_flag=True, help="No background: PNG files with an alpha channel.")
-@click.option("--alpha", is_flag=True, help="Maps of opacity, 8-bit PNG, in OUT/alpha.")
-@click.option("--depth", is_flag=True, help="Maps of depth, in OUT/depth.")
-@click.option("--depth-format", type=click.Choice(["png", "tiff"]), help="16-bit PNG or 32-bit TIFF.  [default: png]")
+@click.option("--transparent", is_flag=True, help="Write PNG files with an alpha channel, without a background.")
+@click.option("--alpha", is_flag=True, help="Also write opacity maps, 8-bit PNG, to OUT/alpha.")
+@click.option("--depth", is_flag=True, help="Also write depth maps to OUT/depth.")
+@click.option(
+    "--depth-format",
+    type=click.Choice(["png", "tiff"]),
+    help="Format of depth maps: 16-bit PNG or 32-bit TIFF.  [default: png]",
+)
 @click.option(
     "--depth-levels",
     type=FiniteRange(0, 1e9, min_open=True),
     metavar="L",
-    help="Levels of a 16-bit depth to a unit.  [default: 1000]",
+    help="Levels per world unit in 16-bit depth maps.  [default: 1000]",
 )
-@click.option("--normal", is_flag=True, help="Maps of surface normals, 8-bit PNG, in OUT/normal.")
+@click.option("--normal", is_flag=True, help="Also write normal maps, 8-bit PNG, to OUT/normal.")
 @click.option(
     "--projection", type=click.Choice(["perspective", "equirectangular"]), default="perspective", show_default=True,
-    help="equirectangular: 360 by 180 degrees around each camera.",
+    help="Projection; equirectangular: panorama of 360 by 180 degrees.",
 )  # fmt: skip
 @click.option("--stereo", type=FiniteRange(0, min_open=True), metavar="BASELINE",
-              help="Two cameras so far apart, in world units; left and right picture side by side.")  # fmt: skip
+              help="Distance of a stereo pair, in world units; left and right are written side by side.")  # fmt: skip
 @click.option(
     "--antialias/--no-antialias",
     default=None,
-    help="As trained with --antialias.  [default: as in training, as far as a file tells]",
+    help="Antialiasing of Mip-Splatting.  [default: as in training, or as stated in the file]",
 )
 @click.option(
     "--samples", type=click.IntRange(1, 8), metavar="N",
-    help="N x N samples a pixel.  [default: as fine as the photographs of an antialiased run, up to 4]",
+    help="Supersampling: N x N samples per pixel.  [default: from the photographs of an antialiased run, up to 4]",
 )  # fmt: skip
 @device_option
 @display_options
@@ -98,10 +116,10 @@ def command(
 ) -> Output:
     """Render a run or a file of splats: pictures, maps, videos.
 
-    Of a run, the splats of its last step. The views are those of the run (by default the held-out ones if it has any,
-    else all) or of a JSON file in the layout of cameras.json; with --path, a camera path through or about them.
+    Renders the last step of a run. The views are those of the run (by default the held-out views, or all if there are
+    none) or of a JSON file in the layout of cameras.json; with --path, a camera path through or around them.
 
-    Called again, it keeps the frames that are there and show the same; a path removes those of a longer one.
+    Repeating the command keeps the frames that are up to date and removes those beyond the end of a shorter path.
     """
     from splat_cli.device import open_backend
     from splat_cli.render.output.video import require_video

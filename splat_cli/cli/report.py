@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
 @click.command(epilog="\b\nExample:\n  splat report runs/garden\n  splat report runs/garden -o garden.html")
 @click.argument("path", type=PATH, metavar="RUN")
-@click.option("-o", "--out", type=PATH, metavar="FILE", help="The file to write.  [default: RUN/report.html]")
-@click.option("--scene", type=PATH, metavar="DIR", help="Where the run's scene lies now.  [default: where it was]")
+@click.option("-o", "--out", type=PATH, metavar="FILE", help="File to write.  [default: RUN/report.html]")
+@click.option(
+    "--scene", type=PATH, metavar="DIR", help="Folder of the scene, if it has moved.  [default: as in training]"
+)
 @device_option
 @display_options
 def command(path: Path, out: Path | None, scene: Path | None, device: str, display: "Display") -> Output:
-    """Write the report of RUN: one HTML file for people.
+    """Write the report of RUN: one HTML file.
 
-    Renders beside their photographs, curves of training, distributions of the splats, the cameras, settings, warnings.
-    `splat train` writes it at its end; this writes it again, or for a run that was interrupted.
+    Renders beside their photographs, training curves, distributions of the splats, cameras, settings and warnings.
+    `splat train` writes it at the end; this command writes it again, or for an interrupted run.
     """
     from splat_cli.device import open_backend
     from splat_cli.report import write_report

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     type=click.Choice(["auto", "exhaustive", "sequential"]),
     default="auto",
     show_default=True,
-    help="Pairs to compare: all, or neighbours by name; auto takes all for up to 200 photographs.",
+    help="Pairs to match: all, or neighbours by name; auto: all for up to 200 photographs.",
 )
 @click.option(
     "--camera-model",
     type=click.Choice(["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE"]),
     default="SIMPLE_RADIAL",
     show_default=True,
-    help="Model of the lens.",
+    help="COLMAP camera model.",
 )
 @click.option(
     "--one-camera/--any-cameras",
     default=None,
-    help="All photographs share one camera.  [default: for a video; else those with the same make, model, lens, focal "
-    "length and size]",
+    help="Share one camera among all photographs.  [default: for videos; otherwise among photographs with the same "
+    "make, model, lens, focal length and size]",
 )
 @click.option(
     "--frames",
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     metavar="N",
     default=200,
     show_default=True,
-    help="Frames to take from a video.",
+    help="Number of frames to extract from a video.",
 )
 @click.option(
     "--seed",
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     metavar="N",
     default=0,
     show_default=True,
-    help="Seed of every random choice.",
+    help="Random seed.",
 )
 @display_options
 def command(
@@ -65,11 +65,11 @@ def command(
     seed: int,
     display: "Display",
 ) -> Output:
-    """Make a scene of PHOTOS: estimate the camera of each photograph with COLMAP.
+    """Estimate the camera poses of PHOTOS with COLMAP.
 
-    PHOTOS is a folder of photographs or a video. SCENE gets images, sparse/0 and database.db; `splat train SCENE` goes
-    on from there. After an interruption the same command begins again. Needs the extra `sfm` (pip install
-    'splat-cli[sfm]'), no GPU.
+    PHOTOS is a folder of photographs or a video. Writes images, sparse/0 and database.db to SCENE, for `splat train
+    SCENE`. After an interruption, repeat the command: it starts over. Needs the extra `sfm` (pip install
+    'splat-cli[sfm]'), but no GPU.
     """
     from splat_cli.scene.sfm import is_video, make_scene
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder of the run, new or empty.  [default: runs/SCENE, runs/SCENE-2, ...]",
 )
-@click.option("--resume", type=PATH, metavar="RUN", help="Go on with this run, from its newest checkpoint.")
+@click.option("--resume", type=PATH, metavar="RUN", help="Continue this run from its newest checkpoint.")
 @click.option(
-    "--preset", metavar="PRESET", help="A preset's name (quality, compact, ...) or a .toml file; options override it."
+    "--preset", metavar="PRESET", help="Name of a preset (quality, compact, ...) or a .toml file; options override it."
 )
 @device_option
-@click.option("--viewer", is_flag=True, help="Show training in a browser (needs the extra `viewer`), until Ctrl-C.")
+@click.option("--viewer", is_flag=True, help="Show training in a browser until Ctrl-C; needs the extra `viewer`.")
 @server_options
 @display_options
 @setting_options()
@@ -56,7 +56,7 @@ def command(
 
     SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), or
     with transforms.json or transforms_train.json.
-    With --resume, SCENE is only needed where the run's scene has moved, and options change the run's settings.
+    With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run.
     """
     from splat_cli.report import try_report, write_report
     from splat_cli.run.session import open_device, train_scene

@@ -15,8 +15,8 @@ from splat_cli.cli.output import Output
 def command(source: Path, host: str, port: int, device: str) -> Output:
     """Show the splats of a run or a file in a browser.
 
-    Fly around, go to the cameras and compare with their photographs, crop, and save views for `splat render --cameras`.
-    Needs the extra `viewer` (pip install 'splat-cli[viewer]'). Only this computer can connect, unless --host says more.
+    Navigate, compare renders with photographs, crop, and save views for `splat render --cameras`. Needs the extra
+    `viewer` (pip install 'splat-cli[viewer]'). Accepts connections from this computer only, unless --host is given.
     """
     from splat_cli.console import Display
     from splat_cli.device import open_backend
