@@ -77,7 +77,7 @@ def test_never_more_than_the_cap(backend, name):
 def test_a_round_adds_splats_up_to_the_cap(backend, name):
     model = some_model(backend)
     model.stats[0, :NUM], model.stats[1, :NUM] = 1, 4
-    model.stats[0, 100:105] = 100 + np.arange(5)
+    model.stats[0, 100:105] = backend.xp.arange(100, 105)
     before = host(model)
     config = config_of(name, max_splats=NUM + 3)
     make_strategy(config, 1.0).refine(ROUND, model, blames(model, [5, 6, 7, 8]), np.random.default_rng(0))
