@@ -18,6 +18,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.edits import Edits
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
+from splat_cli.interrupt import Interrupted
 from splat_cli.presets import load_config, with_settings
 from splat_cli.render.pictures import background_color
 from splat_cli.report import try_report
@@ -25,7 +26,6 @@ from splat_cli.result import RenderedImage, Result, Scores, render
 from splat_cli.run import session
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.in_memory import train_in_memory
-from splat_cli.run.interrupt import Interrupted
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_dir import find_splats, step_of

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from splat_cli.console import Display, Level, Progress
-from splat_cli.run.interrupt import deferred_interrupt
+from splat_cli.interrupt import deferred_interrupt
 
 
 class _Terminal(io.StringIO):

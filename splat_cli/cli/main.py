@@ -12,7 +12,7 @@ import click
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, UsageError, one_line, printable
-from splat_cli.run.interrupt import Interrupted, interrupt_code, raise_on_sigterm
+from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_sigterm
 
 _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
 

@@ -11,6 +11,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import DiskError, OutOfMemory
 from splat_cli.files import require_space
+from splat_cli.interrupt import Interrupted, deferred_interrupt
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.callback import TrainingCallback
@@ -18,15 +19,14 @@ from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
 from splat_cli.run.initial_state import InitialState, find_initial_state, placeholder_state
-from splat_cli.run.interrupt import Interrupted, deferred_interrupt
 from splat_cli.run.kernels import prepare_kernels
-from splat_cli.run.logs import RunLog
+from splat_cli.run.logging.run_log import RunLog
+from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.memory_plan import plan_memory
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.tensorboard_logger import require_tensorboard
 from splat_cli.run.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.scene.split import write_split
 from splat_cli.train.initialization import check_source

@@ -78,7 +78,8 @@ def test_struct_is_its_dtype(
     for field, (member_dtype, offset, *_) in dtype.fields.items():
         member = renamed.get(field, field)
         is_array = bool(member_dtype.shape) and member != "fx"
-        expressions += [f"(char*)&(({name}*)out)->{member} - (char*)out", f"kind((({name}*)out)->{member}{'[0]' * is_array})"]
+        place = f"(char*)&(({name}*)out)->{member} - (char*)out"
+        expressions += [place, f"kind((({name}*)out)->{member}{'[0]' * is_array})"]
         expected += [offset, ord(member_dtype.base.kind)]
         if member != "fx" or not member_dtype.shape:
             expressions.append(f"sizeof((({name}*)out)->{member})")

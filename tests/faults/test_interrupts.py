@@ -16,7 +16,7 @@ exec g++ "$@"
 """
 COMPILE_IN_TRAINING = """
 from splat_cli.device.host_compiler import find_compiler
-from splat_cli.run.interrupt import deferred_interrupt
+from splat_cli.interrupt import deferred_interrupt
 with deferred_interrupt() as check:
     print(find_compiler().library("x", "int x;", (), {}))
     try:

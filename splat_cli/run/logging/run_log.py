@@ -7,8 +7,8 @@ from typing import Any
 
 from splat_cli.console import Display, Progress
 from splat_cli.files import write_error
+from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.tensorboard_logger import TensorBoardLogger
 from splat_cli.train.trainer import Trainer
 
 _INTERVAL = 1.0  # seconds between two lines
