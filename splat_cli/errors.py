@@ -56,10 +56,10 @@ class OutOfMemory(SplatError):
 
 def one_line(message: object) -> str:
     """Another program's message, or an exception's, without its line breaks and other control characters."""
-    return printable(" ".join(str(message).split()))
+    return escape_unprintable(" ".join(str(message).split()))
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """The text with escapes in place of control characters and of bytes that are not UTF-8."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 

@@ -4,7 +4,7 @@
 #include "field/contraction.cuh"
 #include "raster/sh.cuh"
 
-// Where the scene lies. field/frame.py mirrors this layout.
+// Where the scene lies. field/bounds.py mirrors this layout.
 struct FieldBounds { float center[3], inv_radius; };
 
 __device__ __forceinline__ float3 mean_of(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i)

@@ -11,7 +11,7 @@ import click
 
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
-from splat_cli.errors import SplatError, UsageError, one_line, printable
+from splat_cli.errors import SplatError, UsageError, escape_unprintable, one_line
 from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_sigterm
 
 _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
@@ -84,7 +84,7 @@ def run(arguments: list[str]) -> int:
 def _explain(error: Exception) -> tuple[str, int]:
     """(what to print, exit code) for an exception that ended a command."""
     if isinstance(error, UsageError):
-        return f"Error: {printable(str(error))}", error.exit_code
+        return f"Error: {escape_unprintable(str(error))}", error.exit_code
     if isinstance(error, SplatError):
         return (str(error) if isinstance(error, Interrupted) else f"Error: {error}"), error.exit_code
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from splat_cli.device.kernel_cache import add_library, build_folder, is_intact, open_cache, unusable_cache
 from splat_cli.device.sources import headers_digest
-from splat_cli.errors import DeviceError, printable
+from splat_cli.errors import DeviceError, escape_unprintable
 
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
 # Kernels view arrays of floats as float4 and the like, as CUDA allows: no strict aliasing.
@@ -129,7 +129,9 @@ def _candidates() -> list[tuple[str, ...]]:
         try:
             return [tuple(shlex.split(chosen))]
         except ValueError as error:
-            raise DeviceError(f"CXX is {printable(chosen)!r}, which is no command line ({error}): correct it") from None
+            raise DeviceError(
+                f"CXX is {escape_unprintable(chosen)!r}, which is no command line ({error}): correct it"
+            ) from None
     zig = [(sys.executable, "-m", "ziglang", "c++")] if importlib.util.find_spec("ziglang") else []
     return [("g++",), ("clang++",), ("c++",), *zig]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
-from splat_cli.field.frame import FRAME_DTYPE
+from splat_cli.field.bounds import BOUNDS_DTYPE
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network, num_weights, padded
 from splat_cli.field.parameters import Parameters
@@ -63,7 +63,7 @@ class FieldShape:
 class ColorField:
     """A hash grid, a network, and an embedding of each of `num_views` photographs, with their optimiser's moments.
 
-    frame: FRAME_DTYPE scalar, where the scene lies. rows: splats that can be evaluated at once. The tables are read in
+    frame: BOUNDS_DTYPE scalar, where the scene lies. rows: splats that can be evaluated at once. The tables are read in
     half precision; a field as it begins leaves every colour as it is.
     """
 
@@ -102,7 +102,7 @@ class ColorField:
     def refresh(self) -> None:
         """Bring derived state up to date after the arrays were written to."""
         self.grid.parameters.refresh()
-        self.frame = self.backend.download(self._bounds).view(FRAME_DTYPE).reshape(())
+        self.frame = self.backend.download(self._bounds).view(BOUNDS_DTYPE).reshape(())
 
     def step(self, state: IterState) -> None:
         """A step of Adam: of the table entries and photographs that were seen, and of the whole network."""

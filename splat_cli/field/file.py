@@ -13,9 +13,9 @@ import numpy as np
 from splat_cli.archives import read_npz
 from splat_cli.device import Backend
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, UsageError, reason_of
+from splat_cli.field.bounds import BOUNDS_DTYPE
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.directions import MAX_DIRECTION_DEGREE
-from splat_cli.field.frame import FRAME_DTYPE
 from splat_cli.field.network import check_widths
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
@@ -66,7 +66,7 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
         "log_scales": splats.log_scales, "quats": splats.quats / lengths, "logit_opacities": splats.logit_opacities,
         "sh0": splats.sh0,
     }  # fmt: skip
-    frame = {name: field.frame[name].tolist() for name in FRAME_DTYPE.names or ()}
+    frame = {name: field.frame[name].tolist() for name in BOUNDS_DTYPE.names or ()}
     header = {"format": FORMAT, "shape": field.shape.facts(), "frame": frame, "names": list(names)}
     header["antialiased"] = splats.antialiased
     sizes = field.shape.sizes()
@@ -124,8 +124,8 @@ def _shape(facts: dict[str, Any]) -> FieldShape:
 
 
 def _frame(facts: dict[str, Any]) -> np.ndarray:
-    """FRAME_DTYPE scalar; ValueError where it is not finite or has no radius."""
-    frame = np.zeros((), FRAME_DTYPE)
+    """BOUNDS_DTYPE scalar; ValueError where it is not finite or has no radius."""
+    frame = np.zeros((), BOUNDS_DTYPE)
     with np.errstate(over="ignore"):
         frame["center"], frame["inv_radius"] = np.array(facts["center"], np.float64).reshape(3), facts["inv_radius"]
     if not (np.isfinite(frame["center"]).all() and 0 < frame["inv_radius"] < np.inf):

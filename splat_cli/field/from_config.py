@@ -6,8 +6,8 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
+from splat_cli.field.bounds import field_bounds
 from splat_cli.field.color_field import ColorField, FieldShape
-from splat_cli.field.frame import field_bounds
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.splats import MEANS, Splats
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.rotations import rotations
 
 _OPTICAL_DEPTH = 0.5

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.report.markup import Markup, tag
 from splat_cli.report.numbers import ticks

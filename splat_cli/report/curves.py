@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.attributes import opacities
 from splat_cli.report.charts import Series, bars, histogram, line_chart
 from splat_cli.report.facts import RunFacts
 from splat_cli.report.markup import Markup, join, tag

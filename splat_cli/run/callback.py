@@ -1,4 +1,4 @@
-"""Observers of a run while it trains."""
+"""Callbacks of training."""
 
 from __future__ import annotations
 

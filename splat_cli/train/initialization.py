@@ -9,7 +9,7 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import limit_sh_degree
+from splat_cli.gaussians.attributes import limit_sh_degree
 from splat_cli.gaussians.formats import format_for, read_splats
 from splat_cli.gaussians.init import splats_from_points
 

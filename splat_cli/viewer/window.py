@@ -13,12 +13,12 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.scene.view import View
-from splat_cli.viewer.appearance_panel import Appearance, appearance
 from splat_cli.viewer.camera_defaults import looked_at, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.panels.comparison import Comparison
 from splat_cli.viewer.panels.crop import CropPanel
 from splat_cli.viewer.panels.saved_views import SavedViews
+from splat_cli.viewer.splat_colors import Appearance, appearance
 from splat_cli.viewer.splat_source import SplatSource, picture
 from splat_cli.viewer.viser_camera import field_of_view
 

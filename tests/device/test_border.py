@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
+from splat_cli.field.bounds import BOUNDS_DTYPE
 from splat_cli.field.color_field import RATE
-from splat_cli.field.frame import FRAME_DTYPE
 from splat_cli.field.hash_grid import LEVEL_DTYPE
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, OPACITY, QUATS, SH0, SHN
 from splat_cli.paths import resource_dir
@@ -28,7 +28,7 @@ STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
     ("Schedule", "optim/begin_step.cu", SCHEDULE_DTYPE, {}),
     ("UpdateOptions", "raster/project_backward.cu", UPDATE_OPTIONS_DTYPE, {}),
     ("Level", "field/hash_grid.cu", LEVEL_DTYPE, {}),
-    ("FieldBounds", "field/color_field.cu", FRAME_DTYPE, {}),
+    ("FieldBounds", "field/color_field.cu", BOUNDS_DTYPE, {}),
     ("Lens", "image/undistort.cu", _LENS_DTYPE, {"matrix": "fx", "coefficients": "c"}),
     ("Pinhole", "image/undistort.cu", _PINHOLE_DTYPE, {"matrix": "fx"}),
 ]

@@ -1,3 +1,3 @@
 """Fixtures of the field's tests."""
 
-from tests.agreement import agreement  # noqa: F401
+from tests.compare import comparison  # noqa: F401

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
+from splat_cli.field.bounds import BOUNDS_DTYPE, field_bounds
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.coloring import FieldColoring
-from splat_cli.field.frame import FRAME_DTYPE, field_bounds
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.render.project import Update, project_backward
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.field.test_network import gradients_of, layers_of
 from tests.reference import color_field as reference
 from tests.reference import hash_grid
@@ -21,7 +21,7 @@ from tests.render.on_device import VIEW, OnDevice, on_device
 
 GRID = GridShape(3, levels=3, table_size=2**8, features=2, base_resolution=3, growth=1.8)
 SHAPE = FieldShape(GRID, direction_degree=3, hidden=(16, 16), appearance=5)
-FRAME = np.array(([0.2, -0.1, 3.0], 1 / 1.5), FRAME_DTYPE)
+FRAME = np.array(([0.2, -0.1, 3.0], 1 / 1.5), BOUNDS_DTYPE)
 
 
 class Case:
@@ -72,30 +72,30 @@ class Case:
         return field, means, sh0, camera
 
 
-def test_colors_and_gradients(backend: Backend, agreement: Agreement) -> None:
+def test_colors_and_gradients(backend: Backend, comparison: Comparison) -> None:
     case = Case(backend)
     colors = case.forward()
     field, means, sh0, camera = case.reference()
     seen = reference.forward(field, means, sh0, camera)
     assert (seen.colors == 0).any()
-    agreement.check("field_colors", "colors", colors, seen.colors, FORWARD)
+    comparison.check("field_colors", "colors", colors, seen.colors, FORWARD)
 
     d_colors = np.random.default_rng(1).normal(size=colors.shape)
     case.backward(d_colors)
     expected = reference.backward(field, means, seen, d_colors)
     download = backend.download
     d_own = download(case.device.projection.d_splats)[: len(case.rows)][case.rows, 6:9]
-    agreement.check("field_colors_backward", "d own colour", d_own, expected.own, BACKWARD)
+    comparison.check("field_colors_backward", "d own colour", d_own, expected.own, BACKWARD)
     d_tables = np.concatenate(expected.tables).ravel()
     actual = download(case.field.grid.parameters.gradients)[: d_tables.size]
-    agreement.check("color field", "d tables", actual, d_tables, BACKWARD)
+    comparison.check("color field", "d tables", actual, d_tables, BACKWARD)
     for found, wanted in zip(gradients_of(case.field.network), expected.layers, strict=True):
-        agreement.check("color field", "d weights", found, wanted, BACKWARD)
+        comparison.check("color field", "d weights", found, wanted, BACKWARD)
     d_embeddings = download(case.field.embeddings.gradients)[: 2 * SHAPE.appearance].reshape(2, -1)
-    agreement.check("embedding_backward", "d embedding", d_embeddings[VIEW], expected.embedding, BACKWARD)
+    comparison.check("embedding_backward", "d embedding", d_embeddings[VIEW], expected.embedding, BACKWARD)
     assert not d_embeddings[1 - VIEW].any()
     d_means = download(case.coloring.d_means)[:, : len(case.rows)].T[case.rows]
-    agreement.check("field_means_backward", "d means", d_means, expected.means, BACKWARD)
+    comparison.check("field_means_backward", "d means", d_means, expected.means, BACKWARD)
 
 
 def test_gradients_of_positions_are_added_to_those_of_the_projection(backend: Backend) -> None:
@@ -158,11 +158,11 @@ def test_field_begins_without_a_trace_and_a_halted_step_leaves_none(backend: Bac
     assert not any(backend.download(parameters.gradients).any() for parameters in fresh.parts().values())
 
 
-def test_a_field_without_appearance_has_no_embeddings(backend: Backend, agreement: Agreement) -> None:
+def test_a_field_without_appearance_has_no_embeddings(backend: Backend, comparison: Comparison) -> None:
     case = Case(backend, dataclasses.replace(SHAPE, appearance=0))
     field, means, sh0, camera = case.reference()
     expected = reference.forward(field, means, sh0, camera).colors
-    agreement.check("field_colors", "colors, no appearance", case.forward(), expected, FORWARD)
+    comparison.check("field_colors", "colors, no appearance", case.forward(), expected, FORWARD)
     assert case.field.embedding_rows().shape == (2, 0)
 
 

@@ -5,14 +5,14 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.field.directions import backward_directions, encode_directions
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import sh
 
 NUM, SPARE = 300, 20
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
-def test_directions(backend: Backend, agreement: Agreement, degree: int) -> None:
+def test_directions(backend: Backend, comparison: Comparison, degree: int) -> None:
     rng = np.random.default_rng(degree)
     directions = rng.normal(size=(NUM, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -26,6 +26,8 @@ def test_directions(backend: Backend, agreement: Agreement, degree: int) -> None
     encode_directions(backend, planes(directions), num_rows, degree, features)
     backward_directions(backend, planes(directions), num_rows, degree, planes(d_values), d_directions)
     expected = np.einsum("nkd,nk->nd", sh.basis_gradient(directions, degree - 1), d_values)
-    agreement.check("sh_encode", "features", backend.download(features)[:, :NUM].T, sh.basis(directions, degree - 1),
+    comparison.check("sh_encode", "features", backend.download(features)[:, :NUM].T, sh.basis(directions, degree - 1),
                     FORWARD)  # fmt: skip
-    agreement.check("sh_encode_backward", "d directions", backend.download(d_directions)[:, :NUM].T, expected, BACKWARD)
+    comparison.check(
+        "sh_encode_backward", "d directions", backend.download(d_directions)[:, :NUM].T, expected, BACKWARD
+    )

@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import hash_grid as reference
 
 SHAPES = [
@@ -56,17 +56,17 @@ def shape(request: pytest.FixtureRequest) -> GridShape:
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "half"])
-def test_encode(backend: Backend, agreement: Agreement, shape: GridShape, half: bool) -> None:
+def test_encode(backend: Backend, comparison: Comparison, shape: GridShape, half: bool) -> None:
     case = Case(backend, shape, half)
     features = case.planes(shape.width)
     case.grid.encode(case.positions, case.num_rows, features)
     actual = backend.download(features)
     expected = reference.encode(case.expected, case.tables, case.points.astype(np.float64))
-    agreement.check("hash_encode", "features", actual[:, :NUM].T, expected, FORWARD)
+    comparison.check("hash_encode", "features", actual[:, :NUM].T, expected, FORWARD)
     assert (actual[:, NUM:] == 7).all()
 
 
-def test_backward(backend: Backend, agreement: Agreement, shape: GridShape) -> None:
+def test_backward(backend: Backend, comparison: Comparison, shape: GridShape) -> None:
     """To the tables, where it adds, and to the points."""
     case = Case(backend, shape)
     d_positions = case.planes(shape.dimensions)
@@ -76,17 +76,17 @@ def test_backward(backend: Backend, agreement: Agreement, shape: GridShape) -> N
     expected, d_points = reference.backward(case.expected, case.tables, case.points.astype(float), case.d_features)
     d_tables = np.concatenate(expected).ravel()
     actual = backend.download(case.grid.parameters.gradients)[: d_tables.size]
-    agreement.check("hash_encode_backward", "d tables", actual, 2 * d_tables, BACKWARD)
-    agreement.check("hash_encode_d_positions", "d positions", backend.download(d_positions)[:, :NUM].T, d_points,
+    comparison.check("hash_encode_backward", "d tables", actual, 2 * d_tables, BACKWARD)
+    comparison.check("hash_encode_d_positions", "d positions", backend.download(d_positions)[:, :NUM].T, d_points,
                     BACKWARD)  # fmt: skip
 
 
-def test_half_tables_have_the_same_gradients_of_points(backend: Backend, agreement: Agreement) -> None:
+def test_half_tables_have_the_same_gradients_of_points(backend: Backend, comparison: Comparison) -> None:
     case = Case(backend, SHAPES[1], half=True)
     d_positions = case.planes(3)
     case.grid.backward_positions(case.positions, case.num_rows, case.d_planes(), d_positions)
     expected = reference.backward(case.expected, case.tables, case.points.astype(float), case.d_features)[1]
-    agreement.check("hash_encode_d_positions", "d positions, half", backend.download(d_positions)[:, :NUM].T, expected,
+    comparison.check("hash_encode_d_positions", "d positions, half", backend.download(d_positions)[:, :NUM].T, expected,
                     BACKWARD)  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import ShapeError
 from splat_cli.field.network import Network, padded
 from splat_cli.field.regression import HUBER, L2, RELATIVE_L2, regression_loss
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import network as reference
 
 ROWS, NUM = 3000, 2777  # more than a block of any kernel, and not a multiple of anything
@@ -35,7 +35,7 @@ def gradients_of(network: Network) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("sigmoid", [False, True], ids=["linear", "sigmoid"])
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
-def test_network(backend: Backend, agreement: Agreement, widths: tuple[int, ...], sigmoid: bool) -> None:
+def test_network(backend: Backend, comparison: Comparison, widths: tuple[int, ...], sigmoid: bool) -> None:
     rng = np.random.default_rng(0)
     network = Network(backend, widths, ROWS, rng, sigmoid)
     network.parameters.values += backend.upload(rng.normal(0, 0.1, len(network.parameters)).astype(np.float32))
@@ -50,16 +50,16 @@ def test_network(backend: Backend, agreement: Agreement, widths: tuple[int, ...]
     layers = layers_of(network)
     values = reference.forward(layers, inputs, sigmoid)
     actual = backend.download(network.outputs)[: widths[-1], :NUM].T
-    agreement.check("dense_forward", "outputs", actual, values[-1], FORWARD)
+    comparison.check("dense_forward", "outputs", actual, values[-1], FORWARD)
     d_layers, d_inputs = reference.backward(layers, values, d_outputs, sigmoid)
     actual = backend.download(network.d_inputs)[: widths[0], :NUM].T
-    agreement.check("dense_backward_inputs", "d inputs", actual, d_inputs, BACKWARD)
+    comparison.check("dense_backward_inputs", "d inputs", actual, d_inputs, BACKWARD)
     for found, expected in zip(gradients_of(network), d_layers, strict=True):
-        agreement.check("dense_backward_weights", "d weights", found, expected, BACKWARD)
+        comparison.check("dense_backward_weights", "d weights", found, expected, BACKWARD)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_losses(backend: Backend, agreement: Agreement, kind: str) -> None:
+def test_losses(backend: Backend, comparison: Comparison, kind: str) -> None:
     rng = np.random.default_rng(0)
     network = Network(backend, (2, 16, 3), ROWS, rng)
     outputs, targets = rng.uniform(-0.2, 1.2, (2, 3, ROWS)).astype(np.float32)
@@ -69,9 +69,9 @@ def test_losses(backend: Backend, agreement: Agreement, kind: str) -> None:
     regression_loss(network, backend.upload(targets), num_rows, loss, KINDS[kind], 0.3)
     used = outputs[:, :NUM].astype(np.float64), targets[:, :NUM].astype(np.float64)
     expected = np.array([reference.loss(kind, *used, 0.3)])
-    agreement.check("regression_loss", kind, backend.download(loss), expected, FORWARD)
+    comparison.check("regression_loss", kind, backend.download(loss), expected, FORWARD)
     actual = backend.download(network.d_outputs)[:, :NUM]
-    agreement.check(
+    comparison.check(
         "regression_loss", f"d outputs, {kind}", actual[:3], reference.loss_backward(kind, *used, 0.3), FORWARD
     )
     assert not actual[3:].any()

@@ -6,7 +6,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.field.parameters import Parameters, adam_bias
 from splat_cli.render.iter_state import IterState
-from tests.agreement import BACKWARD, Agreement
+from tests.compare import BACKWARD, Comparison
 from tests.reference import adam as reference
 
 STEP, RATE = 5, 0.5
@@ -35,7 +35,7 @@ def state_of(backend: Backend) -> IterState:
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_adam(backend: Backend, agreement: Agreement, sparse: bool) -> None:
+def test_adam(backend: Backend, comparison: Comparison, sparse: bool) -> None:
     parameters, before, gradients = prepared(backend, half=True)
     parameters.adam_flat(state_of(backend), 1, sparse)
     columns = [before[name].astype(float)[None] for name in ("values", "moments1", "moments2")]
@@ -44,7 +44,7 @@ def test_adam(backend: Backend, agreement: Agreement, sparse: bool) -> None:
     for name, start, value in zip(before, columns, expected, strict=True):
         actual = backend.download(getattr(parameters, name)).astype(float)
         np.testing.assert_array_equal(actual[~touched], before[name][~touched])
-        agreement.check("adam_flat", f"{name}, {'sparse' if sparse else 'dense'}",
+        comparison.check("adam_flat", f"{name}, {'sparse' if sparse else 'dense'}",
                         actual[touched] - start[0, touched], (value - start)[0, touched], BACKWARD)  # fmt: skip
     assert not backend.download(parameters.gradients).any()
     values = backend.download(parameters.values)[touched]

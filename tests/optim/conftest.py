@@ -1,3 +1,3 @@
 """Fixtures of the loss's and the optimiser's tests."""
 
-from tests.agreement import agreement  # noqa: F401
+from tests.compare import comparison  # noqa: F401

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.optim.adam import Moments
 from splat_cli.render.project import Update
-from tests.agreement import BACKWARD, Agreement
+from tests.compare import BACKWARD, Comparison
 from tests.reference import adam as reference
 from tests.reference.project import Options
 from tests.reference.random_scene import hard_scene
@@ -40,7 +40,7 @@ def parameters(device: OnDevice, moments: Moments) -> list[np.ndarray]:
 
 
 def check(
-    agreement: Agreement,
+    comparison: Comparison,
     kernel: str,
     before: list[np.ndarray],
     after: list[np.ndarray],
@@ -56,13 +56,13 @@ def check(
     names = ("update", "first moment", "second moment")
     moved = [(after[0] - before[0], expected[0] - before[0]), (after[1], expected[1]), (after[2], expected[2])]
     for name, (actual, value) in zip(names, moved, strict=True):
-        agreement.check(kernel, name, actual.T, value.T, BACKWARD)
+        comparison.check(kernel, name, actual.T, value.T, BACKWARD)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-8])
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
 @pytest.mark.parametrize("reference_size", [0.0, REFERENCE_SIZE], ids=["world", "own axes"])
-def test_adam(backend: Backend, agreement: Agreement, dense: bool, size: float, reference_size: float) -> None:
+def test_adam(backend: Backend, comparison: Comparison, dense: bool, size: float, reference_size: float) -> None:
     """Unless dense, splats that the view does not see stay as they are, their moments too."""
     device, moments = prepared(backend, reference_size)
     before, num = parameters(device, moments), device.splats.num
@@ -81,4 +81,4 @@ def test_adam(backend: Backend, agreement: Agreement, dense: bool, size: float, 
         np.testing.assert_array_equal(planes_after[:, ~touched], planes_before[:, ~touched])
     before, after = ([planes[:, touched] for planes in state] for state in (before, after))
     kernel = f"Adam, {'dense' if dense else 'sparse'}{', own axes' if reference_size else ''}"
-    check(agreement, kernel, before, after, grads[:, touched], reference_size)
+    check(comparison, kernel, before, after, grads[:, touched], reference_size)

@@ -10,7 +10,7 @@ from splat_cli.optim.background import LearnedBackground
 from splat_cli.optim.per_view import Decay
 from splat_cli.run.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
-from tests.agreement import BACKWARD, Agreement
+from tests.compare import BACKWARD, Comparison
 from tests.reference import adam, blend
 from tests.reference.project import Options
 from tests.reference.random_scene import hard_scene
@@ -20,7 +20,7 @@ from tests.views import ring_of_views
 DECAY = Decay(first=1e-2, last=1e-3, steps=100)
 
 
-def test_gradient_and_step(backend: Backend, agreement: Agreement) -> None:
+def test_gradient_and_step(backend: Backend, comparison: Comparison) -> None:
     scene, step = hard_scene(2), 3
     device = on_device(backend, scene, Options())
     shown = backend.xp.zeros(3, "float32")
@@ -35,7 +35,7 @@ def test_gradient_and_step(backend: Backend, agreement: Agreement) -> None:
     blended = blend.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     expected = blend.backward(flat, scene.background, blended, d_image.astype(np.float32)).background
     actual = device.download(learned.d_background).sum(axis=0)
-    agreement.check("background_backward", "d background", actual, expected, BACKWARD)
+    comparison.check("background_backward", "d background", actual, expected, BACKWARD)
 
     device.state.write(step=step)
     learned.step(device.state)

@@ -10,7 +10,7 @@ from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import adam, bilateral_grid, ssim_loss
 from tests.reference.pipeline import central_difference
 
@@ -72,31 +72,31 @@ class Changed:
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
-def test_picture_and_gradients(backend: Backend, agreement: Agreement, size: tuple[int, int]) -> None:
+def test_picture_and_gradients(backend: Backend, comparison: Comparison, size: tuple[int, int]) -> None:
     case = Changed(backend, size)
     grid = case.grid.astype(float) + case.exposure
     changed = bilateral_grid.forward(case.image, grid)
-    agreement.check("bilateral_grid", "picture", case.download(case.loss.changed), changed.ravel(), FORWARD)
+    comparison.check("bilateral_grid", "picture", case.download(case.loss.changed), changed.ravel(), FORWARD)
     d_changed = ssim_loss.loss(changed, case.photograph, SSIM_WEIGHT).d_image
     d_image, d_grid = bilateral_grid.backward(case.image, grid, d_changed)
-    agreement.check("bilateral_grid_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)
+    comparison.check("bilateral_grid_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)
     d_exposure = case.download(case.loss.d_exposure).sum(axis=0)
-    agreement.check("bilateral_grid_backward", "d exposure", d_exposure, d_grid.sum(axis=(0, 1, 2)).ravel(), BACKWARD)
+    comparison.check("bilateral_grid_backward", "d exposure", d_exposure, d_grid.sum(axis=(0, 1, 2)).ravel(), BACKWARD)
     d_grid += SMOOTHNESS * bilateral_grid.d_roughness(grid)
-    agreement.check(
+    comparison.check(
         "bilateral_grid_gradient", "d grid", case.download(case.loss.d_grid).ravel(), d_grid.ravel(), BACKWARD
     )
 
 
-def test_step(backend: Backend, agreement: Agreement) -> None:
+def test_step(backend: Backend, comparison: Comparison) -> None:
     case = Changed(backend, SIZES[0])
     gradient, start = case.download(case.loss.d_grid).ravel(), case.grid.ravel().astype(float)
     zeros, rate = np.zeros((start.size, 1)), DECAY.first * (DECAY.last / DECAY.first) ** (6 / DECAY.steps)
     round_of_view = 3  # two views, step 6
     moved = adam.step(start[:, None], gradient[:, None], zeros, zeros, np.full(start.size, rate), round_of_view)
     actual = case.download(case.loss.grids).reshape(2, 3, -1)
-    agreement.check("step_bilateral_grid", "update", actual[1, 0] - start, moved[0][:, 0] - start, BACKWARD)
-    agreement.check("step_bilateral_grid", "moments", actual[1, 1:].T, np.stack(moved[1:])[:, :, 0].T, FORWARD)
+    comparison.check("step_bilateral_grid", "update", actual[1, 0] - start, moved[0][:, 0] - start, BACKWARD)
+    comparison.check("step_bilateral_grid", "moments", actual[1, 1:].T, np.stack(moved[1:])[:, :, 0].T, FORWARD)
     assert not actual[0].any()
 
 

@@ -12,7 +12,7 @@ from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.project import SPLAT_SUMS, Update, project_backward
 from splat_cli.scene.observations import MAX_POINTS, Observations, observe
-from tests.agreement import BACKWARD, Agreement
+from tests.compare import BACKWARD, Comparison
 from tests.reference import blend, depth, project
 from tests.reference.pipeline import central_difference
 from tests.reference.project import Options
@@ -70,7 +70,7 @@ def supervised(backend: Backend, scene: Scene) -> tuple[OnDevice, DepthSupervisi
 
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "with other gradients of positions"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_gradients(backend: Backend, agreement: Agreement, seed: int, others: bool) -> None:
+def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: bool) -> None:
     """The difference that supervision makes to the gradients by raw parameters."""
     scene = hard_scene(seed)
     device, supervision, pixels, targets = supervised(backend, scene)
@@ -89,7 +89,7 @@ def test_gradients(backend: Backend, agreement: Agreement, seed: int, others: bo
     _, expected = depth.loss_and_gradients(scene.splats, scene.camera, Options(), pixels, flat_targets, WEIGHT)
     for name in ("means", "log_scales", "quats", "logit_opacities", "sh0"):
         actual = getattr(results[1], name) - getattr(results[0], name)
-        agreement.check("depth_backward", name, actual, getattr(expected, name), 20 * BACKWARD)
+        comparison.check("depth_backward", name, actual, getattr(expected, name), 20 * BACKWARD)
     assert device.state.read()["num_segments"] > 0
 
 

@@ -8,7 +8,7 @@ from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import adam, exposure, ssim_loss
 from tests.reference.pipeline import central_difference
 from tests.views import unplaced_view
@@ -63,18 +63,18 @@ class Exposed:
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
-def test_picture_and_gradients(backend: Backend, agreement: Agreement, size: tuple[int, int]) -> None:
+def test_picture_and_gradients(backend: Backend, comparison: Comparison, size: tuple[int, int]) -> None:
     case = Exposed(backend, size)
     exposed = exposure.forward(case.image, case.difference)
-    agreement.check("expose", "picture", case.download(case.loss.changed), exposed.ravel(), FORWARD)
+    comparison.check("apply_exposure", "picture", case.download(case.loss.changed), exposed.ravel(), FORWARD)
     d_exposed = ssim_loss.loss(exposed, case.photograph, SSIM_WEIGHT).d_image
     d_image, d_difference = exposure.backward(case.image, case.difference, d_exposed)
-    agreement.check("expose_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)
+    comparison.check("apply_exposure_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)
     sums = case.download(case.loss.d_exposure).sum(axis=0)
-    agreement.check("expose_backward", "d exposure", sums, d_difference.ravel(), BACKWARD)
+    comparison.check("apply_exposure_backward", "d exposure", sums, d_difference.ravel(), BACKWARD)
 
 
-def test_step(backend: Backend, agreement: Agreement) -> None:
+def test_step(backend: Backend, comparison: Comparison) -> None:
     case = Exposed(backend, SIZES[0])
     gradient = case.download(case.loss.d_exposure).sum(axis=0) + 2 * WEIGHT * case.difference.ravel()
     case.loss.step(case.state)
@@ -83,8 +83,8 @@ def test_step(backend: Backend, agreement: Agreement) -> None:
     round_of_view = 3  # two views, step 6
     moved = adam.step(start[:, None], gradient[:, None], zeros, zeros, np.full(12, rate), round_of_view)
     actual = case.download(case.loss.exposures)
-    agreement.check("step_exposure", "update", actual[1, 0] - start, moved[0][:, 0] - start, BACKWARD)
-    agreement.check("step_exposure", "moments", actual[1, 1:].T, np.stack(moved[1:])[:, :, 0].T, FORWARD)
+    comparison.check("step_exposure", "update", actual[1, 0] - start, moved[0][:, 0] - start, BACKWARD)
+    comparison.check("step_exposure", "moments", actual[1, 1:].T, np.stack(moved[1:])[:, :, 0].T, FORWARD)
     assert not actual[0].any()
     np.testing.assert_allclose(case.loss.matrices()[1], np.eye(3, 4) + actual[1, 0].reshape(3, 4), rtol=1e-6)
 

@@ -9,7 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import ssim_loss
 from tests.views import unplaced_view
 
@@ -17,7 +17,9 @@ from tests.views import unplaced_view
 @pytest.mark.parametrize("size", [(50, 37), (64, 32), (5, 3), (1, 1), (33, 70)], ids="{0[0]}x{0[1]}".format)
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize("ssim_weight", [0.0, 0.2, 1.0])
-def test_loss(backend: Backend, agreement: Agreement, size: tuple[int, int], masked: bool, ssim_weight: float) -> None:
+def test_loss(
+    backend: Backend, comparison: Comparison, size: tuple[int, int], masked: bool, ssim_weight: float
+) -> None:
     rng = np.random.default_rng(size[0])
     width, height = size
     photograph = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
@@ -45,9 +47,9 @@ def test_loss(backend: Backend, agreement: Agreement, size: tuple[int, int], mas
         "PSNR": (found["psnr"], expected_psnr(image, photograph, mask)),
     }
     for name, (actual, value) in figures.items():
-        agreement.check("l1_ssim", name, np.array([actual]), np.array([value]), FORWARD)
+        comparison.check("l1_ssim", name, np.array([actual]), np.array([value]), FORWARD)
     actual = backend.download(d_image).reshape(image.shape)
-    agreement.check("l1_ssim_backward", "d image", actual, expected.d_image, BACKWARD)
+    comparison.check("l1_ssim_backward", "d image", actual, expected.d_image, BACKWARD)
 
 
 def expected_psnr(image: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None) -> float:

@@ -10,7 +10,7 @@ from splat_cli.optim.outliers import QUANTILE, SHARE, OutlierMask
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import outliers, ssim_loss
 
 FACTOR, SSIM_WEIGHT = 3.0, 0.2
@@ -46,13 +46,13 @@ class Crossed:
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
-def test_outliers_and_threshold(backend: Backend, agreement: Agreement, size: tuple[int, int], masked: bool) -> None:
+def test_outliers_and_threshold(backend: Backend, comparison: Comparison, size: tuple[int, int], masked: bool) -> None:
     case = Crossed(backend, size, masked)
     case.mask.learn(case.state, case.rendered)
     histogram = outliers.histogram(case.residuals, case.kept)
     np.testing.assert_allclose(case.learned()[1:], histogram, atol=1.01 / case.kept.sum())
     expected = FACTOR * outliers.quantile(case.learned()[1:].astype(float), QUANTILE)
-    agreement.check("learn_threshold", "threshold", case.learned()[:1], np.array([expected]), FORWARD)
+    comparison.check("learn_threshold", "threshold", case.learned()[:1], np.array([expected]), FORWARD)
     found = outliers.find(case.residuals, case.kept, float(case.learned()[0]), SHARE)
     np.testing.assert_array_equal(case.found(), found)
 
@@ -83,7 +83,7 @@ def test_every_pixel_counts_until_the_start(backend: Backend, state: dict) -> No
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-def test_loss_without_outliers(backend: Backend, agreement: Agreement, masked: bool) -> None:
+def test_loss_without_outliers(backend: Backend, comparison: Comparison, masked: bool) -> None:
     """The gradient is that of a mask over the same pixels, but for the number of pixels that the mean is over."""
     case = Crossed(backend, (64, 45), masked)
     case.mask.learn(case.state, case.rendered)
@@ -97,11 +97,11 @@ def test_loss_without_outliers(backend: Backend, agreement: Agreement, masked: b
     assert 0 < left.sum() < case.kept.sum()
     share = left.sum() / case.kept.sum()
     expected = ssim_loss.loss(case.image.astype(float), case.photograph, SSIM_WEIGHT, left)
-    agreement.check(
+    comparison.check(
         "l1_ssim", "loss", np.array([case.state.read()["loss"]]), np.array([share * expected.value]), FORWARD
     )
     actual = backend.download(d_image).reshape(case.image.shape)
-    agreement.check("l1_ssim_backward", "d image", actual, share * expected.d_image, BACKWARD)
+    comparison.check("l1_ssim_backward", "d image", actual, share * expected.d_image, BACKWARD)
 
 
 def test_memory_cost_is_what_it_allocates(backend: Backend) -> None:

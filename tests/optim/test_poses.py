@@ -11,7 +11,7 @@ from splat_cli.optim.poses import PoseRefinement, pose_decay
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.scene.poses import moved_pose
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import adam, pipeline, pose, project_backward
 from tests.reference import project as reference
 from tests.reference.project import Options
@@ -58,7 +58,7 @@ def refinement(backend: Backend, options: Options, seed: int = 1) -> tuple[OnDev
 
 @pytest.mark.parametrize("options", [Options(), Options(antialias=True), Options(sh_degree=1)], ids=str)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_gradient(backend: Backend, agreement: Agreement, options: Options, seed: int) -> None:
+def test_gradient(backend: Backend, comparison: Comparison, options: Options, seed: int) -> None:
     device, poses = refinement(backend, options, seed)
     poses.accumulate(device.splats, device.state, device.rasterizer, None)
     scene, rows = hard_scene(seed), device.visible()
@@ -68,11 +68,13 @@ def test_gradient(backend: Backend, agreement: Agreement, options: Options, seed
     d_projected = gradients_of_sums(sums, projected.conics, np.where(rows, projected.opacities, 1))
     _, d_w2c = project_backward.backward(scene.splats, scene.camera, options, projected, d_projected)
     actual = device.download(poses.d_pose).sum(axis=0)
-    agreement.check("pose_backward", "rotation and translation", actual, pose.d_axes(scene.camera.w2c, d_w2c), BACKWARD)
+    comparison.check(
+        "pose_backward", "rotation and translation", actual, pose.d_axes(scene.camera.w2c, d_w2c), BACKWARD
+    )
 
 
 @pytest.mark.parametrize(("step", "rate"), [(7, RATES.first), (75, np.sqrt(RATES.first * RATES.last))])
-def test_step(backend: Backend, agreement: Agreement, step: int, rate: float) -> None:
+def test_step(backend: Backend, comparison: Comparison, step: int, rate: float) -> None:
     """From an offset that is not zero: the offset moves as the reference's Adam moves it, the camera as its formula."""
     device, poses = refinement(backend, Options())
     rng = np.random.default_rng(3)
@@ -97,8 +99,8 @@ def test_step(backend: Backend, agreement: Agreement, step: int, rate: float) ->
     columns = [values[:, None].astype(float) for values in (before[0], gradient, before[1], before[2])]
     expected = np.stack([value[:, 0] for value in adam.step(*columns, rates, round_of_view)])
     after = device.download(poses.offsets)[VIEW]
-    agreement.check("step_pose", "offset", after[0] - before[0], expected[0] - before[0], BACKWARD)
-    agreement.check("step_pose", "moments", after[1:].T, expected[1:].T, FORWARD)
+    comparison.check("step_pose", "offset", after[0] - before[0], expected[0] - before[0], BACKWARD)
+    comparison.check("step_pose", "moments", after[1:].T, expected[1:].T, FORWARD)
     check_camera(device, poses, after[0])
     assert not device.download(poses.offsets)[1 - VIEW].any()
 

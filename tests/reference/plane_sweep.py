@@ -8,7 +8,7 @@ RADIUS, BEST, MIN_DEVIATION = 2, 3, 2.0
 OFFSETS = np.stack(np.meshgrid(*[np.arange(-RADIUS, RADIUS + 1)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)[:, ::-1]
 
 
-def agreement(views, grays, neighbors, pixels, inverse_depths):
+def similarity(views, grays, neighbors, pixels, inverse_depths):
     """Scores [P, D]. grays: uint8 [H, W] of each view; the rest as in splat_cli/scene/plane_sweep/ncc.py."""
     scores = np.full((len(pixels), inverse_depths.shape[1]), -1.0)
     for p, (view, column, row) in enumerate(pixels):

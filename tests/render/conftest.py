@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.agreement import agreement  # noqa: F401
+from tests.compare import comparison  # noqa: F401
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, hard_scene
 

@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.render.blend import blend_backward, blend_backward_plain
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference
 from tests.reference.project import TILE, Options, tile_minima
 from tests.reference.random_scene import Scene
@@ -42,18 +42,18 @@ def test_tile_lists(device: OnDevice, scene: Scene) -> None:
     assert len(slack[0]) == -(-scene.camera.height // TILE)
 
 
-def test_blend(agreement: Agreement, device: OnDevice, scene: Scene) -> None:
+def test_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> None:
     flat, _ = device.flat()
     expected = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     decided = expected.margin > DECIDED
-    agreement.check("blend", "image", device.image()[:, decided].T, expected.image[:, decided].T, FORWARD)
+    comparison.check("blend", "image", device.image()[:, decided].T, expected.image[:, decided].T, FORWARD)
     transmittance = device.plane(device.rasterizer.picture.final_T)
-    agreement.check("blend", "transmittance", transmittance[decided], expected.transmittance[decided], FORWARD)
+    comparison.check("blend", "transmittance", transmittance[decided], expected.transmittance[decided], FORWARD)
     assert decided.mean() > 0.95
 
 
 @pytest.mark.parametrize("kernel", ["blend_backward", "blend_backward_plain", "matrix_sums"])
-def test_blend_backward(agreement: Agreement, device: OnDevice, scene: Scene, kernel: str) -> None:
+def test_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene, kernel: str) -> None:
     flat, splats = device.flat()
     blended = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     d_image = np.random.default_rng(0).normal(size=blended.image.shape) * (blended.margin > DECIDED)
@@ -71,6 +71,6 @@ def test_blend_backward(agreement: Agreement, device: OnDevice, scene: Scene, ke
     sums = device.download(device.projection.d_splats)[splats]
     actual = gradients_of_sums(sums, flat.conics, flat.opacities)
     for name in ("means2d", "conics", "opacities", "colors"):
-        agreement.check(kernel, name, getattr(actual, name), getattr(expected, name), BACKWARD)
+        comparison.check(kernel, name, getattr(actual, name), getattr(expected, name), BACKWARD)
     if kernel == "blend_backward":
-        agreement.check(kernel, "abs_means2d", sums[:, 9:11], expected.abs_means2d, BACKWARD)
+        comparison.check(kernel, "abs_means2d", sums[:, 9:11], expected.abs_means2d, BACKWARD)

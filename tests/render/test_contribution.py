@@ -6,7 +6,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.contribution import contributions
-from tests.agreement import Agreement
+from tests.compare import Comparison
 from tests.reference import blend, project
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene
@@ -14,7 +14,7 @@ from tests.render.on_device import view_of
 from tests.views import render_view, ring_of_views
 
 
-def test_contributions(agreement: Agreement, backend: Backend, scene: Scene, options: Options) -> None:
+def test_contributions(comparison: Comparison, backend: Backend, scene: Scene, options: Options) -> None:
     """The sum of a splat's weights is what a picture in its colour alone, white, comes to."""
     arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
     splats = SplatArrays(**arrays, antialiased=options.antialias)
@@ -24,7 +24,7 @@ def test_contributions(agreement: Agreement, backend: Backend, scene: Scene, opt
     before = np.concatenate([np.ones_like(blended.alphas[:1]), np.cumprod(1 - blended.alphas, axis=0)[:-1]])
     expected = np.zeros(len(splats))
     expected[projected.splat_from_flat()] = (before * blended.alphas).sum(axis=(1, 2))
-    agreement.check("blend_scores", "contributions", actual, expected, 1e-2)  # a pixel may decide otherwise
+    comparison.check("blend_scores", "contributions", actual, expected, 1e-2)  # a pixel may decide otherwise
 
 
 def test_what_contributes_nothing_is_not_missed(backend: Backend) -> None:

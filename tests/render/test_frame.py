@@ -10,7 +10,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import MIN_ALPHA, render_frame, splat_normals
 from splat_cli.render.view import ViewRenderer
-from tests.agreement import FORWARD, Agreement
+from tests.compare import FORWARD, Comparison
 from tests.reference import blend as reference
 from tests.reference.project import Options, rotation_matrices
 from tests.reference.random_scene import Scene
@@ -44,7 +44,7 @@ def blended(flat, values, camera):
     return result.image.transpose(1, 2, 0), 1 - result.transmittance, result.margin > DECIDED
 
 
-def test_maps(agreement: Agreement, backend: Backend, scene: Scene, options: Options) -> None:
+def test_maps(comparison: Comparison, backend: Backend, scene: Scene, options: Options) -> None:
     renderer, camera = renderer_of(backend, scene, options), scene.camera
     frame = render_frame(renderer, 0, scene.background, {"alpha", "depth", "normal"})
     flat, rows = flat_of(renderer)
@@ -52,9 +52,9 @@ def test_maps(agreement: Agreement, backend: Backend, scene: Scene, options: Opt
     positions = scene.splats.means[rows] @ camera.w2c[:3, :3].T + camera.w2c[:3, 3]
     total, alpha, decided = blended(flat, np.repeat(positions[:, 2:], 3, axis=1), camera)
     decided &= np.abs(alpha / MIN_ALPHA - 1) > 0.1
-    agreement.check("maps", "alpha", frame.alpha[decided], alpha[decided], FORWARD)
+    comparison.check("maps", "alpha", frame.alpha[decided], alpha[decided], FORWARD)
     seen = decided & (alpha > MIN_ALPHA)
-    agreement.check("maps", "depth", frame.depth[seen], total[seen, 0] / alpha[seen], FORWARD)
+    comparison.check("maps", "depth", frame.depth[seen], total[seen, 0] / alpha[seen], FORWARD)
     assert not frame.depth[decided & (alpha < MIN_ALPHA)].any()
 
     units = scene.splats.quats / np.linalg.norm(scene.splats.quats, axis=1, keepdims=True)
@@ -64,7 +64,7 @@ def test_maps(agreement: Agreement, backend: Backend, scene: Scene, options: Opt
     normal, _, _ = blended(flat, axes, camera)
     length = np.linalg.norm(normal, axis=-1)
     seen &= length > 1e-2  # opposite normals cancel
-    agreement.check("maps", "normal", frame.normal[seen], normal[seen] / length[seen, None], 10 * FORWARD)
+    comparison.check("maps", "normal", frame.normal[seen], normal[seen] / length[seen, None], 10 * FORWARD)
     assert seen.sum() > 100
 
 

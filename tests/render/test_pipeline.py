@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.project import Update
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import pipeline
 from tests.reference.inputs import Splats
 from tests.reference.project import Options
@@ -31,15 +31,15 @@ def differentiate(device: OnDevice, num: int) -> tuple[float, Splats]:
     return float(device.state.read()["loss"]), by_parameter(device.download(d_params), num)
 
 
-def test_gradients(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
+def test_gradients(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
     value, actual = differentiate(on_device(backend, scene, options, masked=True), scene.splats.num)
     expected_value, expected = pipeline.loss_and_gradients(scene, options, SSIM_WEIGHT, scene.mask)
-    agreement.check("whole pipeline", "loss", np.array([value]), np.array([expected_value]), FORWARD)
+    comparison.check("whole pipeline", "loss", np.array([value]), np.array([expected_value]), FORWARD)
     for name, values in expected.splats.items():
-        agreement.check("whole pipeline", f"d {name}", getattr(actual, name), values, BACKWARD)
+        comparison.check("whole pipeline", f"d {name}", getattr(actual, name), values, BACKWARD)
 
 
-def test_central_differences(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
+def test_central_differences(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
     """Gradients within 1 % of the slope of the reference's loss, along the steepest and along random directions."""
     scene = without_ties(scene)
     _, gradients = differentiate(on_device(backend, scene, options, masked=True), scene.splats.num)
@@ -58,7 +58,7 @@ def test_central_differences(backend: Backend, agreement: Agreement, scene: Scen
         directions += [gradient * rng.uniform(0.5, 1.5, values.shape) / np.abs(gradient).max() for _ in range(2)]
         actual = np.array([(gradient * direction).sum() for direction in directions])
         slopes = np.array([pipeline.central_difference(function, values, direction) for direction in directions])
-        agreement.check("central differences", f"d {name}", actual, slopes, 1e-2)
+        comparison.check("central differences", f"d {name}", actual, slopes, 1e-2)
 
 
 @pytest.mark.parametrize("antialias", [False, True])

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.project import SPLAT_SUMS, Update, project, project_backward
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import project as reference
 from tests.reference import project_backward as reference_backward
 from tests.reference.project import Options
@@ -16,7 +16,7 @@ from tests.reference.random_scene import Scene
 from tests.render.on_device import OnDevice, by_parameter, gradients_of_sums, on_device
 
 
-def check_forward(agreement: Agreement, device: OnDevice, scene: Scene, options: Options) -> None:
+def check_forward(comparison: Comparison, device: OnDevice, scene: Scene, options: Options) -> None:
     project(device.splats, device.cameras, device.state, options.antialias, device.projection)
     expected = reference.forward(scene.splats, scene.camera, options)
     np.testing.assert_array_equal(device.visible(), expected.visible)
@@ -31,21 +31,21 @@ def check_forward(agreement: Agreement, device: OnDevice, scene: Scene, options:
         "colors": device.download(device.projection.colors)[rows, :3],
     }
     for name, actual in outputs.items():
-        agreement.check(kernel, name, actual, getattr(expected, name)[rows], FORWARD)
+        comparison.check(kernel, name, actual, getattr(expected, name)[rows], FORWARD)
 
 
-def test_project(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
-    check_forward(agreement, on_device(backend, scene, options), scene, options)
+def test_project(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
+    check_forward(comparison, on_device(backend, scene, options), scene, options)
 
 
 @pytest.mark.parametrize("sh_degree", [0, 1, 2])
-def test_project_with_lower_harmonics(backend: Backend, agreement: Agreement, scene: Scene, sh_degree: int) -> None:
+def test_project_with_lower_harmonics(backend: Backend, comparison: Comparison, scene: Scene, sh_degree: int) -> None:
     """Of splats that store all harmonics, and of splats that store only these."""
     options = Options(sh_degree=sh_degree)
-    check_forward(agreement, on_device(backend, scene, options), scene, options)
+    check_forward(comparison, on_device(backend, scene, options), scene, options)
     fewer = replace(scene.splats, shN=scene.splats.shN[:, : (sh_degree + 1) ** 2 - 1])
     scene = replace(scene, splats=fewer)
-    check_forward(agreement, on_device(backend, scene, options), scene, options)
+    check_forward(comparison, on_device(backend, scene, options), scene, options)
 
 
 @pytest.fixture(params=[3, 1], ids="degree{}".format)
@@ -74,7 +74,7 @@ def expected_gradients(device: OnDevice, scene: Scene, options: Options) -> tupl
     return gradients, d_projected.means2d
 
 
-def test_project_backward(agreement: Agreement, differentiated: tuple[OnDevice, Options], scene: Scene) -> None:
+def test_project_backward(comparison: Comparison, differentiated: tuple[OnDevice, Options], scene: Scene) -> None:
     device, options = differentiated
     d_params = device.backend.xp.zeros_like(device.splats.params)
     update = Update(d_params=d_params)
@@ -82,7 +82,7 @@ def test_project_backward(agreement: Agreement, differentiated: tuple[OnDevice, 
     actual = by_parameter(device.download(d_params), scene.splats.num)
     expected, _ = expected_gradients(device, scene, options)
     for name, values in expected.items():
-        agreement.check("project_backward", name, getattr(actual, name), values, BACKWARD)
+        comparison.check("project_backward", name, getattr(actual, name), values, BACKWARD)
 
 
 def test_regularisers(differentiated: tuple[OnDevice, Options], scene: Scene) -> None:
@@ -101,7 +101,7 @@ def test_regularisers(differentiated: tuple[OnDevice, Options], scene: Scene) ->
 
 @pytest.mark.parametrize("absgrad", [False, True])
 def test_statistics(
-    agreement: Agreement, differentiated: tuple[OnDevice, Options], scene: Scene, absgrad: bool
+    comparison: Comparison, differentiated: tuple[OnDevice, Options], scene: Scene, absgrad: bool
 ) -> None:
     """What densification sums: the length of the mean's gradient in half images, and the views that saw the splat."""
     device, options = differentiated
@@ -116,6 +116,6 @@ def test_statistics(
     else:
         gradients = expected_gradients(device, scene, options)[1]
     half_image = np.array([scene.camera.width, scene.camera.height]) / 2
-    agreement.check("project_backward", f"statistics{' (abs)' * absgrad}", lengths - 1,
+    comparison.check("project_backward", f"statistics{' (abs)' * absgrad}", lengths - 1,
                     np.linalg.norm(gradients * half_image, axis=1), BACKWARD)  # fmt: skip
     np.testing.assert_array_equal(views, 1 + device.visible())

@@ -9,7 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.smoothing import update_filters
 from splat_cli.render.project import Update
-from tests.agreement import BACKWARD, FORWARD, Agreement
+from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import pipeline, smoothing
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, hard_scene, without_ties
@@ -51,7 +51,7 @@ def with_filters(backend: Backend, scene: Scene, options: Options) -> tuple[OnDe
     return device, filters
 
 
-def test_picture_and_gradients(backend: Backend, agreement: Agreement, scene: Scene, options: Options) -> None:
+def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
     """As of splats that hold the filter already, and by the chain rule from their gradients."""
     device, filters = with_filters(backend, scene, options)
     held = replace(scene, splats=smoothing.forward(scene.splats, filters))
@@ -69,7 +69,7 @@ def test_picture_and_gradients(backend: Backend, agreement: Agreement, scene: Sc
     visible = device.visible()
     np.testing.assert_array_equal(visible, plain.visible())
     for name, values in expected.items():
-        agreement.check("smooth_backward", name, getattr(planes[0], name)[visible], values[visible], 5 * BACKWARD)
+        comparison.check("smooth_backward", name, getattr(planes[0], name)[visible], values[visible], 5 * BACKWARD)
 
 
 def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
@@ -82,7 +82,7 @@ def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
     np.testing.assert_allclose(actual.log_scales, 2 * np.exp(scene.splats.log_scales) / scene.splats.means.size, 1e-5)
 
 
-def test_filters_are_what_the_views_sample(backend: Backend, agreement: Agreement, scene: Scene) -> None:
+def test_filters_are_what_the_views_sample(backend: Backend, comparison: Comparison, scene: Scene) -> None:
     device, _ = with_filters(backend, scene, Options())
     update_filters(device.splats, device.cameras, 0.3)
     camera = scene.camera
@@ -90,7 +90,7 @@ def test_filters_are_what_the_views_sample(backend: Backend, agreement: Agreemen
     expected = smoothing.filters(scene.splats.means, [larger, camera], 0.3)
     actual = device.download(device.splats.filters)[0, : scene.splats.num]
     np.testing.assert_array_equal(actual > 0, expected > 0)
-    agreement.check("filter_3d", "filters", actual, expected, FORWARD)
+    comparison.check("filter_3d", "filters", actual, expected, FORWARD)
 
 
 def test_splats_on_the_host_hold_their_filters(backend: Backend) -> None:

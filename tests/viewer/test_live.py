@@ -14,11 +14,11 @@ from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.crop import Box
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.viewer import live, throttle
-from splat_cli.viewer.appearance_panel import appearance
 from splat_cli.viewer.browse import unused_file
 from splat_cli.viewer.camera_defaults import pivot_share
 from splat_cli.viewer.panels.comparison import compose, padded
 from splat_cli.viewer.panels.saved_views import SavedViews
+from splat_cli.viewer.splat_colors import appearance
 from splat_cli.viewer.viser_camera import field_of_view, pose_of, view_from
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views

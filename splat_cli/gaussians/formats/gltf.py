@@ -14,7 +14,7 @@ from splat_cli import __version__
 from splat_cli.errors import FormatError, ShapeError, reason_of
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
-from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.formats.content import read_bytes
 from splat_cli.gaussians.formats.gltf_arrays import EXTENSION, ArrayReader, add_array, read_container, write_container
 from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats

@@ -3,7 +3,7 @@
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.attributes import opacities
 
 _SQRT_HALF = np.sqrt(0.5)
 """No component but the largest of a unit quaternion is larger than this."""

@@ -19,7 +19,7 @@ from splat_cli.errors import UsageError
 from splat_cli.eval.metrics import Score
 from splat_cli.files import write_error
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.attributes import opacities
 
 _FLUSH_SECONDS = 5
 _NUM_VIEWS, _MAX_SIDE = 8, 800  # renders of an evaluation, and their pixels

@@ -52,7 +52,7 @@ def find_surfaces(
     chunks = [pixels[start : start + step] for start in range(0, len(pixels), step)]
     peaks = []
     for chunk in chunks:
-        scores = agreement(backend, grays, neighbors, chunk, inverse_depths)
+        scores = similarity(backend, grays, neighbors, chunk, inverse_depths)
         peaks.append(backend.download(_peaks(backend.xp, scores, min_score, margin)))
     places = np.concatenate(peaks) if peaks else np.zeros(0)
     found = np.flatnonzero(places > 0)
@@ -62,7 +62,7 @@ def find_surfaces(
     return Surfaces(pixels, low + (high - low) * (places - whole))
 
 
-def agreement(
+def similarity(
     backend: Backend, grays: GrayscaleImages, neighbors: np.ndarray, pixels: np.ndarray, inverse_depths: np.ndarray
 ) -> Any:
     """The scores float32 [P, D], -1 to 1, of pixels at the inverse depths of their views, on the device.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from splat_cli.gaussians.edit import opacities
+from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.init import SH_C0
 
 

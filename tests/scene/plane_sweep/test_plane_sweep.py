@@ -7,7 +7,7 @@ from splat_cli.errors import ShapeError
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep import plane_sweep_points
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages
-from splat_cli.scene.plane_sweep.ncc import RADIUS, agreement
+from splat_cli.scene.plane_sweep.ncc import RADIUS, similarity
 from splat_cli.scene.plane_sweep.view_selection import NUM_NEIGHBORS, neighbors_by_points, neighbors_by_position
 from tests import textured_ball as ball
 from tests.reference import plane_sweep as reference
@@ -32,9 +32,9 @@ def test_kernel_against_reference(backend):
     inner = np.c_[rng.integers(6, size=60), rng.integers(RADIUS, [40 - RADIUS, 30 - RADIUS], (60, 2))]
     pixels = np.array([*edge, *inner], np.int32)
     inverse_depths = np.tile(np.linspace(0, 0.6, 9, dtype=np.float32), (6, 1))
-    scores = backend.download(agreement(backend, grays, neighbors, pixels, inverse_depths))
+    scores = backend.download(similarity(backend, grays, neighbors, pixels, inverse_depths))
     flat = backend.download(grays.pixels).reshape(6, 30, 40)
-    expected = reference.agreement(views, flat, neighbors, pixels, inverse_depths)
+    expected = reference.similarity(views, flat, neighbors, pixels, inverse_depths)
     assert 0.2 < (expected > -1).mean() < 0.9
     same_views_see_it = np.abs(scores - expected) < 1e-3  # in float32, a patch may just miss the border of an image
     assert same_views_see_it.mean() > 0.99
@@ -44,7 +44,7 @@ def test_kernel_arguments(backend):
     views = ring_of_views(4)
     grays = GrayscaleImages.of(backend, views, [np.zeros((30, 40, 3), np.uint8)] * 4, 40)
     with pytest.raises(ShapeError, match="sweep: inverse_depths"):
-        agreement(backend, grays, np.zeros((4, 3), np.int32), np.zeros((1, 3), np.int32), np.ones((3, 5), np.float32))
+        similarity(backend, grays, np.zeros((4, 3), np.int32), np.zeros((1, 3), np.int32), np.ones((3, 5), np.float32))
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edit import limit_sh_degree, opacities
+from splat_cli.gaussians.attributes import limit_sh_degree, opacities
 from splat_cli.gaussians.summary import summarize_splats
 
 

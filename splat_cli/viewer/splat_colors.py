@@ -1,4 +1,4 @@
-"""Splats as a browser draws them: centres, covariances, one colour and one opacity each."""
+"""Conversion of splats for viser: centres, covariances, one colour and opacity each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How closely kernels agree with their references: checked, recorded, and shown as a table by `pytest -s`."""
+"""Comparison of kernels with their references: checks errors, and prints a table of them with `pytest -s`."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,8 @@ FORWARD = 1e-4
 BACKWARD = 1e-3
 
 
-class Agreement:
-    """The worst figures of each kernel's outputs on one backend."""
+class Comparison:
+    """Largest errors of each output of each kernel on one backend."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -50,8 +50,8 @@ class Agreement:
 
 
 @pytest.fixture(scope="session")
-def agreement(backend: Backend) -> Iterator[Agreement]:
-    record = Agreement(backend)
+def comparison(backend: Backend) -> Iterator[Comparison]:
+    record = Comparison(backend)
     yield record
     if record.worst:
         print(record.table())

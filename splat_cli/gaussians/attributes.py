@@ -1,4 +1,4 @@
-"""What an export may change about splats."""
+"""Attributes of splats: opacities, and the degree of their spherical harmonics."""
 
 import dataclasses
 
