@@ -1,4 +1,4 @@
-"""How much memory photographs may take, and how many of them fit."""
+"""Memory budget of photographs: number of resident and of prefetched images."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Photographs that come to the device when they are needed: for sets that do not fit on it, or into memory."""
+"""Streaming of photographs to the device, for datasets larger than its memory or the host's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where kernels run: compile, cache, check arguments and launch, on a GPU or on the CPU."""
+"""Kernel execution on a GPU or the CPU: compilation, caching, argument checks and launches."""
 
 from splat_cli.device.arguments import check_arrays
 from splat_cli.device.backend import Backend, Kernel, Timer, open_backend

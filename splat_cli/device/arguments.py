@@ -1,4 +1,4 @@
-"""Checks of what is passed to kernels: an argument that does not fit is an error that names it, never garbage."""
+"""Checks of kernel arguments: an error names the argument that does not fit."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The interface of a device: where arrays lie and kernels run."""
+"""Interface of a device: arrays and kernels."""
 
 from __future__ import annotations
 

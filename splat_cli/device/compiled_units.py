@@ -1,4 +1,4 @@
-"""Compiled kernel files: each once, when it is first asked for or ahead of time in other threads."""
+"""Compiled kernel files: each compiled once, on first use or ahead of time in threads."""
 
 from __future__ import annotations
 

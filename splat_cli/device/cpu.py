@@ -1,4 +1,4 @@
-"""The CPU backend: kernels compiled by the host's C++ compiler, blocks spread over the cores."""
+"""The CPU backend: kernels compiled by the host's C++ compiler, blocks distributed over the cores."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Compile kernel files with the host's C++ compiler into shared libraries, cached by everything they depend on."""
+"""Compilation of kernel files to shared libraries by the host's C++ compiler, cached by all their inputs."""
 
 import atexit
 import functools

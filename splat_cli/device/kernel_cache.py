@@ -1,4 +1,4 @@
-"""Cache of compiled kernels: a folder of the user's own, and a checksum at the end of every library in it."""
+"""Cache of compiled kernels: a private folder of the user, with a checksum at the end of every library."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Device memory that buffers take, as their owners state it."""
+"""Device memory of buffers, as stated by their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile kernels to machine code of any GPU on any machine, and read off what they need."""
+"""Compilation of kernels for any GPU on any machine, and their resource usage."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""AddressSanitizer and UBSan for kernels: what the process needs that loads them.
+"""AddressSanitizer and UBSan for kernels: requirements of the loading process.
 
 A sanitized kernel names the line of an access past an array, past __shared__ or past a local array, of a use after
 free, and of undefined arithmetic. Start Python with `sanitizer_environment` added to its environment, as

@@ -1,4 +1,4 @@
-"""Kernel signatures, read once from the source: what a launch's arguments are checked against."""
+"""Kernel signatures, parsed from the source, against which launches are checked."""
 
 import re
 from dataclasses import dataclass

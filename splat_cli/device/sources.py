@@ -1,4 +1,4 @@
-"""Kernel files and the headers they include: all the text that a compiled kernel depends on."""
+"""Kernel files and their headers: the complete source text of a compiled kernel."""
 
 import hashlib
 import re

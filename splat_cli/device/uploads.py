@@ -1,4 +1,4 @@
-"""Copies to a device that go on while it works."""
+"""Asynchronous copies to a device."""
 
 from __future__ import annotations
 

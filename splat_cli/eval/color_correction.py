@@ -1,4 +1,4 @@
-"""How close a render comes to a photograph of another exposure: fitted to one half of it, measured on the other."""
+"""Colour correction of renders, fitted on one half of a photograph and evaluated on the other."""
 
 from __future__ import annotations
 

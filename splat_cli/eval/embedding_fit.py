@@ -1,4 +1,4 @@
-"""How photographs that training did not see look: embeddings, fitted on left halves; right halves are measured.
+"""Appearance embeddings of held-out photographs, fitted on left halves and evaluated on right halves.
 
 As in NeRF in the Wild (Martin-Brualla et al. 2021, sec. 4.1).
 """

@@ -1,4 +1,4 @@
-"""FLIP: how different two pictures look when one flips between them, 0 (the same) to 1. Needs the extra `flip`.
+"""The FLIP metric: perceived difference of two images, from 0 (identical) to 1. Needs the extra `flip`.
 
 Andersson et al., "FLIP: A Difference Evaluator for Alternating Images", HPG 2020; computed by NVIDIA's own package.
 """

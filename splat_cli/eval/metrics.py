@@ -1,4 +1,4 @@
-"""How close renders come to photographs: PSNR, SSIM and FLIP, and the protocol they were measured by."""
+"""Image metrics: PSNR, SSIM and FLIP, and the evaluation protocol."""
 
 import dataclasses
 import math

@@ -1,1 +1,1 @@
-"""Neural fields: encodings of positions and directions, a small network, and the colour field made of them."""
+"""Neural fields: encodings of positions and directions, a small network, and the colour field."""

@@ -1,4 +1,4 @@
-"""A colour field as spherical harmonics, for viewers that know nothing of fields."""
+"""Baking of a colour field into spherical harmonics, for viewers without fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The colour of splats as a neural field: position, direction and photograph in, gain and offset of a colour out."""
+"""The colour field: from position, direction and photograph to gain and offset of a splat's colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A colour field at work in the rasterizer: the host side of cuda_src/field/color_field.cu and embedding.cu."""
+"""The colour field in the rasterizer: host side of cuda_src/field/color_field.cu and embedding.cu."""
 
 from __future__ import annotations
 

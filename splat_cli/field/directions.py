@@ -1,4 +1,4 @@
-"""Directions as values of spherical harmonics: the host side of cuda_src/field/sh_encode.cu."""
+"""Spherical harmonics encoding of directions: host side of cuda_src/field/sh_encode.cu."""
 
 from __future__ import annotations
 

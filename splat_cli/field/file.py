@@ -1,4 +1,4 @@
-"""The file of a colour field and its splats: a .npz without pickles, most of it in half precision."""
+"""File of a colour field and its splats: a .npz without pickles, mostly in half precision."""
 
 from __future__ import annotations
 

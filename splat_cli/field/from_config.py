@@ -1,4 +1,4 @@
-"""The colour field of a run: its size, its bounds, its initial parameters."""
+"""The colour field of a run: size, bounds, initial parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multiresolution hash encoding (Instant-NGP, Mueller et al. 2022, sec. 3); host of cuda_src/field/hash_grid.cu."""
+"""Multiresolution hash encoding (Instant-NGP, Mueller et al. 2022, sec. 3): host of cuda_src/field/hash_grid.cu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small fully connected network over planes: the host side of cuda_src/field/dense.cu and dense_weights.cu."""
+"""Small fully connected network over planes: host side of cuda_src/field/dense.cu and dense_weights.cu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameter arrays with gradients and Adam moments: the host side of cuda_src/field/adam_flat.cu."""
+"""Parameter arrays with gradients and Adam moments: host side of cuda_src/field/adam_flat.cu."""
 
 from __future__ import annotations
 

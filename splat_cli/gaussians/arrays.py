@@ -1,4 +1,4 @@
-"""The splats on the host, as files and initialisation see them."""
+"""Splats on the host, as arrays of raw parameters."""
 
 from dataclasses import dataclass, fields, replace
 

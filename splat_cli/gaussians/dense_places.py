@@ -1,4 +1,4 @@
-"""Where splats are dense: cells of a grid through which little light gets."""
+"""Dense regions of splats: opaque cells of a grid."""
 
 import numpy as np
 

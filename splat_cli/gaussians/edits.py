@@ -1,4 +1,4 @@
-"""What `splat export` is told to change, in the order in which it happens."""
+"""Edits of `splat export`, in order of application."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The splats that training starts from: one a point."""
+"""Initial splats, one per point."""
 
 import numpy as np
 

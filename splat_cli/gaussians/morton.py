@@ -1,4 +1,4 @@
-"""Places along a Morton curve, on which neighbours are mostly near each other in space; on either side of the device.
+"""Morton codes of positions, for sorting splats in space; on host and device.
 
 The curve spans three times the extent of the middle 98 % of the points; what lies beyond is moved to its faces, so that
 a few far outliers do not crowd all others into one cell.

@@ -1,4 +1,4 @@
-"""Splats moved as a whole: scaled, rotated, translated; each is seen as before by a camera that moves along."""
+"""Similarity transforms of splats: scale, rotation, translation."""
 
 import dataclasses
 

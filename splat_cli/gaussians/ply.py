@@ -1,4 +1,4 @@
-"""Splats as PLY files, with the properties and their order that the INRIA code writes and every viewer reads."""
+"""Splats as PLY files, with the properties of the INRIA code in their order."""
 
 from collections.abc import Iterable
 from pathlib import Path

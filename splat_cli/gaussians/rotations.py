@@ -1,4 +1,4 @@
-"""Quaternions as matrices, on either device."""
+"""Rotation matrices from quaternions, on host or device."""
 
 from __future__ import annotations
 

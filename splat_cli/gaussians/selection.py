@@ -1,4 +1,4 @@
-"""Which splats are kept, and in what order."""
+"""Selection and order of splats."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Real spherical harmonics of degree 0 to 3 on the host: their values, and what a rotation does to coefficients.
+"""Real spherical harmonics of degree 0 to 3 on the host: values, and rotation of coefficients.
 
 Order and signs as in the INRIA code: band by band, each from its sine of the highest order to its cosine.
 """

@@ -1,4 +1,4 @@
-"""Splats under the 3D smoothing filter, as splats that need none."""
+"""Baking of the 3D smoothing filter into splats."""
 
 import dataclasses
 

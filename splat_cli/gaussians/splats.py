@@ -1,4 +1,4 @@
-"""The splats on the device: one array of parameter planes that grows geometrically."""
+"""Splats on the device: one array of parameter planes with geometric growth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a set of splats holds, in words."""
+"""Summary of a set of splats."""
 
 import numpy as np
 

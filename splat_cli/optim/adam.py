@@ -1,4 +1,4 @@
-"""What Adam keeps from step to step; cuda_src/optim/adam.cuh applies it where the gradients arise."""
+"""Adam moments; cuda_src/optim/adam.cuh applies the updates inside the backward kernels."""
 
 from __future__ import annotations
 

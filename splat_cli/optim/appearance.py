@@ -1,4 +1,4 @@
-"""Appearance of single photographs: what models of it share."""
+"""Interface of appearance models of single photographs."""
 
 from __future__ import annotations
 

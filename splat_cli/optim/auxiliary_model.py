@@ -1,4 +1,4 @@
-"""What is trained besides the splats: the interface of poses, appearance, background, depth and colour field."""
+"""Interface of auxiliary models: parameters optimised jointly with the splats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A learned colour behind the splats: the host side of cuda_src/optim/background.cu and step_background.cu."""
+"""Learned background colour: host side of cuda_src/optim/background.cu and step_background.cu."""
 
 from __future__ import annotations
 

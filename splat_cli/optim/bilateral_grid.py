@@ -1,4 +1,4 @@
-"""Appearance of photographs as bilateral grids: the host side of cuda_src/optim/bilateral_grid.cu and its step."""
+"""Bilateral grids, one per photograph: host side of cuda_src/optim/bilateral_grid.cu and step_bilateral_grid.cu."""
 
 from __future__ import annotations
 

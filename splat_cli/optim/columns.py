@@ -1,4 +1,4 @@
-"""Splats moved about in their planes: the host side of cuda_src/density/columns.cu.
+"""Copying and clearing of splats in parameter planes: host side of cuda_src/density/columns.cu.
 
 A plane is an array float32 [rows, capacity], a column a splat. Indices are int64, masks bool.
 """

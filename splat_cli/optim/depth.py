@@ -1,4 +1,4 @@
-"""Supervision of depth by the scene's points: the host side of cuda_src/optim/depth.cu."""
+"""Depth supervision by the dataset's points: host side of cuda_src/optim/depth.cu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exposure of the training photographs: the host side of cuda_src/optim/exposure.cu and step_exposure.cu."""
+"""Exposure of the training photographs: host side of cuda_src/optim/exposure.cu and step_exposure.cu."""
 
 from __future__ import annotations
 

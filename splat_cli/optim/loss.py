@@ -1,4 +1,4 @@
-"""The training loss and its gradient: the host side of cuda_src/optim/l1_ssim.cu."""
+"""Photometric loss and its gradient: host side of cuda_src/optim/l1_ssim.cu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained: splats, their optimiser moments and statistics, growing and shrinking together."""
+"""Trainable splats with their Adam moments and statistics; insertion and removal of splats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exploration noise on positions: the host side of cuda_src/optim/langevin_noise.cu."""
+"""Exploration noise on positions: host side of cuda_src/optim/langevin_noise.cu."""
 
 from __future__ import annotations
 

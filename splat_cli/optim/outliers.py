@@ -1,4 +1,4 @@
-"""Pixels that training leaves out because they show what came and went: the host side of cuda_src/optim/outliers.cu."""
+"""Mask of transient objects in the loss: host side of cuda_src/optim/outliers.cu."""
 
 from __future__ import annotations
 

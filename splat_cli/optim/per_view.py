@@ -1,4 +1,4 @@
-"""What parameters of single photographs share: the host side of cuda_src/optim/per_view.cuh."""
+"""Partial sums of per-photograph gradients: host side of cuda_src/optim/per_view.cuh."""
 
 from __future__ import annotations
 

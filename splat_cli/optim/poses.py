@@ -1,4 +1,4 @@
-"""Refinement of the training cameras' poses: the host side of cuda_src/optim/pose.cu."""
+"""Refinement of the training cameras' poses: host side of cuda_src/optim/pose.cu."""
 
 from __future__ import annotations
 

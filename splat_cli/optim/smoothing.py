@@ -1,4 +1,4 @@
-"""The 3D smoothing filter of each splat: the host side of cuda_src/optim/filter_3d.cu."""
+"""3D smoothing filter of each splat: host side of cuda_src/optim/filter_3d.cu."""
 
 from __future__ import annotations
 

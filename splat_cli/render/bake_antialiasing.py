@@ -1,4 +1,4 @@
-"""Splats trained with antialiasing, made to look alike in viewers that know nothing of it.
+"""Baking of antialiasing into splats, for viewers without it.
 
 Such a viewer widens a projected splat by 0.3 px^2, where antialiasing widens it by 0.1 and lowers its opacity by what
 it then covers more (Mip-Splatting, Yu et al. 2024, sec. 5.2). Both depend on the distance, which a file cannot.

@@ -1,4 +1,4 @@
-"""From tile lists to a picture and back: the host side of cuda_src/raster/blend.cu and blend_backward.cu."""
+"""Blending and its gradient: host side of cuda_src/raster/blend.cu and blend_backward.cu."""
 
 from __future__ import annotations
 

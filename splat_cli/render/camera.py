@@ -1,4 +1,4 @@
-"""Cameras as the kernels see them: a table in device memory, one struct a view."""
+"""The camera table in device memory: one struct per view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on the device that is recorded once and replayed."""
+"""Captured launches (CUDA graphs) that are replayed until buffers are reallocated."""
 
 from __future__ import annotations
 

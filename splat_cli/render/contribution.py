@@ -1,4 +1,4 @@
-"""How much of the pictures each splat makes up: what may be left out without being missed."""
+"""Contribution of each splat to given views, in pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a render differs from its photograph, as a picture."""
+"""Error maps: differences between renders and photographs, as images."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A view's picture and its maps: alpha, depth and normals, blended like colours from what each splat brings."""
+"""Rendered images with maps of alpha, depth and normals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of an iteration in device memory, and what the host may read and change of it."""
+"""The state of an iteration in device memory, with read and write access for the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendered images as 8-bit pictures, in memory and on disk."""
+"""Rendered images as 8-bit arrays and image files."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath

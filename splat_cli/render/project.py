@@ -1,4 +1,4 @@
-"""Splats seen by one view: the host side of cuda_src/raster/project.cu and project_backward.cu."""
+"""Projection of splats and its gradient: host side of cuda_src/raster/project.cu and project_backward.cu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rasterizer: scratch memory of all passes, and their order."""
+"""The rasterizer: scratch buffers and order of all passes."""
 
 from __future__ import annotations
 

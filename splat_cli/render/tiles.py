@@ -1,4 +1,4 @@
-"""Which splats each tile blends, in depth order: the host side of cuda_src/raster/tiles.cu and sort_tiles.cu."""
+"""Depth-sorted lists of the splats of each tile: host side of cuda_src/raster/tiles.cu and sort_tiles.cu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of splats from any camera, for evaluation and for `splat render`."""
+"""Rendering of splats from any camera, for evaluation and `splat render`."""
 
 from __future__ import annotations
 

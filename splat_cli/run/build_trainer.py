@@ -1,4 +1,4 @@
-"""Construction of trainers: the only place that makes one."""
+"""Construction of trainers from a plan, images and initial splats or points."""
 
 from __future__ import annotations
 

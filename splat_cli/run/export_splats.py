@@ -1,4 +1,4 @@
-"""The splats of a run on the disk: the PLY for every program, and a colour field's own file beside it."""
+"""Export of a run's splats: the PLY file, and the file of a colour field."""
 
 from __future__ import annotations
 

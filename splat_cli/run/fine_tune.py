@@ -1,4 +1,4 @@
-"""A few more steps for splats that are there: none come or go."""
+"""Fine-tuning of existing splats without densification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training without a run's folder."""
+"""Training without an output folder."""
 
 from __future__ import annotations
 

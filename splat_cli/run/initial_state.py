@@ -1,4 +1,4 @@
-"""Initial state of a run: camera offsets, where poses are refined, and points to start from."""
+"""Initial state of a run: camera offsets, if poses are refined, and initial points."""
 
 from __future__ import annotations
 

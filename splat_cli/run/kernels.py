@@ -1,4 +1,4 @@
-"""The kernels that a run will need, known at its start: they are compiled while its photographs are read."""
+"""Kernels of a run, compiled in the background while photographs are read."""
 
 from __future__ import annotations
 

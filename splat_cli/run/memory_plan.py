@@ -1,4 +1,4 @@
-"""How much device memory a run needs, how many splats fit, and what would help."""
+"""Memory plan of a run: device memory needed, number of splats that fit, advice."""
 
 import dataclasses
 import math

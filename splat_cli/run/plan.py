@@ -1,4 +1,4 @@
-"""Resolution of a run: the settings as requested, and as they follow from the number of steps and the scene."""
+"""Resolution of settings: defaults that depend on the number of steps and on the photographs."""
 
 from __future__ import annotations
 

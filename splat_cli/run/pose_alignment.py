@@ -1,4 +1,4 @@
-"""Where wrong poses belong, found before training, on small photographs and by splats that are then thrown away.
+"""Pose alignment before training, with temporary splats on small photographs.
 
 Cameras find their places over wider gaps in blurred pictures than in sharp ones, so that sizes go from coarse to fine
 (Lin et al. 2021, "BARF", sec. 3.2). Splats that grew while cameras were off keep what they took for detail, and hold

@@ -1,4 +1,4 @@
-"""Going on with a run: which settings, from which checkpoint, with which changes."""
+"""Resumption of a run: its settings, checkpoint and changed options."""
 
 import dataclasses
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A training session: from a scene's folder to a run's folder."""
+"""A training session: from a dataset to an output folder."""
 
 import functools
 import time

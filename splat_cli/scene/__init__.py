@@ -1,4 +1,4 @@
-"""What was photographed: cameras, photographs and points, from files to arrays."""
+"""Datasets: cameras, photographs and points."""
 
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet, load_images

@@ -1,4 +1,4 @@
-"""cameras.json, as the INRIA code writes it and viewers read it, with two optional keys of ours, `cx` and `cy`."""
+"""cameras.json, in the layout of the INRIA code with two additional keys, `cx` and `cy`."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The part of space that is of interest: a box or a sphere."""
+"""Crop regions: boxes and spheres."""
 
 import math
 from dataclasses import dataclass

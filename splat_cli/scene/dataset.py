@@ -1,4 +1,4 @@
-"""What the files of a dataset say, in whichever format, before its photographs are looked for."""
+"""Contents of a dataset's files, independent of the format, before photographs are located."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How large a scene is, as learning rates and densification thresholds take it."""
+"""Size of a scene, by which learning rates and densification thresholds scale."""
 
 from collections.abc import Sequence
 

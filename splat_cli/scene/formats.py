@@ -1,4 +1,4 @@
-"""Which format a scene's folder holds."""
+"""Detection of a scene's dataset format."""
 
 from collections.abc import Callable
 from pathlib import Path

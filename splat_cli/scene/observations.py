@@ -1,4 +1,4 @@
-"""Which points of a scene each view sees, and how far away they are there."""
+"""Visibility of points: the points seen by each view, and their depths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

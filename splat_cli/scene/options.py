@@ -1,4 +1,4 @@
-"""How a scene is to be read: what the settings say about photographs, masks and points."""
+"""Options of reading a scene: photographs, masks and points."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Point clouds in PLY files: positions, and colours if there are any."""
+"""Point clouds in PLY files: positions and optional colours."""
 
 from pathlib import Path
 

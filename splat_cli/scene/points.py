@@ -1,4 +1,4 @@
-"""The points that splats start from: which are kept, and where there are none, random ones."""
+"""Selection of initial points, and random points."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Poses of cameras moved: by an offset of each, and by one similarity of all."""
+"""Transformations of camera poses: one offset each, or a common similarity transform."""
 
 import dataclasses
 from collections.abc import Sequence

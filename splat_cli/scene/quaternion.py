@@ -1,4 +1,4 @@
-"""Rotations as quaternions, w x y z."""
+"""Conversion between quaternions (wxyz) and rotation matrices."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""From a scene's folder to its views and points."""
+"""Reading of a scene: views and points."""
 
 from pathlib import Path
 

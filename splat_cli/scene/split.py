@@ -1,4 +1,4 @@
-"""Which photographs are trained on and which are held out."""
+"""Split of photographs into training and held-out sets."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a scene holds, in words."""
+"""Summary of a scene."""
 
 from collections import Counter
 

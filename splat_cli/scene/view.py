@@ -1,4 +1,4 @@
-"""What was photographed: the views of a scene and the points seen in them."""
+"""Views of a scene, and the scene with its points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How splats with a colour field look in pictures: as one photograph, as the mean of all, or on the way between two."""
+"""Appearance of rendered splats with a colour field: one photograph, the mean, or interpolation between two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many scenes, one process each: what is finished is skipped, what was begun is resumed, what fails stays alone."""
+"""Batch training: one process per scene; finished runs are skipped, interrupted ones resumed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which scenes a batch trains, with which settings, into which folders."""
+"""The jobs of a batch: scenes, settings and output folders."""
 
 import os
 from collections.abc import Iterator, Sequence

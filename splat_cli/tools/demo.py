@@ -1,4 +1,4 @@
-"""All of it on a sample scene: photographs, training, measuring, a camera path, a PLY."""
+"""Demonstration on a sample scene: training, evaluation, rendering of a camera path, export."""
 
 import time
 from collections.abc import Iterator

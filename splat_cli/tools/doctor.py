@@ -1,4 +1,4 @@
-"""Is everything here that the program needs? One check a part, with what to install where it is missing."""
+"""Checks of the installation, with advice for missing parts."""
 
 import importlib.util
 import platform

@@ -1,4 +1,4 @@
-"""What `splat export` does: splats of several sources as one set, edited, or one run in levels of detail."""
+"""Implementation of `splat export`: merge, edit and bake splats, or fine-tune levels of detail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scene, a run or a file of splats holds, in words."""
+"""Summaries of scenes, runs and files of splats."""
 
 from pathlib import Path
 

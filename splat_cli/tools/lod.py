@@ -1,4 +1,4 @@
-"""Levels of detail: fewer and fewer splats, each set trained a little to look like the photographs again."""
+"""Levels of detail: repeated halving of the number of splats, with fine-tuning."""
 
 from __future__ import annotations
 

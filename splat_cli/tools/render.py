@@ -1,4 +1,4 @@
-"""What `splat render` is to render: which splats, from where, how they look, and into which folder."""
+"""Implementation of `splat render`: splats, views, appearance and output folder of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The splats that a run starts from: the scene's points, or a file."""
+"""Initial splats from points or from a file."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where the cameras are after training has moved some of them."""
+"""Camera poses of all views after pose refinement."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Steps that are recorded once and replayed; the host looks at the device only now and then."""
+"""Execution of training steps: one captured graph, replayed; the host polls the iteration state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at training views for density control: who contributes, and who is to blame for the error."""
+"""Scores of splats for densification: blending weight and share of the error over random training views."""
 
 from __future__ import annotations
 

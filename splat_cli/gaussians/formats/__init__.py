@@ -1,4 +1,4 @@
-"""Files of splats: each format in a file of its own, all of them in one table."""
+"""File formats of splats: one module per format, listed in one table."""
 
 from splat_cli.gaussians.formats.table import FORMATS, format_for, read_splats, write_splats
 

@@ -1,4 +1,4 @@
-"""Few values that stand for many: codebooks of numbers and palettes of vectors, by k-means."""
+"""Codebooks of numbers and palettes of vectors, by k-means."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The compressed PLY of PlayCanvas: four 32-bit words a splat, relative to the bounds of its chunk of 256 splats.
+"""PlayCanvas' compressed PLY: four 32-bit words per splat, relative to the bounds of its chunk of 256 splats.
 
 Elements: `chunk` with the bounds of position, log scale and colour as floats; `vertex` with position and log scale in
 11, 10 and 11 bits, the three smallest components of the quaternion in 10 bits each below the index of the largest in

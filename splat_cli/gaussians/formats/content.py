@@ -1,4 +1,4 @@
-"""The bytes of a file, or why there are none."""
+"""Reading of a file's bytes, with an error that states the reason."""
 
 from pathlib import Path
 

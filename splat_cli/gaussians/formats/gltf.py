@@ -1,4 +1,4 @@
-"""glTF binary (.glb) with the extension KHR_gaussian_splatting: points whose attributes are the splats, as floats.
+"""glTF binary (.glb) with the extension KHR_gaussian_splatting: splats as points with float attributes.
 
 Scales are standard deviations, opacities 0 to 1, quaternions x y z w; a vector for each coefficient of the spherical
 harmonics. The axes are left, up, forward, where a PLY's are right, down, forward: half a turn about z.

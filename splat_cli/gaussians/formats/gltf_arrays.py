@@ -1,4 +1,4 @@
-"""The container of glTF binary, and arrays in its buffer."""
+"""Container of glTF binary, and arrays in its buffer."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Numbers in few bits: what several formats do alike."""
+"""Quantization shared by several formats."""
 
 import numpy as np
 

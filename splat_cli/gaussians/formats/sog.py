@@ -1,4 +1,4 @@
-""".sog of PlayCanvas, version 2: a zip of lossless WebP images, a pixel a splat, and a meta.json that explains them.
+"""PlayCanvas' .sog, version 2: a zip of lossless WebP images, one pixel per splat, and a meta.json.
 
 Positions are 16 bits between bounds, after x -> sign(x) log(1 + |x|), low and high byte in two images. Quaternions are
 the three smallest components of wxyz in bytes, and 252 plus the index of the largest. Log scales and constant

@@ -1,4 +1,4 @@
-""".spz of Niantic: version 3 is written, versions 2 to 4 are read.
+"""Niantic's .spz: writes version 3, reads versions 2 to 4.
 
 Axes are right, up, back, where a PLY's are right, down, forward. Positions are fixed-point numbers of 24 bits whose
 fraction has as many bits as the header says; everything else is bytes. From version 3 on a quaternion is its

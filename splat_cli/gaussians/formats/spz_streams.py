@@ -1,4 +1,4 @@
-"""The container of .spz: what the header says, and the bytes of each property.
+"""Container of .spz: header and byte streams of each property.
 
 Versions 2 and 3 are one gzip stream of a 16-byte header and then property after property. Version 4 is a plain header
 of 32 bytes, a table of compressed and uncompressed sizes as 64-bit integers, and a zstd stream for each property.

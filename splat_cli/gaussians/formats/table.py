@@ -1,4 +1,4 @@
-"""The formats by name and extension."""
+"""Table of file formats by name and extension."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pictures that one pinhole camera cannot take: several of its frames joined into one."""
+"""Camera rigs: images composed of the frames of several pinhole cameras."""
 
 from __future__ import annotations
 

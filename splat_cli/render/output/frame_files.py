@@ -1,4 +1,4 @@
-"""The files that a frame becomes, each with the key of what it shows, so that a later call knows it again."""
+"""Files of a rendered frame, with a key of their contents by which a later call recognises them."""
 
 from __future__ import annotations
 

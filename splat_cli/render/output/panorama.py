@@ -1,4 +1,4 @@
-"""Equirectangular pictures, all around a camera: six faces of a cube, rendered one by one and resampled."""
+"""Equirectangular panoramas, resampled from six rendered cube faces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendering many views into files; what is there already is not rendered again."""
+"""Rendering of many views to files; files that are up to date are kept."""
 
 from __future__ import annotations
 

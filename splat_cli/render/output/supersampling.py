@@ -1,4 +1,4 @@
-"""Several samples a pixel, for pictures that are coarser than the photographs that splats were trained on.
+"""Supersampling, for renders coarser than the training photographs.
 
 Antialiasing keeps what each splat covers, but a pixel of many splats treats them as if they overlapped by chance, where
 training laid them side by side. As fine as in training they are right, and can be shrunk like photographs.

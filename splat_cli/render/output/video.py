@@ -1,4 +1,4 @@
-"""A video of rendered pictures: H.264 in MP4, by imageio-ffmpeg."""
+"""Videos of rendered images: H.264 in MP4, encoded by imageio-ffmpeg."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing

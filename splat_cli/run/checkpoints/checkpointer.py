@@ -1,4 +1,4 @@
-"""Checkpoints of a run while it trains: when they are due, written in the background, the last few kept."""
+"""Checkpoint schedule: when they are due, background writing, removal of old ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The container of a checkpoint: a .npz without pickles, and a checksum of the whole file (docs/checkpoints.md)."""
+"""Container of a checkpoint: a .npz without pickles, and a checksum of the whole file (docs/checkpoints.md)."""
 
 import hashlib
 import json

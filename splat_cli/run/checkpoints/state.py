@@ -1,4 +1,4 @@
-"""What a trainer is at one moment, and back: everything that decides the bits of the steps to come."""
+"""Checkpoints: capture and restore the trainer's state."""
 
 from __future__ import annotations
 

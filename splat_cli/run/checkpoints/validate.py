@@ -1,4 +1,4 @@
-"""What a checkpoint must hold to be resumed from: its checksum says nothing about contents that somebody made up."""
+"""Validation of checkpoints: names, shapes and values of arrays and facts, which a checksum does not protect."""
 
 from __future__ import annotations
 

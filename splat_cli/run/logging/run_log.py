@@ -1,4 +1,4 @@
-"""train.jsonl: how training goes, and every warning; each is told once and logged always. And TensorBoard's events."""
+"""The training log: progress and warnings in train.jsonl, and TensorBoard events."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run while it trains: scalars, held-out renders, distributions of the splats.
+"""TensorBoard logs of training: scalars, held-out renders, histograms of the splats.
 
 Written with TensorBoard's own package, without TensorFlow; the extra `tensorboard` brings it.
 """

@@ -1,4 +1,4 @@
-"""What a run has saved, on a device: splats, and the colour field that goes with them if they were trained with one."""
+"""Loading of a run's splats, and of its colour field, onto a device."""
 
 from __future__ import annotations
 

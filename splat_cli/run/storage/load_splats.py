@@ -1,4 +1,4 @@
-"""The splats of a run or a file, and its cameras, as other programs are to show them."""
+"""Loading of splats and cameras from runs and files."""
 
 from __future__ import annotations
 

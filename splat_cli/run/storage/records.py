@@ -1,4 +1,4 @@
-"""What the JSON files of a run's folder must look like: they may have been edited, damaged or made up."""
+"""Validation of the JSON files in an output folder, which may be edited or damaged."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A run's folder: what lies where, in the INRIA layout where other programs read it."""
+"""The output folder of a run: paths and files, in the INRIA layout where other programs read them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Taking a folder for a run, new or begun: one program at a time writes into it."""
+"""Locks of output folders: one process at a time writes into a folder."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""COLMAP models: found in a scene's folder, read and written, binary or text."""
+"""COLMAP models, binary or text: lookup in a scene's folder, reading, writing."""
 
 from pathlib import Path
 

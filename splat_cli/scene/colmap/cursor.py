@@ -1,4 +1,4 @@
-"""Reading a binary file from front to back without ever looking past its end."""
+"""Bounds-checked sequential reading of binary files."""
 
 import mmap
 import struct

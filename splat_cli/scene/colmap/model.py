@@ -1,4 +1,4 @@
-"""A COLMAP model as its files hold it, before anything is made of it."""
+"""Contents of a COLMAP model's files."""
 
 import math
 from dataclasses import dataclass, field

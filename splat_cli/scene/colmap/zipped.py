@@ -1,4 +1,4 @@
-"""COLMAP models in zip files: only the model's own files are unpacked, as far as the archive's length allows."""
+"""COLMAP models in zip files: extraction of the model's files, limited by the length of the archive."""
 
 import tempfile
 import zipfile

@@ -1,4 +1,4 @@
-"""Image files of any kind as 8-bit RGB, and as masks. ValueErrors say what is wrong with a file in a few words."""
+"""Decoding of image files to 8-bit RGB and to masks. ValueErrors state the defect of a file."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""Ordinary JPEG photographs, decoded without holding up other threads."""
+"""Fast decoding of ordinary JPEG files, without the interpreter lock."""
 
 import numpy as np
 import simplejpeg

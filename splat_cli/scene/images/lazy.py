@@ -1,4 +1,4 @@
-"""Photographs that are decoded each time they are asked for: for sets that do not fit into memory."""
+"""Photographs that are decoded on each access, for datasets larger than memory."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence

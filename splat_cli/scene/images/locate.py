@@ -1,4 +1,4 @@
-"""From a dataset's frames to views: photographs and masks are found, sizes checked and chosen."""
+"""Conversion of a dataset's frames to views: location of photographs and masks, checks of sizes."""
 
 from pathlib import Path
 

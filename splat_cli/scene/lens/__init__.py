@@ -1,4 +1,4 @@
-"""Lenses: every camera model of COLMAP, the pinhole camera each is undistorted to, and undistorted photographs."""
+"""Lenses: COLMAP's camera models, and undistortion to pinhole cameras."""
 
 from splat_cli.scene.lens.camera import MAX_SIDE, Lens, Pinhole
 from splat_cli.scene.lens.models import lens_of

@@ -1,4 +1,4 @@
-"""A camera with its lens, and the pinhole camera that its photographs are undistorted to."""
+"""Cameras with lenses, and the pinhole cameras to which they are undistorted."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

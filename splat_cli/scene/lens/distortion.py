@@ -1,4 +1,4 @@
-"""How lenses bend rays: the families that all of COLMAP's camera models belong to, as float64 NumPy.
+"""Distortion functions of all COLMAP camera models, in float64 NumPy.
 
 A distortion maps the undistorted place of a ray, (x / z, y / z), to the distorted one; the camera matrix comes after.
 `cuda_src/image/camera_models.cuh` holds the same formulas for photographs. Sources: COLMAP's and OpenCV's

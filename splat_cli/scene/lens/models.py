@@ -1,4 +1,4 @@
-"""COLMAP's camera models as lenses: the one place that knows the order of their parameters."""
+"""Conversion of COLMAP's camera models and their parameters to lenses."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""ImageSet undistorted, by cuda_src/image/undistort.cu."""
+"""Undistortion of photographs, by cuda_src/image/undistort.cu."""
 
 import numpy as np
 

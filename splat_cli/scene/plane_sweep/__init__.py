@@ -1,4 +1,4 @@
-"""Points from photographs and poses alone, for scenes that bring none: a plane sweep at random pixels.
+"""Plane-sweep stereo: points from photographs and poses, at random pixels.
 
 First roughly: a few pixels of very small photographs, at all depths that the distances between the cameras leave open.
 What is found tells how near the scene is and which views see the same. Then larger photographs are compared at even

@@ -1,4 +1,4 @@
-"""Small copies of photographs, in colour and in gray, for searches that need no more."""
+"""Downscaled copies of photographs, in colour and grey."""
 
 from __future__ import annotations
 

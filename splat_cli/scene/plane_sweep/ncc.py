@@ -1,4 +1,4 @@
-"""How well photographs agree on the distance of pixels, by cuda_src/image/plane_sweep.cu, and where they agree best."""
+"""Similarity of photographs over depths of pixels (cuda_src/image/plane_sweep.cu), and its maxima."""
 
 from __future__ import annotations
 

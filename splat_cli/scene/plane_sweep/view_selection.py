@@ -1,4 +1,4 @@
-"""Which views are compared with which, and how near to each the scene begins: from cameras alone, then from points."""
+"""Selection of neighbouring views and depth ranges, from cameras and then from points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

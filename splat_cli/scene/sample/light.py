@@ -1,4 +1,4 @@
-"""Light that does not depend on where one looks from, baked once into a map for every face.
+"""Diffuse light, baked into a light map per face.
 
 Direct light with soft shadows from the lamps, one diffuse bounce, and a constant for the bounces after it.
 """

@@ -1,4 +1,4 @@
-"""Which shape a ray meets first."""
+"""Nearest intersection of rays with shapes."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A person walking once around the table, a camera in hand."""
+"""Camera path of the sample scene: a walk around the table."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What textures are painted with: colours, noise, stripes. All arrays float32; colours are linear RGB [3, n]."""
+"""Procedural patterns: colours, noise, stripes. All arrays float32; colours are linear RGB [3, n]."""
 
 import numpy as np
 

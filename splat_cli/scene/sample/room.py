@@ -1,4 +1,4 @@
-"""What stands where in the sample room. Metres, z up, the floor at 0."""
+"""Objects of the sample room. Metres, z up, the floor at 0."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Spheres, boxes and cylinders: stretched, turned and moved copies of three unit shapes.
+"""Spheres, boxes and cylinders: affine copies of three unit shapes.
 
 Arrays of points and directions are float32 [3, n], one row a coordinate. Rays start outside a shape, but for the
 room, which is seen from within.

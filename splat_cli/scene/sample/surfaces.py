@@ -1,4 +1,4 @@
-"""The room's own surfaces: floor with a rug, four walls, ceiling. Points are metres from the room's centre."""
+"""Surfaces of the room: floor with a rug, four walls, ceiling. Points are metres from the room's centre."""
 
 import numpy as np
 

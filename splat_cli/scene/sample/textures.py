@@ -1,4 +1,4 @@
-"""Textures of the things in the room. Points are metres from a thing's centre, in its own axes."""
+"""Textures of the objects in the room. Points are metres from an object's centre, in its own axes."""
 
 import numpy as np
 

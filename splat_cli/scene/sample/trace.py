@@ -1,4 +1,4 @@
-"""Rays: what they meet, and the colour that comes back along them."""
+"""Ray tracing: intersections and colours."""
 
 from collections.abc import Sequence
 

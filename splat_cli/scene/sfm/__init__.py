@@ -1,4 +1,4 @@
-"""Structure from motion: from photographs or a video to a scene, with pycolmap (the optional extra `sfm`)."""
+"""Structure from motion of photographs or a video, with pycolmap (the optional extra `sfm`)."""
 
 from collections.abc import Callable
 from pathlib import Path

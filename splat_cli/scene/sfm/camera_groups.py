@@ -1,4 +1,4 @@
-"""Photographs of one camera, by their EXIF data: they share focal length and distortion."""
+"""Groups of photographs from the same camera by EXIF data; each shares focal length and distortion."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Runs colmap_worker.py as a child process, and shows its progress by the lines that COLMAP logs."""
+"""Execution of colmap_worker.py as a child process, with progress from COLMAP's log lines."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The photographs that a scene is made of, put where a scene has them."""
+"""Copies of the input photographs in the folder of a scene."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The folder of a scene while it is made: locked, marked, and emptied where an earlier attempt was killed."""
+"""Creation of a scene's folder: locked and marked until complete, cleared after an interrupted attempt."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Photographs from a video: of every window of frames the sharpest one, decoded by imageio-ffmpeg."""
+"""Frames of a video, decoded by imageio-ffmpeg: the sharpest of each window."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""How a scene was photographed: from all around, from one side, or while walking through it."""
+"""Type of a capture: around an object, from one side, or a walk."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Distances of cameras from what they must not run into."""
+"""Distances of cameras from obstacles."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""What cameras look at together, and which way is up for them."""
+"""Common focus point and up direction of cameras."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The ground among points of a scene: a large plane that is nearly level."""
+"""Detection of the ground: a large, nearly level plane among points of a scene."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""New cameras made from given ones: a smooth path through them, and the same view at another size."""
+"""Smooth paths through given cameras, and views at another size."""
 
 import dataclasses
 from collections.abc import Sequence

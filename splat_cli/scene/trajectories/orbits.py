@@ -1,4 +1,4 @@
-"""Camera paths about what the given cameras look at. Lens and size are those of the first camera."""
+"""Camera paths around the focus of given cameras, with the lens and size of the first camera."""
 
 from collections.abc import Sequence
 

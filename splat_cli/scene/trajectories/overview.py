@@ -1,4 +1,4 @@
-"""A camera for splats that bring none."""
+"""Default camera for splats without cameras."""
 
 import numpy as np
 

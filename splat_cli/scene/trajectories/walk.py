@@ -1,4 +1,4 @@
-"""A walk along the cameras: smooth and level, in the order in which they were taken if that makes sense."""
+"""Walks along the cameras: smooth and level, in order of capture if that is continuous."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""transforms_train.json and transforms_test.json of the synthetic scenes that Blender rendered for NeRF."""
+"""transforms_train.json and transforms_test.json of NeRF's synthetic Blender scenes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""JSON files that come from anywhere: read, and asked for values of a kind."""
+"""Type-checked reading of untrusted JSON files."""
 
 import json
 import math

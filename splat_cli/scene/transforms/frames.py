@@ -1,4 +1,4 @@
-"""One frame of a transforms file: its photograph, its pose and its lens."""
+"""One frame of a transforms file: photograph, pose and lens."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""transforms.json as nerfstudio and instant-ngp write it: one pinhole or fisheye lens for all frames, or one each."""
+"""transforms.json of nerfstudio and instant-ngp: pinhole or fisheye lenses, common or one per frame."""
 
 from pathlib import Path
 from typing import Any
