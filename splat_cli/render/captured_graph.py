@@ -8,7 +8,7 @@ from splat_cli.render.rasterizer import Rasterizer
 
 
 class CapturedGraph:
-    """Repeats what `launch` queues. Records it anew when the rasterizer's arrays, or the splats', have moved.
+    """Replays what `launch` queues; captured again when buffers of the rasterizer or splats were reallocated.
 
     launch: queues kernels and copies, always the same with the same arrays; what varies lies in device memory.
     """
@@ -20,13 +20,13 @@ class CapturedGraph:
 
     @property
     def current(self) -> bool:
-        """Whether there is a recording, of arrays that are still in their places."""
+        """Whether a graph is captured and its buffers were not reallocated since."""
         return self._generation == self._rasterizer.generation
 
     def run(self, count: int) -> None:
         """Queue it `count` times."""
         if count > 0 and not self.current:
-            self._launch()  # loads kernels, which a recording may not
+            self._launch()  # loads kernels, which is not allowed during capture
             self._replay = self._rasterizer.backend.capture_graph(self._launch)
             self._generation = self._rasterizer.generation
             count -= 1

@@ -12,9 +12,9 @@ from splat_cli.render.rasterizer import Rasterizer
 
 
 class StepLoop:
-    """Repeats the step that `launch` queues. `step`: how many are done; `last`: the state after the last look.
+    """Repeats the step that `launch` queues. `step`: number of steps done; `last`: iteration state at the last `sync`.
 
-    `stream`: brings the photographs that steps need, where not all are there at once.
+    `stream`: loads the photographs of the next steps, if not all are resident.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class StepLoop:
         self._graph = CapturedGraph(rasterizer, launch)
 
     def run_until(self, target: int) -> None:
-        """Run steps until `target` are done; where a buffer was too small, make room and repeat the step."""
+        """Run steps until `target` are done; after an overflow, grow the buffers and repeat the step."""
         while self.step < target:
             queued = self.step
             while queued < target:
@@ -38,7 +38,7 @@ class StepLoop:
             self.sync()
 
     def sync(self) -> None:
-        """Wait for the device, and see how far it came."""
+        """Wait for the device and read the iteration state; after an overflow, grow the buffers."""
         self.last = self.state.read()
         self.step = int(self.last["step"])
         if self.last["overflowed"]:

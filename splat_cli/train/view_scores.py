@@ -19,7 +19,7 @@ from splat_cli.render.rasterizer import Rasterizer
 class ViewScorer:
     """Renders random training views through the rasterizer of the training loop and scores the splats.
 
-    A look is recorded once and replayed, and the host waits for the device only after the last one.
+    One view is captured as a graph and replayed; the host waits for the device only after the last view.
     """
 
     def __init__(
@@ -31,12 +31,12 @@ class ViewScorer:
         random: np.random.Generator,
         show: Callable[[np.ndarray], object] = lambda views: None,
     ) -> None:
-        """show: called with the views to look at, so that their photographs are there."""
+        """show: called with the views to score, to load their photographs."""
         self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
         self._show = show
         self._graph = CapturedGraph(rasterizer, self._launch)
         self._scores: Any = None
-        self._views: Any = None  # to look at, int32, and how many looks are done, int32 [1]
+        self._views: Any = None  # to score, int32, and number of views done, int32 [1]
         self._cursor: Any = None
 
     @staticmethod
@@ -45,7 +45,7 @@ class ViewScorer:
         return MemoryCost(per_splat=16 if deterministic else 8)
 
     def release(self) -> None:
-        """Give up the memory of the last scores, together with the rasterizer's."""
+        """Free the buffer of scores; the rasterizer frees its own."""
         self._scores = None
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
@@ -53,13 +53,13 @@ class ViewScorer:
         num_cameras = len(self.rasterizer.cameras.views)
         views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
         self._show(views)
-        self._look(views)
+        self._score(views)
         while self.rasterizer.grow_if_overflowed(self.state):
-            self._look(views)
+            self._score(views)
         means = mean_scores(self.rasterizer.backend, self._scores, self.model.num, len(views))
         return means[0], means[1]
 
-    def _look(self, views: np.ndarray) -> None:
+    def _score(self, views: np.ndarray) -> None:
         """Score all `views`, as far as their pairs fit."""
         backend = self.rasterizer.backend
         if self._graph.current:

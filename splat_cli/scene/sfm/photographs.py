@@ -1,4 +1,4 @@
-"""Copies of the input photographs in the folder of a scene."""
+"""Hard links to, or copies of, the input photographs in the folder of a scene."""
 
 import os
 import shutil
