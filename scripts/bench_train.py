@@ -24,7 +24,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
 from splat_cli.presets import load_config
-from splat_cli.run.session import make_trainer
+from splat_cli.run.make_trainer import make_trainer
 from splat_cli.run.training_data import read_data
 
 

@@ -2,27 +2,27 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display, Progress
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.cuda import why_no_cuda
-from splat_cli.errors import DiskError, OutOfMemory
+from splat_cli.errors import DiskError
 from splat_cli.files import require_space
 from splat_cli.interrupt import Interrupted, deferred_interrupt
 from splat_cli.phase_timer import PhaseTimer
-from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
-from splat_cli.run.initial_state import InitialState, find_initial_state, placeholder_state
+from splat_cli.run.initial_state import find_initial_state, placeholder_state
 from splat_cli.run.kernels import prepare_kernels
 from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
-from splat_cli.run.memory_plan import plan_memory
+from splat_cli.run.make_trainer import fitting_trainer
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.result import RunResult
@@ -90,32 +90,6 @@ def train_scene(
     return session.train()
 
 
-def make_trainer(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
-    """A trainer of the training images, in its initial state, as `train_scene` makes it."""
-    plan = resolve_plan(config, data.training.views)
-    start = find_initial_state(data.scene, data.training, plan.config, backend, display)
-    return fitting_trainer(backend, plan, data, start, display, PhaseTimer("training"))
-
-
-def fitting_trainer(
-    backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer
-) -> Trainer:
-    """A trainer with at most as many splats as fit into the device's memory. OutOfMemory where too few fit."""
-    memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget)
-    memory.check()
-    display.say(memory.line())
-    if memory.max_splats < memory.wanted_splats:
-        display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
-        plan = plan.with_max_splats(memory.max_splats)
-    try:
-        return build_trainer(
-            backend, plan, data.training, start.points, timer=timer, budget=data.budget,
-            scene_points=data.scene.points, pose_offsets=start.pose_offsets,
-        )  # fmt: skip
-    except MemoryError:
-        raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None
-
-
 class _Session:
     """Trains from one save to the next, and keeps the log and the time."""
 
@@ -162,10 +136,16 @@ class _Session:
         if self.config.tensorboard:
             self.log.board.open(first)
         with self.display.training(last, first) as show:
-            self._train_until(min(first + 1, last), show)  # compiles kernels: signals act at once, nothing is lost yet
+            on_progress = functools.partial(self._on_progress, show)
+            with self._training_time():  # compiles kernels: signals act at once, nothing is lost yet
+                trainer.run_until(min(first + 1, last), on_progress)
             with deferred_interrupt() as self._check:
                 try:
-                    self._train_and_save(first, show)
+                    for stop in sorted({step for step in self.config.save_at if first < step < last} | {last}):
+                        with self._training_time():
+                            trainer.run_until(stop, on_progress)
+                        self._save(stop)
+                        self._check()
                 except KeyboardInterrupt as error:
                     raise Interrupted(self._stop_early(), error) from None
                 except Exception:
@@ -178,17 +158,12 @@ class _Session:
         self.run.save_result(result.facts())
         return result
 
-    def _train_and_save(self, first: int, show: Callable[[Progress], None]) -> None:
-        last = self.config.steps
-        for stop in sorted({step for step in self.config.save_at if first < step < last} | {last}):
-            self._train_until(stop, show)
-            self._save(stop)
-            self._check()
-
-    def _train_until(self, stop: int, show: Callable[[Progress], None]) -> None:
+    @contextmanager
+    def _training_time(self) -> Iterator[None]:
+        """Adds the seconds inside to those of training."""
         self._started = time.perf_counter()
         with self.timer("training steps"):
-            self.trainer.run_until(stop, functools.partial(self._on_progress, show))
+            yield
             self.backend.synchronize()
         self.seconds, self._started = self._seconds_now(), time.perf_counter()
 

@@ -124,7 +124,7 @@ def test_ctrl_c_ends_the_compiler_too(sources, tmp_path):
             time.sleep(0.02)
         begin = time.perf_counter()
         os.killpg(process.pid, signal.SIGINT)
-        err = process.communicate(timeout=20)[1]
+        err = process.communicate(timeout=120)[1]
     assert time.perf_counter() - begin < 5
     assert "KeyboardInterrupt" in err
     assert "cannot compile" not in err

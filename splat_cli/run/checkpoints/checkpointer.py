@@ -118,9 +118,8 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 def checkpoint_paths(folder: Path) -> list[Path]:
     """The checkpoints in a folder, the newest first."""
-    found = (
-        (re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in folder.glob("step_*.npz") if path.is_file()
-    )
+    paths = [path for path in folder.glob("step_*.npz") if path.is_file() or path.is_dir()]  # no pipe, which never ends
+    found = ((re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in paths)
     return [path for _, path in sorted(((int(match[1]), path) for match, path in found if match), reverse=True)]
 
 

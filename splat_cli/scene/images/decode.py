@@ -100,8 +100,12 @@ def _content(path: Path) -> bytes:
 
 
 def _regular(path: Path) -> Path:
-    """The path; ValueError where it names a pipe or a device, which may have no end."""
-    if path.exists() and not path.is_file():
+    """The path; ValueError where it names a pipe or a device, which may have no end, or can be no file's."""
+    try:
+        is_special = path.exists() and not path.is_file()
+    except OSError as error:  # a name that is too long
+        raise ValueError(error.strerror) from None
+    if is_special:
         raise ValueError("is not a regular file")
     return path
 

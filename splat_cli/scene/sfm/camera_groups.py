@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from PIL import Image
 from PIL.ExifTags import IFD, Base
+
+from splat_cli.image_files import open_image
 
 _LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
 """What tells a phone's lenses apart, and the settings of a zoom lens."""
@@ -27,7 +28,7 @@ def camera_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
 def _camera(path: Path) -> tuple[str, ...] | None:
     """What identifies the camera that took a photograph, None where the file does not say."""
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             size, exif = image.size, image.getexif()
         details = exif.get_ifd(IFD.Exif)
     except Exception:  # damaged EXIF data: Pillow raises whatever its parser runs into

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +64,18 @@ def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
     )  # fmt: skip
     try:
         assert process.stdin is not None
-        process.stdin.write(json.dumps(job) + "\n")
-        process.stdin.flush()
+        with suppress(BrokenPipeError):  # the child has ended already: its last line says why
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
         yield process
         process.wait()
     finally:
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            if stream:
-                stream.close()
+            with suppress(BrokenPipeError):
+                if stream:
+                    stream.close()
 
 
 class _Progress:

@@ -123,7 +123,7 @@ def is_gone(pid):
 def test_ctrl_c_ends_both_and_leaves_nothing(sleeping):
     process, child, scene = sleeping
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=120) == 130
     until(lambda: is_gone(child))
     assert not scene.exists()
 

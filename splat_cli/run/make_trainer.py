@@ -1,0 +1,39 @@
+"""Trainers in the initial state of a run, with as many splats as fit into memory."""
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display
+from splat_cli.device import Backend
+from splat_cli.errors import OutOfMemory
+from splat_cli.phase_timer import PhaseTimer
+from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.initial_state import InitialState, find_initial_state
+from splat_cli.run.memory_plan import plan_memory
+from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.run.training_data import TrainingData
+from splat_cli.train.trainer import Trainer
+
+
+def make_trainer(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
+    """A trainer of the training images, in its initial state, as `train_scene` makes it."""
+    plan = resolve_plan(config, data.training.views)
+    start = find_initial_state(data.scene, data.training, plan.config, backend, display)
+    return fitting_trainer(backend, plan, data, start, display, PhaseTimer("training"))
+
+
+def fitting_trainer(
+    backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer
+) -> Trainer:
+    """A trainer with at most as many splats as fit into the device's memory. OutOfMemory where too few fit."""
+    memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget)
+    memory.check()
+    display.say(memory.line())
+    if memory.max_splats < memory.wanted_splats:
+        display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
+        plan = plan.with_max_splats(memory.max_splats)
+    try:
+        return build_trainer(
+            backend, plan, data.training, start.points, timer=timer, budget=data.budget,
+            scene_points=data.scene.points, pose_offsets=start.pose_offsets,
+        )  # fmt: skip
+    except MemoryError:
+        raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None
