@@ -83,11 +83,11 @@ def guarding(names: frozenset[str]) -> Iterator[None]:
 
         return original(*args, process_request=checked, **options)
 
-    module.serve = serve  # type: ignore[assignment,misc]
+    vars(module)["serve"] = serve
     try:
         yield
     finally:
-        module.serve = original  # type: ignore[misc]
+        vars(module)["serve"] = original
 
 
 def require_guard(host: str, port: int) -> None:
