@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import check_arrays
+from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.directions import backward_directions, encode_directions
-from splat_cli.field.from_config import field_shape, new_field
+from splat_cli.field.from_config import FEATURES, field_shape, new_field
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
@@ -43,18 +44,30 @@ class FieldColoring(AuxiliaryModel):
         self.d_means: Any = None
         self._capacity = 0
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        return config.color == "field"
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        table = {"DIM": 3, "FEATURES": FEATURES}
+        units: list[Unit] = [
+            ("field/dense", {}), ("field/dense", {"ACTIVATION": 0}), ("field/dense", {"ACTIVATION": 1}),
+            ("field/dense_weights", {}), ("field/hash_grid", table), ("field/hash_grid", table | {"HALF_TABLES": 1}),
+            ("field/color_field", {}), ("field/sh_encode", {}), ("field/adam_flat", {}),
+        ]  # fmt: skip
+        return units + ([("field/embedding", {})] if config.field_appearance else [])
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> FieldColoring | None:
-        """See AuxiliaryModel.from_setup. UsageError where sums in a fixed order are asked for on a GPU."""
+    def make(cls, setup: TrainingSetup) -> FieldColoring:
+        """See AuxiliaryModel.make. UsageError where sums in a fixed order are asked for on a GPU."""
         config, splats = setup.config, setup.splats
-        if config.color != "field":
-            return None
         return cls(new_field(splats, len(setup.cameras.views), config), moves=config.field_moves)
 
     @staticmethod
-    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         shape = field_shape(config)
-        return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row) if config.color == "field" else MemoryCost()
+        return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row)
 
     def position_gradients(self, capacity: int) -> Any | None:
         """See AuxiliaryModel.position_gradients."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture
@@ -43,15 +44,35 @@ class AuxiliaryModel:
     A model that is also a `PhotometricLoss` replaces the loss; one that is a `Coloring` colours the splats.
     """
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        """Whether the settings ask for the model; where they do not, it is neither made nor counted nor compiled."""
+        raise NotImplementedError
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> AuxiliaryModel | None:
-        """The model that the settings ask for; None where they do not."""
+    def make(cls, setup: TrainingSetup) -> AuxiliaryModel | None:
+        """The model of a run that wants it; None where the scene lacks what it needs."""
         raise NotImplementedError
 
     @staticmethod
-    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """What the model adds to a run's device memory; only asked for where the settings ask for the model."""
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        """Device memory that the model adds to a run that wants it."""
         return MemoryCost()
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        """Kernel files and defines of a run that wants the model: they are compiled while photographs are read."""
+        return []
+
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> Self | None:
+        """`make`, where the settings ask for the model, else None."""
+        return cast(Self, cls.make(setup)) if cls.wanted(setup.config) else None
+
+    @classmethod
+    def memory_cost(cls, config: ResolvedConfig, num_views: int) -> MemoryCost:
+        """`cost`, where the settings ask for the model, else nothing."""
+        return cls.cost(config, num_views) if cls.wanted(config) else MemoryCost()
 
     def position_gradients(self, capacity: int) -> Any | None:
         """Gradients of positions to add to the rasterizer's, float32 [3, capacity], or None."""

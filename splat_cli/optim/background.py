@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
@@ -31,12 +33,18 @@ class LearnedBackground(AuxiliaryModel):
         self.d_background = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 3), "float32")
         self.refresh()
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        return config.background == "learned"
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/background", {}), ("optim/step_background", {})]
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> LearnedBackground | None:
-        """See AuxiliaryModel.from_setup."""
+    def make(cls, setup: TrainingSetup) -> LearnedBackground:
+        """See AuxiliaryModel.make."""
         config = setup.config
-        if config.background != "learned":
-            return None
         decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
         return cls(setup.backend, setup.cameras, setup.background, decay)
 

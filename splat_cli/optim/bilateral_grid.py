@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.exposure import ExposureLoss
@@ -39,12 +40,18 @@ class BilateralGridLoss(ExposureLoss):
         self.d_exposure = backend.xp.zeros((PATCHES[1] * PATCHES[0] * LEVELS * 4, AFFINE), "float32")
         self.d_grid = backend.xp.zeros(GRID_SHAPE, "float32")
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        return config.appearance == "grid"
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [(f"optim/{name}", {}) for name in ("bilateral_grid", "step_bilateral_grid", "step_exposure")]
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> BilateralGridLoss | None:
-        """See AuxiliaryModel.from_setup."""
+    def make(cls, setup: TrainingSetup) -> BilateralGridLoss:
+        """See AuxiliaryModel.make."""
         config = setup.config
-        if config.appearance != "grid":
-            return None
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         grid_decay = Decay(config.lr_grid, _FINAL_RATE * config.lr_grid, config.steps)
         return cls(
@@ -53,9 +60,7 @@ class BilateralGridLoss(ExposureLoss):
         )  # fmt: skip
 
     @staticmethod
-    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        if config.appearance != "grid":
-            return MemoryCost()
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         sums = 4 * (PATCHES[0] * PATCHES[1] * LEVELS * 4 * AFFINE + NUM_VALUES)
         return MemoryCost(fixed=3 * 4 * NUM_VALUES * num_views + sums, per_pixel=12)
 

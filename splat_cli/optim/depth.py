@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
@@ -40,18 +41,26 @@ class DepthSupervision(AuxiliaryModel):
         self.most_points = int(np.diff(begins).max())
         self.resize(0)
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        return config.depth_weight > 0
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/depth", {})]
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> DepthSupervision | None:
-        """See AuxiliaryModel.from_setup. Without points in the scene, there is nothing to supervise by."""
+    def make(cls, setup: TrainingSetup) -> DepthSupervision | None:
+        """See AuxiliaryModel.make. Without points in the scene, there is nothing to supervise by."""
         config = setup.config
-        if config.depth_weight <= 0 or setup.points is None:
+        if setup.points is None:
             return None
         weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
         return cls(setup.backend, observe(setup.cameras.views, setup.points), weight)
 
     @staticmethod
-    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_splat=4 * (4 + SPLAT_SUMS + 3) * (config.depth_weight > 0))
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_splat=4 * (4 + SPLAT_SUMS + 3))
 
     def position_gradients(self, capacity: int) -> Any:
         """See AuxiliaryModel.position_gradients."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.appearance import AppearanceLoss
 from splat_cli.optim.auxiliary_model import TrainingSetup
@@ -29,18 +30,24 @@ class ExposureLoss(AppearanceLoss):
         self.exposures = backend.xp.zeros((len(cameras.views), 3, 12), "float32")
         self.d_exposure = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 12), "float32")
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        return config.appearance == "exposure"
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/exposure", {}), ("optim/step_exposure", {})]
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> ExposureLoss | None:
-        """See AuxiliaryModel.from_setup."""
+    def make(cls, setup: TrainingSetup) -> ExposureLoss:
+        """See AuxiliaryModel.make."""
         config = setup.config
-        if config.appearance != "exposure":
-            return None
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         return cls(setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg)
 
     @staticmethod
-    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_pixel=12 * (config.appearance == "exposure"))
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_pixel=12)
 
     def apply(self, state: IterState, image: Any) -> None:
         self.backend.kernel("optim/exposure", "apply_exposure")(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.per_view import PIXEL_BLOCKS
@@ -35,17 +36,23 @@ class OutlierMask(AuxiliaryModel):
         self.counts = backend.xp.zeros(_BINS, "uint32")
         self.grid = (-(-cameras.max_width // _WIDTH), -(-cameras.max_height // _HEIGHT))
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        return config.robust
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/outliers", {})]
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> OutlierMask | None:
-        """See AuxiliaryModel.from_setup."""
+    def make(cls, setup: TrainingSetup) -> OutlierMask:
+        """See AuxiliaryModel.make."""
         config = setup.config
-        if not config.robust:
-            return None
         return cls(setup.backend, setup.cameras, config.robust_threshold, round(WARM_UP * config.steps))
 
     @staticmethod
-    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_pixel=1) if config.robust else MemoryCost()
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_pixel=1)
 
     def find(self, state: IterState, image: Any) -> None:
         """Mark the outliers of a rendered picture, float32 planes [3, H, W], as its photograph would show it."""

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.per_view import SUM_BLOCKS, SUM_THREADS, Decay
@@ -46,12 +48,18 @@ class PoseRefinement(AuxiliaryModel):
         self.offsets = backend.xp.zeros((len(cameras.views), 3, 6), "float32")
         self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6), "float32")
 
+    @staticmethod
+    def wanted(config: TrainConfig) -> bool:
+        return config.pose_opt
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/pose", {})]
+
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> PoseRefinement | None:
-        """See AuxiliaryModel.from_setup."""
+    def make(cls, setup: TrainingSetup) -> PoseRefinement:
+        """See AuxiliaryModel.make."""
         config, cameras = setup.config, setup.cameras
-        if not config.pose_opt:
-            return None
         decay = pose_decay(config.pose_travel, len(cameras.views), config.steps)
         poses = cls(setup.backend, cameras, decay, setup.extent)
         if setup.pose_offsets is not None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
-from splat_cli.field.from_config import FEATURES
+from splat_cli.device.compiled_units import Unit
 from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
-
-Unit = tuple[str, dict[str, int]]
-"""A file of cuda_src/ and its defines."""
+from splat_cli.train.auxiliary import auxiliary_kernels
 
 
 def prepare_kernels(backend: Backend, config: TrainConfig) -> None:
@@ -37,7 +35,9 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units.append(("raster/project", {"DROPOUT": 1}))
     if fixed:
         units.append(("raster/fixed_to_float", {}))
-    return units + _of_initialization(config) + _of_density(config, fixed) + _of_auxiliary(config) + _of_field(config)
+    if config.smooth_3d > 0:
+        units.append(("optim/filter_3d", {}))
+    return units + _of_initialization(config) + _of_density(config, fixed) + auxiliary_kernels(config)
 
 
 def _of_initialization(config: TrainConfig) -> list[Unit]:
@@ -57,34 +57,3 @@ def _of_density(config: TrainConfig, fixed: dict[str, int]) -> list[Unit]:
         units.append(("density/sampling", {}))
         units += [("optim/langevin_noise", {})] if schedule["noise_scale"] > 0 else []
     return units
-
-
-def _of_auxiliary(config: TrainConfig) -> list[Unit]:
-    units: list[Unit] = []
-    if config.smooth_3d > 0:
-        units.append(("optim/filter_3d", {}))
-    if config.pose_opt:
-        units.append(("optim/pose", {}))
-    if config.appearance == "exposure":
-        units += [("optim/exposure", {}), ("optim/step_exposure", {})]
-    if config.appearance == "grid":
-        units += [(f"optim/{name}", {}) for name in ("bilateral_grid", "step_bilateral_grid", "step_exposure")]
-    if config.robust:
-        units.append(("optim/outliers", {}))
-    if config.background == "learned":
-        units += [("optim/background", {}), ("optim/step_background", {})]
-    if config.depth_weight > 0:
-        units.append(("optim/depth", {}))
-    return units
-
-
-def _of_field(config: TrainConfig) -> list[Unit]:
-    if config.color != "field":
-        return []
-    table = {"DIM": 3, "FEATURES": FEATURES}
-    units: list[Unit] = [
-        ("field/dense", {}), ("field/dense", {"ACTIVATION": 0}), ("field/dense", {"ACTIVATION": 1}),
-        ("field/dense_weights", {}), ("field/hash_grid", table), ("field/hash_grid", table | {"HALF_TABLES": 1}),
-        ("field/color_field", {}), ("field/sh_encode", {}), ("field/adam_flat", {}),
-    ]  # fmt: skip
-    return units + ([("field/embedding", {})] if config.field_appearance else [])

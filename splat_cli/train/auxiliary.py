@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
@@ -115,3 +116,8 @@ class AuxiliaryModels:
 def auxiliary_memory(config: ResolvedConfig, num_views: int) -> MemoryCost:
     """Device memory of all models together."""
     return sum((model.memory_cost(config, num_views) for model in MODELS), MemoryCost())
+
+
+def auxiliary_kernels(config: TrainConfig) -> list[Unit]:
+    """Kernel files and defines of the models that the settings ask for."""
+    return [unit for model in MODELS if model.wanted(config) for unit in model.kernels(config)]
