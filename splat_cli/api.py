@@ -20,9 +20,9 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.interrupt import Interrupted
 from splat_cli.presets import load_config, with_settings
-from splat_cli.render.pictures import background_color
+from splat_cli.render.view import render_picture
 from splat_cli.report import try_report
-from splat_cli.result import RenderedImage, Result, Scores, render
+from splat_cli.result import RenderedImage, Result, Scores
 from splat_cli.run import session
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.in_memory import train_in_memory
@@ -131,7 +131,8 @@ def render_view(
     background: RGB, 0 to 1. For many views of a run, `Result.render` keeps the splats on the device.
     """
     arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
-    return RenderedImage(render(Splats.from_arrays(_backend(device), arrays), view, background, arrays.antialiased))
+    on_device = Splats.from_arrays(_backend(device), arrays)
+    return RenderedImage(render_picture(on_device, view, background, arrays.antialiased))
 
 
 def evaluate(
@@ -197,10 +198,9 @@ def _result_of(trainer: Trainer, data: TrainingData) -> Result:
     held_out = data.held_out
     if held_out is not None:
         held_out = held_out._replace(views=refined_views(trainer, held_out.views))
-    background = trainer.auxiliary.background_color() or background_color(trainer.config.background)
     return Result(
         trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
-        background, None, trainer.splats, trainer.auxiliary.field, lambda: held_out,
+        trainer.background, None, trainer.splats, trainer.auxiliary.field, lambda: held_out,
     )  # fmt: skip
 
 

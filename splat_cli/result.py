@@ -28,8 +28,7 @@ from splat_cli.gaussians.ply import finite_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.render.error_map import side_by_side
-from splat_cli.render.pictures import to_8bit
-from splat_cli.render.view import ViewRenderer
+from splat_cli.render.view import render_picture
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 
@@ -133,7 +132,7 @@ class Result:
         """
         view = find_view(self.views, view)
         colors = self.background if background is None else background
-        return RenderedImage(render(self._device_splats, view, colors, self.config.antialias, self._coloring()))
+        return RenderedImage(render_picture(self._device_splats, view, colors, self.config.antialias, self._coloring()))
 
     def compare(self, view: str | int = 0) -> RenderedImage:
         """A held-out photograph, the render of its camera and their error map beside each other.
@@ -199,11 +198,3 @@ def find_view(views: Sequence[View], which: View | str | int) -> View:
         names = f" and names such as {views[0].name}" if views else ""
         raise UsageError(f"there is no view {which!r}: expected numbers under {len(views)}{names}")
     return named[0]
-
-
-def render(
-    splats: Splats, view: View, background: Sequence[float], antialias: bool, coloring: FieldColoring | None = None
-) -> np.ndarray:
-    """The picture uint8 [H, W, 3] of splats on a device."""
-    renderer = ViewRenderer(splats.backend, splats, [view], antialias, coloring)
-    return to_8bit(renderer.render(0, background))

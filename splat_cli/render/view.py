@@ -11,6 +11,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.pictures import to_8bit
 from splat_cli.render.rasterizer import Coloring, Rasterizer
 from splat_cli.scene.view import View
 
@@ -63,3 +64,10 @@ class ViewRenderer:
     def _download(self, index: int) -> np.ndarray:
         image = self.backend.download(self.rasterizer.image(index))
         return np.ascontiguousarray(image.transpose(1, 2, 0))
+
+
+def render_picture(
+    splats: Splats, view: View, background: Sequence[float], antialias: bool, coloring: Coloring | None = None
+) -> np.ndarray:
+    """Picture of one view, uint8 [H, W, 3]. For several views, a ViewRenderer keeps its buffers."""
+    return to_8bit(ViewRenderer(splats.backend, splats, [view], antialias, coloring).render(0, background))

@@ -69,5 +69,5 @@ class RunWriter:
 
         return evaluate(
             trainer.backend, trainer.splats, held_out, trainer.config, on_render,
-            field=trainer.auxiliary.field, background=trainer.auxiliary.background_color(),
+            field=trainer.auxiliary.field, background=trainer.background,
         )  # fmt: skip

@@ -27,6 +27,7 @@ from splat_cli.optim.noise import langevin_noise
 from splat_cli.optim.smoothing import update_filters
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.pictures import background_color
 from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
@@ -118,6 +119,11 @@ class Trainer:
     @property
     def splats(self) -> Splats:
         return self.model.splats
+
+    @property
+    def background(self) -> tuple[float, float, float]:
+        """The learned colour behind the splats, or that of the settings, 0 to 1."""
+        return self.auxiliary.background_color() or background_color(self.config.background)
 
     @property
     def step(self) -> int:

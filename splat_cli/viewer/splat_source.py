@@ -14,8 +14,8 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import background_color, to_8bit
-from splat_cli.render.view import ViewRenderer
+from splat_cli.render.pictures import background_color
+from splat_cli.render.view import render_picture
 from splat_cli.run.storage.run_dir import RunDir, find_splats
 from splat_cli.run.training_data import load_image_set
 from splat_cli.scene.options import SceneOptions
@@ -50,9 +50,7 @@ class SplatSource(Protocol):
 
 def picture(source: SplatSource, index: int) -> np.ndarray:
     """The splats as camera `index` sees them, uint8 [H, W, 3], rendered as in training."""
-    view, splats, config = source.views[index], source.splats, source.config
-    renderer = ViewRenderer(splats.backend, splats, [view], config.antialias)
-    return to_8bit(renderer.render(0, source.background))
+    return render_picture(source.splats, source.views[index], source.background, source.config.antialias)
 
 
 class LiveSource:
@@ -75,7 +73,7 @@ class LiveSource:
 
     @property
     def background(self) -> tuple[float, float, float]:
-        return self._trainer.auxiliary.background_color() or background_color(self.config.background)
+        return self._trainer.background
 
     def photograph(self, index: int, step: int = 1) -> np.ndarray:
         backend, stream = self._trainer.backend, self._trainer.stream
