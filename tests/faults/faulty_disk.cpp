@@ -81,33 +81,21 @@ static F next(const char* name, F) { return (F)dlsym(RTLD_NEXT, name); }
     }
 #define NEXT(name) static const auto real = next(#name, &name)
 
-#define DEFINE_OPEN(name)                                           \
-    EXPORT int name(const char* path, int flags, ...)               \
+#define DEFINE_OPEN(name, parameters, arguments)                    \
+    EXPORT int name parameters                                      \
     {                                                               \
         NEXT(name);                                                 \
-        va_list arguments;                                          \
-        va_start(arguments, flags);                                 \
-        const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0; \
-        va_end(arguments);                                          \
+        va_list optional;                                           \
+        va_start(optional, flags);                                  \
+        const mode_t mode = flags & O_CREAT ? va_arg(optional, mode_t) : 0; \
+        va_end(optional);                                           \
         FAIL_ON(flags & O_CREAT ? CREATE : OPEN, path)              \
-        return real(path, flags, mode);                             \
+        return real arguments;                                      \
     }
-DEFINE_OPEN(open)
-DEFINE_OPEN(open64)
-
-#define DEFINE_OPENAT(name)                                         \
-    EXPORT int name(int at, const char* path, int flags, ...)       \
-    {                                                               \
-        NEXT(name);                                                 \
-        va_list arguments;                                          \
-        va_start(arguments, flags);                                 \
-        const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0; \
-        va_end(arguments);                                          \
-        FAIL_ON(flags & O_CREAT ? CREATE : OPEN, path)              \
-        return real(at, path, flags, mode);                         \
-    }
-DEFINE_OPENAT(openat)
-DEFINE_OPENAT(openat64)
+DEFINE_OPEN(open, (const char* path, int flags, ...), (path, flags, mode))
+DEFINE_OPEN(open64, (const char* path, int flags, ...), (path, flags, mode))
+DEFINE_OPEN(openat, (int at, const char* path, int flags, ...), (at, path, flags, mode))
+DEFINE_OPEN(openat64, (int at, const char* path, int flags, ...), (at, path, flags, mode))
 
 EXPORT ssize_t write(int handle, const void* data, size_t size)
 {
