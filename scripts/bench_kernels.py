@@ -112,7 +112,7 @@ def main() -> None:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
 @click.option("--matrix-sums", is_flag=True, help="Sums of blend_backward by tensor cores.")
 @click.option("--device", default="auto")
-@click.option("--out", "file", type=Path, help="Where the tables go besides standard output.")
+@click.option("--out", "file", type=Path, help="File for the tables, in addition to standard output.")
 def live(
     scene: Path, stages: str, num_steps: int, preset: str | None, settings: tuple[str, ...], matrix_sums: bool,
     device: str, file: Path | None,

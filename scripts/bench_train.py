@@ -29,7 +29,7 @@ from splat_cli.run.training_data import read_data
 
 
 def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) -> dict[str, Any]:
-    """One row for each stop, told at once: steps, seconds so far, PSNR, SSIM, splats; and what it took besides."""
+    """Print a row at each stop (steps, seconds, PSNR, SSIM, splats); returns them with start-up time, speed, memory."""
     begin = time.perf_counter()
     data = read_data(scene, config, backend, Display(io.StringIO()))
     if data.held_out is None:

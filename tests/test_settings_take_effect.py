@@ -33,7 +33,7 @@ MASKED = {"masks": "masks"}
 
 ELSEWHERE = {"report"}  # of the command, not of the run: test_reports
 
-# Name of a setting: the value that it is changed to, and the settings besides BASE that give it something to change.
+# Name of a setting: its changed value, and the settings in addition to BASE that give it something to change.
 CHANGES = {
     "steps": (13, {}),
     "seed": (1, {}),

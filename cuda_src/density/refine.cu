@@ -25,7 +25,7 @@ extern "C" __global__ void count_copies(
 //     scale' = scale * opacity / sum over i = 1..n, k = 0..i-1 of C(i-1, k) (-1)^k / sqrt(k+1) opacity'^(k+1)
 // By C(0, k) + ... + C(n-1, k) = C(n, k+1) the sum is that over j = 1..n of C(n, j) (-1)^(j-1) / sqrt(j) opacity'^j.
 extern "C" __global__ void relocate(
-    const int* __restrict__ copies,         // [num] of each parent, besides itself
+    const int* __restrict__ copies,         // [num] of each parent, itself not counted
     int rows, int capacity, int num,
     float min_opacity,                      // of a copy
     float* __restrict__ params,             // [rows, capacity]

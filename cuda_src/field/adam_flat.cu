@@ -6,7 +6,7 @@
 #define VALUES 4
 
 extern "C" __global__ void adam_flat(
-    IterState* __restrict__ state,               // [1] learning rates and Adam's bias; skipped updates are counted
+    IterState* __restrict__ state,          // [1] learning rates and Adam's bias; skipped updates are counted
     int rate,                               // index of the learning rate in the state
     float factor,                           // that it is multiplied by
     int num,                                // a multiple of 4

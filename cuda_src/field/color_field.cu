@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_plane(float* __restrict__ planes /* [3, st
 }
 
 extern "C" __global__ void list_visible(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ depths,       // [capacity] 0 where invisible
     int* __restrict__ splat_from_row,       // [capacity]
     unsigned* __restrict__ num_rows)        // [1] 0 before; stays so in a step that is overflowed
@@ -40,7 +40,7 @@ extern "C" __global__ void list_visible(
 
 extern "C" __global__ void field_inputs(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     FieldBounds frame,
@@ -103,7 +103,7 @@ extern "C" __global__ void field_colors_backward(
 
 extern "C" __global__ void field_means_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     FieldBounds frame,

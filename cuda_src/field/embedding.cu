@@ -6,7 +6,7 @@
 #define SUM_ROWS 1024                       // of a warp
 
 extern "C" __global__ void embed(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ embeddings,   // [num_views, size]
     int size,
     int stride,
@@ -19,7 +19,7 @@ extern "C" __global__ void embed(
 }
 
 extern "C" __global__ void embedding_backward(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ d_inputs,     // [size, stride]
     int size,
     int stride,

@@ -5,7 +5,7 @@
 
 extern "C" __global__ void background_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ final_T,      // [height, width]
     const float* __restrict__ d_image,      // [3, height, width]
     float* __restrict__ d_background)       // [gridDim.x * blockDim.y, 3] sums of a warp

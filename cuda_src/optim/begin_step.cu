@@ -18,7 +18,7 @@ struct Schedule {
 };
 
 extern "C" __global__ void begin_step(
-    IterState* __restrict__ state,               // [1]
+    IterState* __restrict__ state,          // [1]
     const Schedule* __restrict__ schedule,  // [1]
     const int* __restrict__ order)          // [num_orders] view of step 1, 2, ...
 {
@@ -46,7 +46,7 @@ extern "C" __global__ void begin_step(
 
 // Show the next of some views without training on it: what density control looks at. One thread owns it all.
 extern "C" __global__ void next_view(
-    IterState* __restrict__ state,               // [1]
+    IterState* __restrict__ state,          // [1]
     const int* __restrict__ views,          // [num_looks]
     int* __restrict__ cursor)               // [1] looks done
 {

@@ -6,7 +6,7 @@
 
 // What is blended in place of colours. A thread owns a splat.
 extern "C" __global__ void inverse_depths(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ depths,       // [capacity] z; 0 where invisible
     float4* __restrict__ values,            // [capacity] 1/z, 0, 0, 0
     float* __restrict__ d_values)           // [capacity, SPLAT_SUMS] zeroed for visible splats
@@ -22,7 +22,7 @@ extern "C" __global__ void inverse_depths(
 // Takes the background out of the blended values, and clears their gradient. A thread owns a pixel.
 extern "C" __global__ void clear_depth(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ final_T,      // [height, width]
     float* __restrict__ image,              // [3, height, width] inverse depth, 0, 0
     float* __restrict__ d_image)            // [3, height, width]
@@ -38,7 +38,7 @@ extern "C" __global__ void clear_depth(
 // The gradient of weight * mean over points |blended inverse depth - the point's| / mean over points of theirs. A thread owns
 // a point; no two lie in one pixel.
 extern "C" __global__ void depth_loss(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const int* __restrict__ begins,         // [num_views + 1] each view's points
     const int* __restrict__ pixels,         // [num_points] row * width + column
     const float* __restrict__ targets,      // [num_points] 1/z
@@ -60,7 +60,7 @@ extern "C" __global__ void depth_loss(
 // the positions'. A thread owns a splat.
 extern "C" __global__ void depth_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     int capacity,
     int add,                                // 1: d_means holds gradients already
     const float* __restrict__ depths,       // [capacity] 0 where invisible

@@ -17,7 +17,7 @@ __device__ __forceinline__ Matrix matrix_of(const float* __restrict__ exposures 
 
 extern "C" __global__ void apply_exposure(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ exposures,    // [num_views, 3, 12] D, first and second moments
     const float* __restrict__ image,        // [3, height, width]
     float* __restrict__ exposed)            // [3, height, width]
@@ -36,7 +36,7 @@ extern "C" __global__ void apply_exposure(
 
 extern "C" __global__ void apply_exposure_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ exposures,    // [num_views, 3, 12]
     const float* __restrict__ image,        // [3, height, width] before the exposure
     float* __restrict__ d_image,            // [3, height, width] by the exposed picture; then by that before

@@ -56,7 +56,7 @@ __device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RAD
 
 extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,               // [1] loss_l1, loss_l2 and loss_ssim: sums over pixels and channels
+    IterState* __restrict__ state,          // [1] loss_l1, loss_l2 and loss_ssim: sums over pixels and channels
     float ssim_weight,
     const unsigned char* __restrict__ outliers, // [height, width] not 0 where a pixel is left out as if it were right; may be null
     const float* __restrict__ image,        // [3, height, width]
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
 
 extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,               // [1] loss and psnr: running means
+    IterState* __restrict__ state,          // [1] loss and psnr: running means
     float ssim_weight,
     const unsigned char* __restrict__ outliers, // [height, width] as above; may be null
     const float* __restrict__ image,        // [3, height, width]

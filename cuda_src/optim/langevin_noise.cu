@@ -5,7 +5,7 @@
 __device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { return pcg(pcg(pcg(a) ^ b) ^ c); }
 
 extern "C" __global__ void langevin_noise(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     int capacity,
     unsigned seed,
     float noise_scale,                      // times the learning rate of positions

@@ -5,7 +5,7 @@
 #include "optim/adam.cuh"
 #include "raster/projection.cuh"
 
-#define MAX_PACE 5.0f               // times the learning rate, or a fraction of it
+#define MAX_LR_FACTOR 5.0f          // times the learning rate, or a fraction of it
 
 // What this step takes off the mean, in world units. The moments are along the splat's axes, which turn slowly.
 __device__ __forceinline__ float3 mean_step(
@@ -16,7 +16,7 @@ __device__ __forceinline__ float3 mean_step(
     Mat3 r;
     if (local_frame_adam) {
         const float size = (g.scale.x + g.scale.y + g.scale.z) / 3.0f;
-        lr *= fminf(fmaxf(sqrtf(size / state.reference_size), 1.0f / MAX_PACE), MAX_PACE);
+        lr *= fminf(fmaxf(sqrtf(size / state.reference_size), 1.0f / MAX_LR_FACTOR), MAX_LR_FACTOR);
         r = unit_rotation(g.quat);
         d_mean = mul_transposed(r, d_mean);
     }

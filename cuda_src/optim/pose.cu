@@ -9,7 +9,7 @@
 // owns every (gridDim * blockDim)-th splat, a block one row of sums. Runs before project_backward, which moves the splats.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     int capacity,
     int antialias,                          // 0 or 1
     const float* __restrict__ depths,       // [capacity] 0 where invisible
@@ -96,7 +96,7 @@ __device__ __forceinline__ void place_camera(Camera& camera, const Camera& origi
 
 // One block owns the current view: adds up its gradient, steps its offset and moves its camera.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const Camera* __restrict__ originals,   // [num_views]
     Camera* __restrict__ cameras,           // [num_views]
     const float* __restrict__ d_pose,       // [num_rows, 6] from pose_backward

@@ -2,7 +2,7 @@
 #include "optim/per_view.cuh"
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_background(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ d_background, // [num_rows, 3] from background_backward
     int num_rows,
     float lr, float lr_final,

@@ -3,7 +3,7 @@
 
 // One block owns the current view: adds up its gradient and that of weight * |D|^2, and steps its matrix.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_exposure(
-    const IterState* __restrict__ state,         // [1]
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ d_exposure,   // [num_rows, 12] from apply_exposure_backward
     int num_rows, int num_views,
     float weight,

@@ -15,7 +15,7 @@ __device__ __forceinline__ bool any_pixel(const vfloat (&y)[PIXELS])
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     const Camera* __restrict__ cameras,             // [num_views]
-    IterState* __restrict__ state,                       // [1] num_segments is written
+    IterState* __restrict__ state,          // [1] num_segments is written
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] by tile, then by depth

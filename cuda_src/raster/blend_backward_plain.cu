@@ -5,7 +5,7 @@
 
 extern "C" __global__ void __launch_bounds__(TILE_PIXELS) blend_backward_plain(
     const Camera* __restrict__ cameras,             // [num_views]
-    const IterState* __restrict__ state,                 // [1]
+    const IterState* __restrict__ state,    // [1]
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px

@@ -55,7 +55,7 @@ extern "C" __global__ void project(
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,               // [1] num_visible and num_large are counted
+    IterState* __restrict__ state,          // [1] num_visible and num_large are counted
     int antialias,                          // 0 or 1
     float* __restrict__ depths,             // [capacity] z; 0 where invisible
     float2* __restrict__ means2d,           // [capacity] px

@@ -113,7 +113,7 @@ __device__ __forceinline__ void sort_long(Key* shared /* [CHUNK] */, Key* keys /
 
 extern "C" __global__ void __launch_bounds__(256) sort_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    const IterState* __restrict__ state,        // [1]
+    const IterState* __restrict__ state,    // [1]
     const unsigned* __restrict__ tile_order,    // [num_tiles]
     const unsigned* __restrict__ tile_begins,   // [num_tiles + 1]
     Key* __restrict__ keys,                     // [pair_capacity] undefined afterwards

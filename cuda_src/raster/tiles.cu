@@ -21,7 +21,7 @@ __device__ __forceinline__ void for_each_large_tile(
 
 extern "C" __global__ void count_large_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    const IterState* __restrict__ state,        // [1]
+    const IterState* __restrict__ state,    // [1]
     unsigned capacity,
     const unsigned* __restrict__ large_splats,  // [capacity] num_large of them
     const float* __restrict__ depths,           // [capacity] 0 where invisible
@@ -51,7 +51,7 @@ __device__ __forceinline__ int length_class(unsigned n)
 
 extern "C" __global__ void scan_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    IterState* __restrict__ state,              // [1] num_pairs, needed_pairs; overflowed where they do not fit
+    IterState* __restrict__ state,          // [1] num_pairs, needed_pairs; overflowed where they do not fit
     const unsigned* __restrict__ tile_counts,   // [num_tiles]
     unsigned pair_capacity,
     unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
@@ -98,7 +98,7 @@ extern "C" __global__ void scan_tiles(
 
 extern "C" __global__ void emit_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    const IterState* __restrict__ state,        // [1]
+    const IterState* __restrict__ state,    // [1]
     unsigned capacity,
     int num_large_blocks,
     const unsigned* __restrict__ large_splats,  // [capacity] num_large of them

@@ -31,7 +31,7 @@ _TIMEOUT = 5.0
 
 
 def own_names(host: str) -> frozenset[str]:
-    """Host names, besides localhost and addresses, under which a server that listens at `host` is asked for."""
+    """Host names, in addition to localhost and addresses, under which a server that listens at `host` is asked for."""
     names = {host}
     if not is_loopback(host):
         machine = socket.gethostname()

@@ -1,4 +1,4 @@
-"""What a run trains besides the splats: it resumes, and its results are where they are promised to be."""
+"""Auxiliary models in a run: resuming, and where their results are saved."""
 
 import json
 import shutil
@@ -17,9 +17,9 @@ from splat_cli.tools.evaluate import evaluate_run
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
-BESIDES = {"pose_opt": True, "pose_travel": 0.1, "appearance": "exposure", "smooth_3d": 0.2, "background": "learned",
+AUXILIARY = {"pose_opt": True, "pose_travel": 0.1, "appearance": "exposure", "smooth_3d": 0.2, "background": "learned",
            "depth_weight": 0.1}  # fmt: skip
-BESIDES_ARRAYS = ("poses", "exposures", "background")
+AUXILIARY_ARRAYS = ("poses", "exposures", "background")
 
 
 def test_eval_measures_with_and_without_exposure(whole):
@@ -31,7 +31,7 @@ def test_eval_measures_with_and_without_exposure(whole):
 @pytest.fixture(scope="module")
 def whole(scene, tmp_path_factory):
     """A run that trains all there is. Not to be changed."""
-    return Trained(scene).new(tmp_path_factory.mktemp("besides") / "whole", eval=True, **BESIDES)
+    return Trained(scene).new(tmp_path_factory.mktemp("auxiliary") / "whole", eval=True, **AUXILIARY)
 
 
 def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
@@ -74,12 +74,12 @@ def test_checkpoint_holds_it(whole):
     assert checkpoint.arrays["exposures"].shape == (7, 3, 12)
     assert (checkpoint.arrays["filters"] > 0).any()
     assert checkpoint.arrays["background"].shape == (1, 3, 3)
-    for name in BESIDES_ARRAYS:
+    for name in AUXILIARY_ARRAYS:
         assert np.abs(checkpoint.arrays[name][:, 0]).min() > 0
 
 
 def test_it_cannot_be_switched_on_later(training, finished):
-    later = {name: value for name, value in BESIDES.items() if name != "depth_weight"}
+    later = {name: value for name, value in AUXILIARY.items() if name != "depth_weight"}
     with pytest.raises(UsageError, match="--pose-opt, --appearance, --smooth-3d, --background cannot change"):
         training.resume(finished.path, steps=70, **later)
 

@@ -45,7 +45,7 @@ _MAX_SIDE = 16383
 _MAX_META_BYTES = 1 << 20
 """Of meta.json: a thousand times what its codebooks take."""
 _MAX_SPARE_PIXELS = 1 << 16
-"""Of an image, besides two for each of its splats."""
+"""Of an image, in addition to two for each of its splats."""
 _DAMAGED = (
     *ZIP_ERRORS, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
     RecursionError, ShapeError,

@@ -23,7 +23,7 @@ _CHUNK = 1 << 22
 class Checkpoint:
     """A moment of a run.
 
-    arrays: float32 `params`, `moments1`, `moments2` [rows, num] and `stats` [2, num], and what the run trains besides
+    arrays: float32 `params`, `moments1`, `moments2` [rows, num] and `stats` [2, num], and what the run trains beyond
     (train.auxiliary); on the device until written.
     facts: everything else, as JSON can hold it (docs/checkpoints.md lists the keys).
     """

@@ -61,8 +61,8 @@ def _is_share(value: Any) -> bool:
     return _is_number(value) and math.isfinite(value) and 0 <= value <= 1
 
 
-def _is_score(entry: Any, besides: tuple[str, ...] = ()) -> bool:
+def _is_score(entry: Any, excluded: tuple[str, ...] = ()) -> bool:
     """Whether an entry has a PSNR, an SSIM and nothing but numbers that are finite, apart from some keys."""
     if not isinstance(entry, dict) or not {"psnr", "ssim"} <= entry.keys():
         return False
-    return all(_is_number(value) and abs(value) < 1e30 for key, value in entry.items() if key not in besides)
+    return all(_is_number(value) and abs(value) < 1e30 for key, value in entry.items() if key not in excluded)
