@@ -28,13 +28,13 @@ import numpy as np
 from live_passes import table
 from step_passes import Bench, make_bench, run_all, time_replay
 
+from splat_cli.config.presets import load_config
 from splat_cli.console import Display, Level
 from splat_cli.density.operations import split_long_axis
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.optim.model import Model
-from splat_cli.presets import load_config
 from splat_cli.run.make_trainer import make_trainer
 from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.run.training_data import read_data

@@ -19,11 +19,11 @@ import numpy as np
 
 from splat_cli import __version__
 from splat_cli.config import TrainConfig
+from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
-from splat_cli.presets import load_config
 from splat_cli.run.make_trainer import make_trainer
 from splat_cli.run.training_data import read_data
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config.presets import load_config
 from splat_cli.density import make_strategy
 from splat_cli.device import open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.optim.model import Model
-from splat_cli.presets import load_config
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.view import View
 

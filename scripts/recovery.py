@@ -33,6 +33,7 @@ import click
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.data.image_streamer import make_camera_table
 from splat_cli.device import Backend, open_backend
@@ -41,7 +42,6 @@ from splat_cli.eval.metrics import mean_score
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.poses import PoseRefinement, pose_decay
-from splat_cli.presets import load_config
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color

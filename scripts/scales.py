@@ -23,10 +23,10 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.config import TrainConfig
+from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.metrics import mean_score, score
-from splat_cli.presets import load_config
 from splat_cli.render.frame import render_frame
 from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
 from splat_cli.render.pictures import background_color, to_8bit

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from splat_cli.api import convert, evaluate, open_run, read_scene, render_view, train_scene
     from splat_cli.config import TrainConfig
+    from splat_cli.config.presets import load_config
     from splat_cli.console import Progress
     from splat_cli.errors import SplatError
     from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.gaussians.formats import read_splats, write_splats
-    from splat_cli.presets import load_config
     from splat_cli.result import RenderedImage, Result, Scores
     from splat_cli.scene.sample import make_sample_scene
     from splat_cli.scene.view import Scene, View
@@ -39,7 +39,7 @@ _MODULES = {
     "errors": ("SplatError",),
     "gaussians.arrays": ("SplatArrays",),
     "gaussians.formats": ("read_splats", "write_splats"),
-    "presets": ("load_config",),
+    "config.presets": ("load_config",),
     "result": ("RenderedImage", "Result", "Scores"),
     "scene.sample": ("make_sample_scene",),
     "scene.view": ("Scene", "View"),

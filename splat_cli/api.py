@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import TrainConfig
+from splat_cli.config.presets import load_config, with_settings
 from splat_cli.console import Display, Level
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import UsageError
@@ -19,7 +20,6 @@ from splat_cli.gaussians.edits import Edits
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.interrupt import Interrupted
-from splat_cli.presets import load_config, with_settings
 from splat_cli.render.view import render_picture
 from splat_cli.report import try_report
 from splat_cli.result import RenderedImage, Result, Scores

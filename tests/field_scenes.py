@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 
+from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.field.bounds import field_bounds
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.splats import Splats
-from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.build_trainer import build_trainer

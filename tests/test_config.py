@@ -6,8 +6,8 @@ import pytest
 
 from scripts.settings_table import settings_table
 from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.presets import config_toml, load_config, preset_names, read_settings
 from splat_cli.errors import UsageError
-from splat_cli.presets import config_toml, load_config, preset_names, read_settings
 
 ROOT = Path(__file__).parents[1]
 

@@ -103,4 +103,4 @@ def test_code_of_the_page_is_typed(tmp_path):
 
 def test_the_table_has_every_strategy_that_the_setting_takes():
     choices = {name for name in SETTINGS["strategy"].choices if name != "default"}
-    assert choices == STRATEGIES.keys(), "a strategy is a row in density/__init__.py and a choice in config.py"
+    assert choices == STRATEGIES.keys(), "a strategy is a row in density/__init__.py and a choice in config/density.py"

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
 ROOT = Path(__file__).parents[1]
 FIND_RESOURCES = """
 from splat_cli.paths import resource_dir
-from splat_cli.presets import preset_names
+from splat_cli.config.presets import preset_names
 print(*sorted(path.name for path in resource_dir("cuda_src").rglob("*") if path.is_file()), *preset_names())
 print(resource_dir("cuda_src"))
 """

@@ -23,7 +23,7 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
 
     Writes everything to OUT, a new or empty folder (by default splat-demo; if it is taken, splat-demo-2, ...).
     """
-    from splat_cli.presets import load_config
+    from splat_cli.config.presets import load_config
     from splat_cli.report import try_report
     from splat_cli.run.session import open_device
     from splat_cli.run.storage.run_lock import new_run_folder, unused_folder

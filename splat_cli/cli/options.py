@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import click
 
 from splat_cli.config import FLAGS, SETTINGS, TrainConfig
+from splat_cli.config.presets import load_config
+from splat_cli.config.setting import Setting
 from splat_cli.errors import UsageError
-from splat_cli.presets import load_config
-from splat_cli.settings import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -90,8 +90,8 @@ def _run_to_train(
 ) -> "Iterator[tuple[RunDir, Resumption | None]]":  # fmt: skip
     """The locked folder of a new or resumed run, and what to train there: None if only the report lacks. UsageError."""
     from splat_cli.cli.unused_options import unused_options
+    from splat_cli.config.presets import load_config
     from splat_cli.errors import UsageError
-    from splat_cli.presets import load_config
     from splat_cli.run.resume import FinishedError, Resumption, plan_resumption
     from splat_cli.run.storage.run_lock import existing_run, new_run_folder, unused_folder
 

@@ -29,17 +29,17 @@ _FAST = ("-O3", "-march=native")
 _SANITIZED = ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
               "-fno-sanitize=null,vptr", "-fno-sanitize-recover=undefined")  # fmt: skip
 
+_running: set[subprocess.Popen[str]] = set()  # compilers, which end with this process
 
+
+@functools.cache
 def _processor() -> str:
-    """What -march=native depends on."""
+    """Model and instruction sets of the processor, on which -march=native depends."""
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return platform.processor()
     return "\n".join(dict.fromkeys(re.findall(r"^(?:model name|flags|Features|CPU part)\s*:.*$", info, re.MULTILINE)))
-
-
-_running: set[subprocess.Popen[str]] = set()
 
 
 @dataclass(frozen=True)

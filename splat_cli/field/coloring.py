@@ -30,6 +30,8 @@ class FieldColoring(AuxiliaryModel):
     pass spares the tables.
     """
 
+    LATE_ARRAYS = ("field_bounds",)
+
     def __init__(
         self,
         field: ColorField,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -42,7 +42,11 @@ class AuxiliaryModel:
     """Parameters optimised jointly with the splats. Every method does nothing unless a model overrides it.
 
     A model that is also a `PhotometricLoss` replaces the loss; one that is a `Coloring` colours the splats.
+    LATE_ARRAYS: names in `arrays` that checkpoints of earlier versions lack; `make` computes them from the initial
+    splats.
     """
+
+    LATE_ARRAYS: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
     def wanted(config: TrainConfig) -> bool:

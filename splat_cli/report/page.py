@@ -5,8 +5,8 @@ from pathlib import Path
 from string import Template
 
 from splat_cli.config import SETTINGS
+from splat_cli.config.presets import changed_settings
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.presets import changed_settings
 from splat_cli.report.camera_map import camera_map
 from splat_cli.report.comparison import comparison
 from splat_cli.report.curves import curves, distributions, measured_views

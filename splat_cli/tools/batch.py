@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.presets import changed_settings
 from splat_cli.console import Display
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import SplatError
 from splat_cli.files import replacing
 from splat_cli.interrupt import Interrupted, deferred_interrupt
-from splat_cli.presets import changed_settings
 from splat_cli.run.storage.run_dir import RunDir, is_run
 from splat_cli.tools.batch_list import Job
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import TrainConfig
+from splat_cli.config.presets import load_config, read_toml
 from splat_cli.errors import UsageError
-from splat_cli.presets import load_config, read_toml
 from splat_cli.scene.options import placed_paths
 
 _MAX_NAME_BYTES = 200

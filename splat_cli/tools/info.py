@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from splat_cli.config import SETTINGS
+from splat_cli.config.presets import changed_settings
 from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.summary import summarize_splats
-from splat_cli.presets import changed_settings
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.run_dir import RunDir, find_splats, is_run
 from splat_cli.scene.read import read_scene

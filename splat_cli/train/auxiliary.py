@@ -121,3 +121,8 @@ def auxiliary_memory(config: ResolvedConfig, num_views: int) -> MemoryCost:
 def auxiliary_kernels(config: TrainConfig) -> list[Unit]:
     """Kernel files and defines of the models that the settings ask for."""
     return [unit for model in MODELS if model.wanted(config) for unit in model.kernels(config)]
+
+
+def late_arrays(config: TrainConfig) -> set[str]:
+    """Names of arrays that checkpoints of earlier versions lack, and initial splats determine."""
+    return {name for model in MODELS if model.wanted(config) for name in model.LATE_ARRAYS}

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.config.presets import load_config
 from splat_cli.eval import metrics
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.presets import load_config
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.tools import evaluate
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from splat_cli.presets import load_config
+from splat_cli.config.presets import load_config
 from splat_cli.report import write
 from splat_cli.run.storage.run_dir import RunDir
 

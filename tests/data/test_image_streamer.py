@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.config.presets import load_config
 from splat_cli.data.image_budget import image_budget, photo_bytes
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
-from splat_cli.presets import load_config
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.run.build_trainer import build_trainer
 from splat_cli.scene import load_images, read_scene

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.density import make_strategy
 from splat_cli.density.adc import DENSE_SCALE, HUGE_SCALE
-from splat_cli.presets import load_config
 from splat_cli.run.plan import resolve_plan
 from tests.density.models import NUM, blames, host, some_model
 from tests.reference import density as reference

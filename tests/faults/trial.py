@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.cli.main import run as run_splat
+from splat_cli.config.presets import read_toml
 from splat_cli.errors import FormatError
-from splat_cli.presets import read_toml
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.run_dir import RunDir, is_run

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
+from splat_cli.config.presets import read_settings
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.bounds import field_bounds
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.file import read_field, write_field
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
-from splat_cli.presets import read_settings
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.report.curves import curves, measured_views
 from splat_cli.report.facts import read_facts

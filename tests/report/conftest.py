@@ -2,8 +2,8 @@
 
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.console import Display
-from splat_cli.presets import load_config
 from splat_cli.report import write_report
 from splat_cli.run.session import open_device, train_scene
 from splat_cli.run.storage.run_lock import new_run_folder

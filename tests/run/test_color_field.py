@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half
 from splat_cli.eval.metrics import psnr
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import Splats
-from splat_cli.presets import load_config
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint, write_checkpoint
 from splat_cli.run.checkpoints.state import capture_state, restore_state

@@ -2,8 +2,8 @@
 
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
-from splat_cli.presets import load_config
 from splat_cli.run.kernels import kernels_of_run, prepare_kernels
 from tests.training import SETTINGS
 

@@ -9,12 +9,12 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.density import make_strategy
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import evaluate
-from splat_cli.presets import load_config
 from splat_cli.run.memory_plan import plan_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet

@@ -3,7 +3,7 @@
 import pytest
 
 from splat_cli.config import TrainConfig
-from splat_cli.presets import load_config
+from splat_cli.config.presets import load_config
 from splat_cli.run.plan import apply_splat_budget, default_steps, dropout_for, resolve_plan, sh_lr_factor
 from tests.views import ring_of_views
 

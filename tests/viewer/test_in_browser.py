@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.presets import load_config
 from splat_cli.render.pictures import to_8bit
 from splat_cli.run.session import open_device, train_scene
 from splat_cli.run.storage.load_splats import load_splats_for_viewers

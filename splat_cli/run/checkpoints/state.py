@@ -12,10 +12,9 @@ from splat_cli.errors import FormatError, UsageError
 from splat_cli.optim.model import GRAIN
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
+from splat_cli.train.auxiliary import late_arrays
 from splat_cli.train.trainer import Trainer
 
-ADDED_ARRAYS = ("field_bounds",)
-"""What checkpoints of earlier versions lack and the initial splats tell."""
 _MiB = 2**20
 
 
@@ -69,9 +68,10 @@ def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """FormatError where the arrays are not those that the run's settings ask for, or those beside splats not finite."""
     planes = {name: (len(array), checkpoint.num_splats) for name, array in trainer.model.planes().items()}
     auxiliary = {name: array.shape for name, array in trainer.auxiliary.arrays().items()}
+    optional = late_arrays(trainer.config)
     for name, shape in {**planes, **auxiliary}.items():
         array = checkpoint.arrays.get(name)
-        if array is None and name in ADDED_ARRAYS:
+        if array is None and name in optional:
             continue
         if array is not None and array.shape == shape and (name in planes or np.isfinite(array).all()):
             continue
@@ -83,8 +83,8 @@ def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def needs_initial_state(checkpoint: Checkpoint, config: TrainConfig) -> bool:
-    """Whether the trainer must start from the run's initial splats again, for arrays that the checkpoint lacks."""
-    return config.color == "field" and any(name not in checkpoint.arrays for name in ADDED_ARRAYS)
+    """Whether the checkpoint lacks arrays that must be computed from the run's initial splats."""
+    return not late_arrays(config) <= checkpoint.arrays.keys()
 
 
 def checkpoint_bytes(num_splats: int, rows: int) -> int:

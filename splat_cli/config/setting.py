@@ -1,4 +1,4 @@
-"""What a setting is: a value with a type, a range, a default and a sentence of help, and how it is read from text."""
+"""Type of a setting: kind, range, default and help; conversion from and to text."""
 
 import dataclasses
 import reprlib
@@ -23,7 +23,6 @@ def setting(
     default: T,
     help: str,
     *,
-    group: str,
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
@@ -31,9 +30,9 @@ def setting(
 ) -> T:
     """A dataclass field that declares a setting; `low` and `high` are inclusive and hold for each entry of a tuple.
 
-    metavar: what a text stands for in the help of the command line.
+    metavar: placeholder of the value in the help of the command line.
     """
-    metadata = {"help": help, "group": group, "low": low, "high": high, "choices": choices, "metavar": metavar}
+    metadata = {"help": help, "low": low, "high": high, "choices": choices, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -124,12 +123,18 @@ class Setting:
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:
-    """The settings that a dataclass declares with `setting`, in the order of its fields."""
+    """Settings that a dataclass declares with `setting`, in the order of its fields.
+
+    Each belongs to the GROUP of the base class that declares it.
+    """
     hints = typing.get_type_hints(config_class)
+    groups = {name: vars(base)["GROUP"] for base in config_class.__bases__ for name in base.__annotations__}
     found = {}
     for field in dataclasses.fields(config_class):
         kind, optional = _kind_of(hints[field.name])
-        found[field.name] = Setting(field.name, kind, optional, field.default, **field.metadata)
+        found[field.name] = Setting(
+            field.name, kind, optional, field.default, group=groups[field.name], **field.metadata
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Settings in TOML files: the presets, a user's own, and what a run was trained with."""
+"""Settings in TOML files: presets, and the config.toml of a run."""
 
 import dataclasses
 import difflib

@@ -1,0 +1,70 @@
+"""Settings of a training run: the single declaration of command-line options, presets, config.toml and docs."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from splat_cli.config.cameras import CameraSettings
+from splat_cli.config.dataset import DatasetSettings
+from splat_cli.config.density import DensitySettings
+from splat_cli.config.optimizer import OptimizerSettings
+from splat_cli.config.run import RunSettings
+from splat_cli.config.setting import Setting, settings_of
+from splat_cli.config.splats import SplatSettings
+
+
+@dataclass(frozen=True)
+class TrainConfig(
+    # in reverse: a dataclass takes the fields of its last base first
+    DensitySettings,
+    CameraSettings,
+    OptimizerSettings,
+    SplatSettings,
+    DatasetSettings,
+    RunSettings,
+):
+    """Settings of one run, checked on construction: UsageError names the setting, its value and what was expected."""
+
+    def __post_init__(self) -> None:
+        for name, declared in SETTINGS.items():
+            object.__setattr__(self, name, declared.check(getattr(self, name)))
+
+    @property
+    def num_steps(self) -> int:
+        """Number of training steps of a resolved configuration."""
+        assert self.steps is not None, "num_steps is read before the plan is resolved"
+        return self.steps
+
+    @property
+    def trained_sh_degree(self) -> int:
+        """SH degree of the splats' own colours: 0 with a colour field."""
+        return 0 if self.color == "field" else self.sh_degree
+
+
+@dataclass(frozen=True)
+class ResolvedConfig(TrainConfig):
+    """Settings of a run with all defaults resolved that depend on the scene or on --steps.
+
+    Made once, by `run.plan.resolve_plan`. Learning rates include the factors for short runs and for the number of
+    photographs, `growth_rate` and `noise_scale` those for short runs; `strategy` is never "default"; `max_splats`
+    respects the splat budget and the memory.
+    """
+
+    if TYPE_CHECKING:  # no longer optional
+        steps: int = 0
+        sh_degree_interval: int = 0
+        init_opacity: float = 0.0
+        init_scale: float = 0.0
+        densify_start: int = 0
+        densify_stop: int = 0
+        lr_decay_start: int = 0
+        dropout: float = 0.0
+        noise_scale: float = 0.0
+
+
+SETTINGS: dict[str, Setting] = settings_of(TrainConfig)
+
+ALIASES = {"own_axes": "local_frame_adam", "probe_views": "score_views"}
+"""Former names of settings, still accepted in TOML files and in the config.toml of earlier runs."""
+
+FLAGS: dict[str, tuple[str, dict[bool, str]]] = {"exposure": ("appearance", {False: "none", True: "exposure"})}
+"""Former boolean settings -> the setting that replaces them, and its values for off and on."""

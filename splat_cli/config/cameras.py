@@ -1,0 +1,39 @@
+"""Settings: camera poses and appearance."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from splat_cli.config.setting import setting
+
+
+@dataclass(frozen=True)
+class CameraSettings:
+    """Pose refinement and colour correction of photographs."""
+
+    GROUP: ClassVar[str] = "Camera poses and appearance"
+
+    pose_opt: bool = setting(
+        False, "Refine the camera poses: first on small photographs, then jointly with the splats."
+    )
+    pose_travel: float = setting(
+        0.5,
+        "With --pose-opt, limit of a camera's rotation, in degrees, and of its translation, as the same angle in "
+        "radians times the scene's extent; on the small photographs before training, 4 and 2 times as much.",
+        low=0,
+        high=45,
+    )
+    appearance: str = setting(
+        "none",
+        "Colour correction trained for each photograph and not applied to other renders: one affine map (exposure) or "
+        "a bilateral grid of affine maps (grid).",
+        choices=("none", "exposure", "grid"),
+    )
+    lr_exposure: float = setting(5e-3, "Initial learning rate of exposures.", low=0)
+    lr_exposure_final: float = setting(5e-4, "Final learning rate of exposures; the decay is exponential.", low=0)
+    exposure_reg: float = setting(
+        0.01, "Weight in the loss of the squared difference of exposures from the identity.", low=0
+    )
+    lr_grid: float = setting(5e-3, "Learning rate of bilateral grids; decays to a tenth.", low=0)
+    grid_smoothness: float = setting(
+        100.0, "Weight in the loss of the mean squared difference of a grid's neighbouring values.", low=0
+    )

@@ -1,0 +1,47 @@
+"""Settings: dataset."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from splat_cli.config.setting import setting
+
+
+@dataclass(frozen=True)
+class DatasetSettings:
+    """Format and folders of a dataset, size of the photographs, selection of points."""
+
+    GROUP: ClassVar[str] = "Dataset"
+
+    format: str = setting(
+        "auto",
+        "Dataset format; auto uses the first one found, in this order.",
+        choices=("auto", "colmap", "blender", "transforms"),
+    )
+    images: str | None = setting(None, "Folder of the photographs; by default SCENE/images.", metavar="DIR")
+    max_size: int | None = setting(
+        None, "Maximum length of a photograph's longer side, in pixels; larger photographs are downscaled.", low=16
+    )
+    downscale: int = setting(
+        1, "Downscale photographs by this factor; uses SCENE/images_N if it exists.", low=1, high=64
+    )
+    masks: str | None = setting(
+        None,
+        "Folder of masks (NAME.png or NAME.jpg.png; black pixels are ignored); by default SCENE/masks; none: no masks.",
+        metavar="DIR",
+    )
+    invert_masks: bool = setting(False, "Ignore the white pixels of masks instead of the black ones.")
+    image_memory: float | None = setting(
+        None,
+        "Memory for decoded photographs, in GiB; by default half of the free memory. The rest are decoded on demand.",
+        low=1e-6,
+    )
+    min_track_length: int = setting(0, "Ignore COLMAP points that are seen in fewer photographs than this.", low=0)
+    max_point_error: float | None = setting(
+        None, "Ignore COLMAP points with a reprojection error larger than this, in pixels.", low=0
+    )
+    crop: str | None = setting(
+        None,
+        "Region to export: sphere x,y,z,radius or box x0,y0,z0,x1,y1,z1, in world units; training is not cropped.",
+        metavar="X,Y,...",
+    )
+    crop_start: bool = setting(False, "With --crop, initialise splats inside the region only.")

@@ -1,0 +1,48 @@
+"""Settings: density control."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from splat_cli.config.setting import setting
+
+
+@dataclass(frozen=True)
+class DensitySettings:
+    """Densification strategy, number of splats, schedule and thresholds."""
+
+    GROUP: ClassVar[str] = "Density control"
+
+    strategy: str = setting(
+        "default",
+        "Densification strategy; default: splits in runs under 5,000 steps, copies otherwise.",
+        choices=("default", "splits", "copies", "adc", "mcmc"),
+    )
+    max_splats: int = setting(1_000_000, "Maximum number of splats.", low=1)
+    max_memory: float | None = setting(None, "Maximum device memory, in GiB; lowers --max-splats to fit.", low=0.001)
+    splat_budget: float = setting(
+        1.74, "Target number of splats, relative to (number of training pixels)^(2/3); 0: --max-splats.", low=0
+    )
+    densify_start: int | None = setting(
+        None, "Step after which densification starts; by default 1/60 of the run.", low=0
+    )
+    densify_stop: int | None = setting(None, "Step at which densification stops; by default 2/3 of the run.", low=0)
+    densify_interval: int = setting(100, "Steps between rounds of densification and pruning.", low=1)
+    grad_threshold: float = setting(
+        2e-4, "With --strategy adc, mean screen-space gradient from which a splat is cloned or split.", low=0
+    )
+    absgrad: bool = setting(
+        False, "Sum absolute values of screen-space gradients (AbsGS); needs about 4 times the --grad-threshold."
+    )
+    prune_opacity: float = setting(0.005, "Opacity under which splats are pruned.", low=0, high=1)
+    opacity_reset_interval: int = setting(
+        3000, "With --strategy adc, steps between resets of all opacities to nearly 0.", low=1
+    )
+    score_views: int = setting(
+        10, "Number of training views in which error-guided strategies rate splats before each round.", low=1
+    )
+    growth_rate: float = setting(
+        0.05,
+        "Maximum growth per round, as a fraction of all splats, in a run of 30,000 steps; faster in shorter runs.",
+        low=0,
+        high=1,
+    )

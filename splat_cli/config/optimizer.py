@@ -1,0 +1,80 @@
+"""Settings: loss and optimiser."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from splat_cli.config.setting import setting
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Weights of the loss, regularisers and learning rates."""
+
+    GROUP: ClassVar[str] = "Loss and optimiser"
+
+    lr_background: float = setting(1e-2, "Learning rate of a learned background; decays to a tenth.", low=0)
+    ssim_weight: float = setting(0.2, "Weight of 1 - SSIM in the loss; L1 has the rest.", low=0, high=1)
+    robust: bool = setting(
+        False,
+        "Mask transient objects (people, cars) out of the loss: pixels with outlying errors, after the first tenth of "
+        "the steps.",
+    )
+    robust_threshold: float = setting(
+        3.0, "With --robust, error threshold of outliers, relative to the upper quartile of all pixels' errors.", low=1
+    )
+    optimizer: str = setting(
+        "dense", "Adam on all splats (dense) or on visible splats only (visible).", choices=("dense", "visible")
+    )
+    lr_means: float = setting(
+        1.6e-4,
+        "Initial learning rate of positions, relative to the scene's size (geometric mean of the cameras' extent and "
+        "viewing distance); scaled by sqrt(30,000 / steps) in runs under 30,000 steps; with --local-frame-adam, that "
+        "of a splat of 0.004 times the scene's size.",
+        low=0,
+    )
+    lr_means_final: float = setting(1.6e-6, "Final learning rate of positions; the decay is exponential.", low=0)
+    local_frame_adam: bool = setting(
+        True,
+        "Optimise positions in each splat's local frame, with steps proportional to its size; off: in world space, as "
+        "in 3DGS.",
+    )
+    lr_sh0: float = setting(2.5e-3, "Learning rate of the base colour.", low=0)
+    lr_shN: float = setting(
+        1.5e-4,
+        "Learning rate of the view-dependent colour for 100 photographs; scales with the square root of their number.",
+        low=0,
+    )
+    lr_field: float = setting(5e-3, "Learning rate of the colour field.", low=0)
+    lr_opacities: float = setting(0.05, "Learning rate of opacities (logits).", low=0)
+    lr_scales: float = setting(
+        1e-2, "Learning rate of log scales; scaled in runs under 30,000 steps, as --lr-means is.", low=0
+    )
+    lr_quats: float = setting(
+        1e-3, "Learning rate of rotations (quaternions); scaled in runs under 30,000 steps, as --lr-means is.", low=0
+    )
+    lr_decay: float = setting(0.1, "Final factor of all learning rates except that of positions.", low=1e-6, high=1)
+    lr_decay_start: int | None = setting(
+        None, "First step of that exponential decay; by default half of the run.", low=0
+    )
+    depth_weight: float = setting(
+        0.0,
+        "Weight in the loss of the difference to the inverse depths of the dataset's points; decays to a hundredth.",
+        low=0,
+    )
+    opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", low=0)
+    scale_reg: float = setting(
+        0.01, "Weight in the loss of the mean scale, in units of a fifth of the scene's size.", low=0
+    )
+    dropout: float | None = setting(
+        None,
+        "Fraction of splats dropped at random in each step, to reduce co-adaptation (DropGaussian); by default "
+        "0.05, less for over 120 photographs, more for over 150 visits of each, 0 in runs under 5,000 steps.",
+        low=0,
+        high=0.5,
+    )
+    noise_scale: float | None = setting(
+        None,
+        "Position noise of transparent splats, relative to their learning rate (3DGS-MCMC: 500,000), in units of a "
+        "fifth of the scene's size; by default 30,000, in runs under 5,000 steps 0.",
+        low=0,
+    )

@@ -1,0 +1,43 @@
+"""Settings: run."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from splat_cli.config.setting import setting
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Length of the run, evaluation, checkpoints and logs."""
+
+    GROUP: ClassVar[str] = "Run"
+
+    steps: int | None = setting(
+        None,
+        "Number of training steps; by default 120 per training photograph, at least 15,000 and at most 30,000.",
+        low=1,
+    )
+    seed: int = setting(0, "Random seed.", low=0, high=2**31 - 1)
+    save_at: tuple[int, ...] = setting(
+        (7000,),
+        "Steps after which the splats are saved and, with --eval, evaluated; always done after the last step.",
+        low=1,
+    )
+    eval: bool = setting(False, "Hold out test photographs and evaluate on them.")
+    test_every: int = setting(
+        8, "With --eval, hold out every Nth photograph in order of their names, starting with the first.", low=2
+    )
+    split: str | None = setting(
+        None, "With --eval, hold out the photographs listed in this file (one name per line, or JSON).", metavar="FILE"
+    )
+    deterministic: bool = setting(
+        False,
+        "Give bit-identical results for the same seed; slower: fixed order of summation, on the CPU a single core.",
+    )
+    keep: int = setting(2, "Number of checkpoints to keep, about 700 bytes per splat each; 0 writes none.", low=0)
+    checkpoint_every: int = setting(5000, "Steps between checkpoints; 0 saves by time only.", low=0)
+    checkpoint_minutes: float = setting(
+        10.0, "Longest time between checkpoints, in minutes; 0 saves by steps only.", low=0
+    )
+    tensorboard: bool = setting(False, "Write TensorBoard logs to RUN/tensorboard; needs the extra `tensorboard`.")
+    report: bool = setting(True, "Write report.html, with pictures and curves, at the end of training.")

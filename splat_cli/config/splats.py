@@ -1,0 +1,82 @@
+"""Settings: splats and rendering."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from splat_cli.config.setting import setting
+
+
+@dataclass(frozen=True)
+class SplatSettings:
+    """Colour model, initialization and rasterization of the splats."""
+
+    GROUP: ClassVar[str] = "Splats and rendering"
+
+    sh_degree: int = setting(3, "Degree of the spherical harmonics of view-dependent colour.", low=0, high=3)
+    color: str = setting(
+        "sh",
+        "Colour model: spherical harmonics of each splat (sh) or one neural field shared by all splats (field).",
+        choices=("sh", "field"),
+    )
+    field_table_size: int = setting(
+        2**17, "With --color field, number of entries of each of the 8 hash tables.", low=2**10, high=2**24
+    )
+    field_direction_degree: int = setting(
+        3,
+        "With --color field, SH degree of the encoded view direction; 4 sharpens reflections, but not in PLY files.",
+        low=1,
+        high=4,
+    )
+    field_appearance: int = setting(
+        0,
+        "With --color field, size of each photograph's appearance embedding (exposure, weather); 0 disables it.",
+        low=0,
+        high=64,
+    )
+    field_moves: bool = setting(
+        False, "With --color field, propagate the gradients of its colours to the positions of the splats."
+    )
+    sh_degree_interval: int | None = setting(
+        None, "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run.", low=1
+    )
+    init: str = setting(
+        "auto",
+        "Initial points: the dataset's (points), from plane-sweep stereo (sweep) or random; auto: points and sweep.",
+        choices=("auto", "points", "sweep", "random"),
+    )
+    init_points: int = setting(
+        100_000, "Number of pixels whose depth the plane sweep estimates, or number of random points.", low=1
+    )
+    init_from: str | None = setting(
+        None,
+        "File of splats to start from instead of points; a random subset if they are more than --max-splats.",
+        metavar="FILE",
+    )
+    init_opacity: float | None = setting(
+        None,
+        "Initial opacity of splats made from points; by default 0.5, in runs under 5,000 steps 0.1.",
+        low=0.005,
+        high=0.99,
+    )
+    init_scale: float | None = setting(
+        None,
+        "Initial size of splats made from points, relative to the distance to their neighbours; by default 0.1, in "
+        "runs under 5,000 steps 1.",
+        low=0.01,
+        high=10,
+    )
+    antialias: bool = setting(
+        True,
+        "Dilate splats by 0.1 px^2 and compensate their opacity (Mip-Splatting); off: dilate by 0.3 px^2, as in most "
+        "viewers.",
+    )
+    smooth_3d: float = setting(
+        0.0,
+        "Variance of the 3D smoothing filter (Mip-Splatting: 0.2), in squared pixel widths of the nearest photograph; "
+        "0 disables it.",
+        low=0,
+        high=10,
+    )
+    background: str = setting(
+        "black", "Background colour in training.", choices=("black", "white", "random", "learned")
+    )
