@@ -36,7 +36,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.optim.model import Model
 from splat_cli.run.make_trainer import make_trainer
-from splat_cli.run.storage.run_dir import find_splats
+from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.training_data import read_data
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View

@@ -15,7 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from splat_cli.run.storage.run_dir import RunDir, is_run
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
 
 _OPTIONS = [
     "--deterministic", "--save-at=", "--densify-start=20", "--densify-interval=20", "--checkpoint-every=10",

@@ -22,7 +22,7 @@ from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.storage.run_dir import find_splats, open_run
+from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene

@@ -24,9 +24,9 @@ from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
 from splat_cli.image_files import open_image
 from splat_cli.render.pictures import to_8bit
+from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
-from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.scene.read import read_scene
 
 EXPOSURE, TINT, GAMMA = 0.7, 0.2, 2.2

@@ -25,10 +25,11 @@ from splat_cli.report import try_report
 from splat_cli.result import RenderedImage, Result, Scores
 from splat_cli.run import session
 from splat_cli.run.callback import OnProgress, ProgressCallback
+from splat_cli.run.device import open_device
 from splat_cli.run.in_memory import train_in_memory
+from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
-from splat_cli.run.storage.run_dir import find_splats, step_of
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.training_data import TrainingData, load_image_set
 from splat_cli.scene.options import SceneOptions
@@ -92,9 +93,7 @@ def train_scene(
         raise UsageError(f"{min(late)} is for reading, and the scene has been read: give it to read_scene")
     if not isinstance(scene, Scene):
         scene = read_scene_folder(scene, SceneOptions.of(config))
-    return _result_of(
-        *train_in_memory(scene, config, session.open_device(device, config, display), display, on_progress)
-    )
+    return _result_of(*train_in_memory(scene, config, open_device(device, config, display), display, on_progress))
 
 
 def open_run(path: str | Path, *, device: str = "auto") -> Result:
@@ -184,7 +183,7 @@ def _train_into(
 ) -> Result:
     callback = ProgressCallback(on_progress) if on_progress else None
     with new_run_folder(out) as run:
-        backend = session.open_device(device, config, display)
+        backend = open_device(device, config, display)
         try:
             session.train_scene(scene, run, config, backend, display, callback=callback)
             try_report(run, backend, display)

@@ -1,4 +1,4 @@
-"""Where the time of a run goes."""
+"""Wall-clock time of a run: seconds by phase, seconds of training."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,10 @@ from contextlib import contextmanager
 
 
 class PhaseTimer:
-    """`with clock("reading"): ...`: seconds by phase. What runs in a phase inside another one counts in that alone."""
+    """Seconds by phase: `with timer("reading"): ...`. A nested phase does not count in the outer one.
+
+    phase: name of the time outside all phases.
+    """
 
     def __init__(self, phase: str) -> None:
         self._phase, self._since = phase, time.perf_counter()
@@ -23,7 +26,7 @@ class PhaseTimer:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds by phase up to now, in milliseconds' steps; what is in no phase is in the constructor's."""
+        """Seconds by phase up to now, rounded to milliseconds."""
         self._enter(self._phase)
         return {phase: round(seconds, 3) for phase, seconds in self._seconds.items()}
 
@@ -31,3 +34,36 @@ class PhaseTimer:
         now = time.perf_counter()
         self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._since
         self._phase, self._since = phase, now
+
+
+class Stopwatch:
+    """Seconds spent in `with stopwatch.running(): ...`, except in `paused`. total: initial value, in seconds."""
+
+    def __init__(self, total: float = 0.0) -> None:
+        self._total = total
+        self._since: float | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._since = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside of `running`: does not count."""
+        self._stop()
+        try:
+            yield
+        finally:
+            self._since = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Total up to now."""
+        return self._total + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    def _stop(self) -> None:
+        self._total, self._since = self.seconds, None

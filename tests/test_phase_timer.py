@@ -1,9 +1,9 @@
-"""Seconds by phase."""
+"""Seconds by phase, seconds of training."""
 
 import pytest
 
 from splat_cli import phase_timer as module
-from splat_cli.phase_timer import PhaseTimer
+from splat_cli.phase_timer import PhaseTimer, Stopwatch
 
 
 @pytest.fixture
@@ -35,3 +35,24 @@ def test_an_error_ends_its_phase(wait):
         wait(1 / 0)
     wait(2)
     assert timer.seconds == {"other": 2, "training": 0}
+
+
+def test_stopwatch_adds_up_what_runs_and_not_what_is_paused(wait):
+    stopwatch = Stopwatch(100)
+    wait(1)
+    with stopwatch.running():
+        wait(2)
+        with stopwatch.paused():
+            wait(4)
+        wait(8)
+        assert stopwatch.seconds == 110
+    wait(16)
+    assert stopwatch.seconds == 110
+
+
+def test_an_error_stops_the_stopwatch(wait):
+    stopwatch = Stopwatch()
+    with pytest.raises(ZeroDivisionError), stopwatch.running(), stopwatch.paused():
+        wait(1 / 0)
+    wait(1)
+    assert stopwatch.seconds == 0

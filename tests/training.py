@@ -4,8 +4,9 @@ import io
 
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display
+from splat_cli.run.device import open_device
 from splat_cli.run.resume import plan_resumption
-from splat_cli.run.session import open_device, train_scene
+from splat_cli.run.session import train_scene
 from splat_cli.run.storage.run_lock import existing_run, new_run_folder
 
 SETTINGS = {

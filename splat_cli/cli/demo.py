@@ -25,7 +25,7 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
     """
     from splat_cli.config.presets import load_config
     from splat_cli.report import try_report
-    from splat_cli.run.session import open_device
+    from splat_cli.run.device import open_device
     from splat_cli.run.storage.run_lock import new_run_folder, unused_folder
     from splat_cli.tools.demo import run_demo
 

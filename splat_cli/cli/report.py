@@ -29,7 +29,7 @@ def command(path: Path, out: Path | None, scene: Path | None, device: str, displ
     """
     from splat_cli.device import open_backend
     from splat_cli.report import write_report
-    from splat_cli.run.storage.run_dir import open_run
+    from splat_cli.run.storage.find_run import open_run
 
     written = write_report(open_run(path), open_backend(device), display, scene, out)
     return Output([f"Report: {written}"], {"report": written})

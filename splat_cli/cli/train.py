@@ -59,7 +59,8 @@ def command(
     With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run.
     """
     from splat_cli.report import try_report, write_report
-    from splat_cli.run.session import open_device, train_scene
+    from splat_cli.run.device import open_device
+    from splat_cli.run.session import train_scene
     from splat_cli.run.storage.result import read_result
     from splat_cli.viewer.live import attended
 

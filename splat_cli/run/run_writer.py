@@ -1,9 +1,10 @@
-"""Results of training in the run's folder: splats, cameras, a learned background, and metrics."""
+"""Results of training in the run's folder: splats, cameras, learned background, metrics."""
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
+from splat_cli.errors import DiskError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.run.export_splats import Saved, save_splats
@@ -16,7 +17,7 @@ from splat_cli.train.trainer import Trainer
 
 
 class RunWriter:
-    """Writes the state of the trainer. config: the settings as requested. score: the last evaluation, if any."""
+    """Writes results of the trainer. config: settings as requested. score: mean of the last evaluation, if any."""
 
     def __init__(
         self,
@@ -31,23 +32,44 @@ class RunWriter:
         self.board, self.display = board, display
         self.score: Score | None = None
 
-    def save(self) -> Saved:
-        """Writes the splats, and what `save_auxiliary` does. DiskError."""
+    def write(self, seconds: float) -> None:
+        """Write the splats and evaluate on held-out photographs. seconds: of training so far. DiskError."""
+        timer = self.trainer.timer
+        with timer("saving"):
+            saved = self.save_splats()
+            self.board.splats(self.trainer.step, saved.splats)
+            if saved.notice:
+                self.display.say(saved.notice)
+        with timer("measuring"):
+            self._evaluate(seconds)
+
+    def try_to_write(self, seconds: float) -> bool:
+        """`write`; after a DiskError, warn and return False."""
+        try:
+            self.write(seconds)
+        except DiskError as error:
+            later = "; splat train --resume makes up for it later" if self.config.keep else ""
+            self.display.warn(f"{error}; training goes on{later}")
+            return False
+        return True
+
+    def save_splats(self) -> Saved:
+        """Write the splats, refined cameras and learned background. DiskError."""
         path = self.run.ply_path(self.trainer.step)
         saved = save_splats(self.trainer, self.config, path, self.data.training, self.display.say)
         self.save_auxiliary()
         return saved
 
     def save_auxiliary(self) -> None:
-        """Writes where the cameras are now, where training moves them, and a learned background."""
+        """Write refined cameras and the learned background, if the run trains them."""
         learned = self.trainer.auxiliary.background_color()
         if learned:
             self.run.save_background(learned)
         if self.trainer.config.pose_opt:
             self.run.save_cameras(refined_views(self.trainer, self.data.scene.views))
 
-    def evaluate(self, seconds: float) -> None:
-        """Measures on what is held out, if anything is; writes and tells the scores. seconds: of training so far."""
+    def _evaluate(self, seconds: float) -> None:
+        """Evaluate on the held-out photographs, if any; write and display the scores."""
         if self.data.held_out is None:
             return
         step, backend = self.trainer.step, self.trainer.backend

@@ -19,7 +19,8 @@ from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import SplatError
 from splat_cli.files import replacing
 from splat_cli.interrupt import Interrupted, deferred_interrupt
-from splat_cli.run.storage.run_dir import RunDir, is_run
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.tools.batch_list import Job
 
 _POLL_SECONDS = 0.1

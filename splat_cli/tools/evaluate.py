@@ -16,10 +16,10 @@ from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import side_by_side
 from splat_cli.render.pictures import png_names, refuse_foreign, save_png
+from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.metrics_file import write_metrics
-from splat_cli.run.storage.run_dir import find_splats, step_of
 
 
 @dataclass(frozen=True)

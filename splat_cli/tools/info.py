@@ -8,8 +8,9 @@ from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.summary import summarize_splats
+from splat_cli.run.storage.find_run import find_splats, is_run
 from splat_cli.run.storage.load_model import field_path
-from splat_cli.run.storage.run_dir import RunDir, find_splats, is_run
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.summary import summarize_scene
 

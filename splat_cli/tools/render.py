@@ -24,8 +24,8 @@ from splat_cli.render.output.render_sequence import RenderSettings, SequenceResu
 from splat_cli.render.output.supersampling import samples_as_fine
 from splat_cli.render.output.video import write_video
 from splat_cli.render.pictures import background_color
+from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_model import field_path
-from splat_cli.run.storage.run_dir import find_splats
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
 from splat_cli.scene.trajectories.focus import focus_point

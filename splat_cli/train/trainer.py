@@ -3,7 +3,6 @@ densification."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.console import Progress
 from splat_cli.data.image_streamer import ImageBudget, make_camera_table
-from splat_cli.density import make_strategy
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
@@ -33,27 +31,26 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.auxiliary import AuxiliaryModels, auxiliary_memory
+from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, set_position_rates, upload_schedule, view_order
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.view_scores import ViewScorer
 
-SYNC_SECONDS = 0.2  # between two reads of the device's state
-SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
-PAIRS_PER_SPLAT = 12  # first guess
-MIN_SCALE = 1e-5  # of the scene's size: no gradient stops a disc from becoming thinner, and no pixel shows it
-
+SYNC_SECONDS = 0.2  # between two reads of the iteration state
+PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
+MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
 
 T = TypeVar("T")
 
 
 class Trainer:
-    """Trains splats on images. `run_until` may be called again and again; `step` counts the steps done.
+    """Trains splats on images; `run_until` may be called repeatedly, `step` is the number of steps done.
 
-    splats: the initial ones, at most config.max_splats, of the trained SH degree. images: all on the device, or with
-    `budget` streamed. random: of density control; by default from config.seed. scene_points float32 [P, 3]: supervision
-    of --depth-weight. pose_offsets float32 [V, 6]: initial poses of --pose-opt. `notices`: warnings for the user, which
-    the caller drains.
+    splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree. images: all on the device,
+    or streamed if `budget` is given. random: generator of density control; by default seeded with config.seed.
+    scene_points: float32 [P, 3], for --depth-weight. pose_offsets: float32 [V, 6], initial poses of --pose-opt.
+    `notices`: warnings for the user; the caller drains this list.
     """
 
     def __init__(
@@ -71,11 +68,9 @@ class Trainer:
     ) -> None:
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
-        self.random = random or np.random.default_rng(config.seed)
         self.extent = scene_extent(images.views)
         capacity = min(2 * len(splats), config.max_splats)
         self.model = Model(backend, splats, capacity, smooth=config.smooth_3d > 0)
-        self.strategy = make_strategy(config, self.extent)
         order = view_order(len(images.views), config.steps, config.seed)
         self.cameras, self.stream = make_camera_table(backend, images.views, images.images, images.masks, order, budget)
         self.schedule = upload_schedule(backend, config)
@@ -93,10 +88,11 @@ class Trainer:
         self.state = IterState(backend, num_splats=self.model.num)
         self.order = backend.upload(order)
         show = (self.stream.show,) if self.stream else ()
-        self.scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, self.random, *show)
-        self.removed = 0
+        random = random or np.random.default_rng(config.seed)
+        scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, random, *show)
+        self.density = DensityControl(config, self.extent, self.model, scorer, self.rasterizer, self.state, random)
         self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.timer)
-        self.scratch = ScratchMemory(self.model, self.rasterizer, self.scorer, self.state)
+        self.scratch = ScratchMemory(self.model, self.rasterizer, scorer, self.state)
         self._constrain()
 
     @staticmethod
@@ -109,11 +105,11 @@ class Trainer:
 
     @property
     def bad_numbers(self) -> dict[str, int]:
-        """What was not finite so far: updates of splats and steps that were skipped, splats that were removed."""
+        """Counts of non-finite numbers: skipped updates of splats, skipped steps, removed splats."""
         state = self.state.read()
         return {
             "skipped_updates": int(state["skipped_updates"]), "skipped_steps": int(state["skipped_steps"]),
-            "removed_splats": self.removed,
+            "removed_splats": self.density.num_removed,
         }  # fmt: skip
 
     @property
@@ -122,24 +118,24 @@ class Trainer:
 
     @property
     def background(self) -> tuple[float, float, float]:
-        """The learned colour behind the splats, or that of the settings, 0 to 1."""
+        """Background colour, learned or from the settings; RGB, 0 to 1."""
         return self.auxiliary.background_color() or background_color(self.config.background)
 
     @property
     def step(self) -> int:
-        """Steps done."""
+        """Number of steps done."""
         return self.loop.step
 
     def run_until(self, step: int, on_progress: Callable[[Progress], None] | None = None) -> None:
-        """Train until `step` steps are done in all; calls `on_progress` a few times a second."""
+        """Train up to step `step`, counted from the start of the run; calls `on_progress` a few times a second."""
         chunk = 1
         while self.step < step:
             begin = time.perf_counter()
             try:
-                self.loop.run_until(min(step, self.step + chunk, self._next_refinement()))
-                if self.strategy.due(self.step) and self.step < self.config.steps:
+                self.loop.run_until(min(step, self.step + chunk, self.density.next_pause(self.step)))
+                if self.density.due(self.step):
                     with self.timer("density control"):
-                        self._refine()
+                        self.density.refine(self.step)
                 self._constrain()
             except MemoryError:
                 self.recover_from_oom()
@@ -151,15 +147,15 @@ class Trainer:
                 on_progress(Progress(self.step, float(last["loss"]), self.model.num, float(last["psnr"])))
 
     def recover_from_oom(self) -> None:
-        """Continue with the splats that fit, and no more of them from now on. OutOfMemory where nothing helps."""
+        """Prune to the splats that fit, which is the maximum from then on. OutOfMemory if not even few fit."""
         self.notices.append(self.scratch.recover(self.step))
-        self.config = dataclasses.replace(self.config, max_splats=self.model.num)
-        self.strategy = make_strategy(self.config, self.extent)
+        self.density.limit(self.model.num)
+        self.config = self.density.config
 
     def run_with_memory_fallback(self, work: Callable[[], T]) -> T:
-        """The result of `work`, which needs device memory of its own between two steps.
+        """The result of `work`, which allocates device memory between two steps.
 
-        Where there is not enough beside training, training's scratch memory is released for it, and `work` is repeated.
+        If that fails, the scratch memory of training is released and `work` repeated.
         """
         try:
             return self.scratch.lend(work)
@@ -168,12 +164,12 @@ class Trainer:
                 self.recover_from_oom()
 
     def set_size(self, size: float) -> None:
-        """From the next recording on, rates of positions and what else depends on it follow a size, in world units."""
+        """Scale learning rates and regularisers to a scene of `size` world units, from the next graph capture on."""
         self.size, self.unit = size, size / REFERENCE_SIZE
         set_position_rates(self.backend, self.schedule, self.config, size)
 
     def launch_step(self) -> None:
-        """Queue one training step: what a replay repeats. Reads and writes device memory only."""
+        """Queue one training step, which is captured and replayed: it reads and writes device memory only."""
         update = self._update()
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
         self.rasterizer.forward(self.splats, self.state, self.config.dropout)
@@ -184,39 +180,21 @@ class Trainer:
         gradients = functools.partial(self.auxiliary.accumulate, self.splats, self.state, self.rasterizer)
         self.rasterizer.backward(self.splats, self.state, update, gradients)
         self.auxiliary.step(self.state)
-        if self.strategy.noise_scale > 0:
-            noise_scale = self.strategy.noise_scale / self.unit**2  # per covariance
-            langevin_noise(self.splats, self.state, self.config.seed, noise_scale)
+        if (noise_scale := self.density.strategy.noise_scale) > 0:
+            langevin_noise(self.splats, self.state, self.config.seed, noise_scale / self.unit**2)  # per covariance
 
     def _update(self) -> Update:
-        c = self.config
+        c, collects_stats = self.config, self.density.strategy.collects_stats
         return Update(
             moments1=self.model.moments.first, moments2=self.model.moments.second,
-            stats=self.model.stats if self.strategy.collects_stats else None,
-            dense=c.optimizer == "dense", absgrad=c.absgrad and self.strategy.collects_stats,
+            stats=self.model.stats if collects_stats else None,
+            dense=c.optimizer == "dense", absgrad=c.absgrad and collects_stats,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
             d_means=self.auxiliary.position_gradients(self.splats.capacity),
         )  # fmt: skip
 
-    def _next_refinement(self) -> int:
-        step = self.step + 1
-        while step % self.config.densify_interval and not self.strategy.due(step):
-            step += 1
-        return step
-
-    def _refine(self) -> None:
-        capacity = self.splats.capacity
-        self.removed += self.model.remove_nonfinite()
-        self.state.write(num_splats=self.model.num)
-        self.strategy.refine(self.step, self.model, self.scorer, self.random)
-        if self.step % SORT_INTERVAL < self.config.densify_interval:
-            self.model.sort_spatially()
-        if self.splats.capacity != capacity:
-            self.rasterizer.resize_splats(self.splats.capacity)
-        self.state.write(num_splats=self.model.num)
-
     def _constrain(self) -> None:
-        """Per-scene updates between rounds of densification: least scales, 3D filters, auxiliary constraints."""
+        """Every `densify_interval` steps: lower limit of scales, 3D filters, constraints of auxiliary models."""
         if self.step % self.config.densify_interval:
             return
         limit_scales(self.model, MIN_SCALE * self.size)

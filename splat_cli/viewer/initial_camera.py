@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.render.pictures import background_color
-from splat_cli.run.storage.run_dir import find_splats
+from splat_cli.run.storage.find_run import find_splats
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import up_direction

@@ -3,7 +3,7 @@
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.run import session
+from splat_cli.run import device
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def test_a_log_file_gets_plain_lines(train):
 
 @pytest.mark.parametrize(("asked", "warned"), [("auto", True), ("cpu", False)])
 def test_a_gpu_that_lies_idle_is_told(train, monkeypatch, tmp_path, asked, warned):
-    monkeypatch.setattr(session, "_NVIDIA_DRIVER", tmp_path)
-    monkeypatch.setattr(session, "open_backend", lambda name, threads: open_backend("cpu", threads=threads))
-    monkeypatch.setattr(session, "why_no_cuda", lambda: "CuPy is not installed")
+    monkeypatch.setattr(device, "_NVIDIA_DRIVER", tmp_path)
+    monkeypatch.setattr(device, "open_backend", lambda name, threads: open_backend("cpu", threads=threads))
+    monkeypatch.setattr(device, "why_no_cuda", lambda: "CuPy is not installed")
     shown = train("--device", asked).err
     assert "Device: CPU, " in shown
     assert ("Warning: there is an NVIDIA GPU, but CuPy is not installed; " in shown) == warned

@@ -24,7 +24,8 @@ from splat_cli.config.presets import read_toml
 from splat_cli.errors import FormatError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
-from splat_cli.run.storage.run_dir import RunDir, is_run
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
 
 # What a run imports, once for all forks. Imported only: threads that are started here would be missing there.
 for name in ("splat_cli.cli.train", "splat_cli.cli.unused_options", "splat_cli.device.cpu", "splat_cli.report",

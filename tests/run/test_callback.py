@@ -8,7 +8,8 @@ import pytest
 from splat_cli.config.presets import load_config
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.interrupt import Interrupted
-from splat_cli.run.session import open_device, train_scene
+from splat_cli.run.device import open_device
+from splat_cli.run.session import train_scene
 from splat_cli.run.storage.run_lock import new_run_folder
 from tests.training import SETTINGS
 

@@ -1,6 +1,5 @@
 """Memory: the estimate, the cap that follows from it, and going on after an allocation has failed."""
 
-import dataclasses
 import os
 import weakref
 from concurrent.futures import ProcessPoolExecutor
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.density import make_strategy
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
@@ -115,8 +113,8 @@ def test_run_is_told_what_it_takes_and_capped(training, tmp_path):
 @pytest.mark.parametrize("strategy", ["default", "adc", "mcmc"])
 def test_growth_that_does_not_fit_ends_and_training_goes_on(backend, budget, strategy):
     trainer = _trainer(backend, 4000, strategy=strategy, max_splats=4000, grad_threshold=0.0)
-    trainer.config = dataclasses.replace(trainer.config, max_splats=100_000)
-    trainer.strategy = make_strategy(trainer.config, trainer.extent)
+    trainer.density.limit(100_000)
+    trainer.config = trainer.density.config
     trainer.run_until(5)
     budget.limit = budget.live + MIB // 4
     trainer.run_until(60)

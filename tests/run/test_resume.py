@@ -15,7 +15,8 @@ from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import FORMAT, read_checkpoint, write_checkpoint
-from splat_cli.run.storage.run_dir import RunDir, is_run
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import existing_run, new_run_folder
 
 ROOT = Path(__file__).parents[2]

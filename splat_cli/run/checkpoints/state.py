@@ -28,8 +28,8 @@ def capture_state(trainer: Trainer) -> Checkpoint:
         "capacity": model.splats.capacity,
         "size": trainer.size,
         "state": {name: state[name].tolist() for name in ITER_STATE_DTYPE.names or ()},
-        "removed": trainer.removed,
-        "random": trainer.random.bit_generator.state,
+        "removed": trainer.density.num_removed,
+        "random": trainer.density.random.bit_generator.state,
         "views": [view.name for view in trainer.cameras.views],
         "settings": dataclasses.asdict(trainer.config),
         "versions": {"numpy": np.__version__, "device": trainer.backend.describe()},
@@ -59,8 +59,8 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.set_size(checkpoint.facts.get("size", trainer.extent))  # older checkpoints followed that
     known = {name: value for name, value in checkpoint.facts["state"].items() if name in (ITER_STATE_DTYPE.names or ())}
     trainer.state.write(**known)
-    trainer.random.bit_generator.state = checkpoint.facts["random"]
-    trainer.removed = checkpoint.facts["removed"]
+    trainer.density.random.bit_generator.state = checkpoint.facts["random"]
+    trainer.density.num_removed = checkpoint.facts["removed"]
     trainer.loop.sync()
 
 

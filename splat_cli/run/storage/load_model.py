@@ -10,7 +10,7 @@ from splat_cli.field.file import NAME, FieldFile, read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
-from splat_cli.run.storage.run_dir import find_splats
+from splat_cli.run.storage.find_run import find_splats
 
 
 def field_path(source: Path) -> Path | None:

@@ -12,7 +12,8 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.edits import Edits
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.render.bake_antialiasing import bake_antialiasing
-from splat_cli.run.storage.run_dir import RunDir, find_splats
+from splat_cli.run.storage.find_run import find_splats
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import write_cameras
 
 

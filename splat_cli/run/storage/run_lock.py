@@ -8,7 +8,8 @@ from pathlib import Path
 
 from splat_cli.errors import UsageError
 from splat_cli.files import is_leftover, remove_leftovers
-from splat_cli.run.storage.run_dir import RunDir, is_run, open_run
+from splat_cli.run.storage.find_run import is_run, open_run
+from splat_cli.run.storage.run_dir import RunDir
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
-from splat_cli.run.kernels import kernels_of_run, prepare_kernels
+from splat_cli.run.device import kernels_of_run, prepare_kernels
 from tests.training import SETTINGS
 
 RUNS = {

@@ -1,23 +1,40 @@
-"""Kernels of a run, compiled in the background while photographs are read."""
+"""The device of a run: backend, and kernels to compile in the background while photographs are read."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend
+from splat_cli.console import Display
+from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
+from splat_cli.device.cuda import why_no_cuda
 from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
 from splat_cli.train.auxiliary import auxiliary_kernels
 
+_NVIDIA_DRIVER = Path("/dev/nvidiactl")
+
+
+def open_device(name: str, config: TrainConfig, display: Display) -> Backend:
+    """The backend `name` ("auto", "cuda" or "cpu"); with --deterministic on the CPU, a single thread.
+
+    Warns if "auto" falls back to the CPU on a machine with an NVIDIA GPU.
+    """
+    backend = open_backend(name, threads=1 if config.deterministic else None)
+    if name == "auto" and backend.name == "cpu" and _NVIDIA_DRIVER.exists():
+        display.warn(f"there is an NVIDIA GPU, but {why_no_cuda()}; training on the CPU is much slower")
+    return backend
+
 
 def prepare_kernels(backend: Backend, config: TrainConfig) -> None:
-    """Begin to compile all that a run with these settings will launch, in threads. Does not wait, never fails."""
+    """Start to compile the kernels of a run with these settings, in threads. Does not wait; errors are ignored."""
     backend.prepare(kernels_of_run(config, backend.name))
 
 
 def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
-    """Kernel files and defines, those that take longest to compile first; without what depends on the photographs.
+    """Kernel files and defines, slowest to compile first, except those that depend on the photographs.
 
-    config: as requested. device: "cuda" or "cpu".
+    config: settings as requested. device: "cuda" or "cpu".
     """
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}

@@ -1,0 +1,41 @@
+"""Recognition of run folders and of the splats in them."""
+
+from pathlib import Path
+
+from splat_cli.errors import UsageError
+from splat_cli.run.storage.run_dir import RunDir
+
+
+def is_run(path: Path) -> bool:
+    """Whether `path` is the folder of a run."""
+    return (path / "config.toml").is_file() and (path / "cameras.json").is_file()
+
+
+def open_run(path: Path) -> RunDir:
+    """The run at `path`; UsageError where there is none."""
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; name the folder of a run")
+    if not is_run(path):
+        missing = "it has no config.toml and cameras.json; name a folder that `splat train` filled"
+        raise UsageError(f"{path} is not the folder of a run: {missing}")
+    return RunDir(path)
+
+
+def find_splats(path: Path) -> tuple[Path, RunDir | None]:
+    """(file, its run): of a run the splats saved last, of a file itself and the run it was saved by, if any."""
+    if path.is_file():
+        around = path.resolve().parents
+        run = RunDir(around[2]) if len(around) > 2 and is_run(around[2]) else None
+        return path, run if run and path.resolve() in map(run.ply_path, run.saved_steps()) else None
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; name the folder of a run or a file of splats")
+    run = open_run(path)
+    steps = run.saved_steps()
+    if not steps:
+        raise UsageError(f"{path} holds no splats yet: there is no point_cloud/iteration_N/point_cloud.ply")
+    return run.ply_path(steps[-1]), run
+
+
+def step_of(ply: Path) -> int:
+    """The step after which a run saved the file, from its folder's name."""
+    return int(ply.resolve().parent.name.removeprefix("iteration_"))

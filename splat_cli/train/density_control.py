@@ -1,0 +1,67 @@
+"""Density control between training steps: rounds of the strategy, removal of non-finite splats, spatial sorting."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.density import make_strategy
+from splat_cli.optim.model import Model
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.view_scores import ViewScorer
+
+SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
+
+
+class DensityControl:
+    """Changes the splats of `model` after the steps at which the strategy is due.
+
+    extent: of the scene, world units. random: of all strategies; checkpoints save it. num_removed: splats that were
+    removed because their parameters were not finite.
+    """
+
+    def __init__(
+        self,
+        config: ResolvedConfig,
+        extent: float,
+        model: Model,
+        scorer: ViewScorer,
+        rasterizer: Rasterizer,
+        state: IterState,
+        random: np.random.Generator,
+    ) -> None:
+        self.config, self.extent, self.model, self.random = config, extent, model, random
+        self._scorer, self._rasterizer, self._state = scorer, rasterizer, state
+        self.strategy = make_strategy(config, extent)
+        self.num_removed = 0
+
+    def limit(self, max_splats: int) -> None:
+        """Lower the maximum number of splats."""
+        self.config = dataclasses.replace(self.config, max_splats=max_splats)
+        self.strategy = make_strategy(self.config, self.extent)
+
+    def due(self, step: int) -> bool:
+        """Whether a round follows the step `step`; none follows the last one."""
+        return step < self.config.steps and self.strategy.due(step)
+
+    def next_pause(self, step: int) -> int:
+        """The first step after `step` at which a round or the constraints of `densify_interval` are due."""
+        step += 1
+        while step % self.config.densify_interval and not self.strategy.due(step):
+            step += 1
+        return step
+
+    def refine(self, step: int) -> None:
+        """One round."""
+        model, capacity = self.model, self.model.splats.capacity
+        self.num_removed += model.remove_nonfinite()
+        self._state.write(num_splats=model.num)
+        self.strategy.refine(step, model, self._scorer, self.random)
+        if step % SORT_INTERVAL < self.config.densify_interval:
+            model.sort_spatially()
+        if model.splats.capacity != capacity:
+            self._rasterizer.resize_splats(model.splats.capacity)
+        self._state.write(num_splats=model.num)
