@@ -41,6 +41,7 @@ CHANGES = {
     "eval": (True, {}),
     "test_every": (3, {"eval": True}),
     "split": ("SCENE/split.txt", {"eval": True}),
+    "split_by": ("sector", {"eval": True}),
     "deterministic": (False, {}),
     "keep": (3, {"checkpoint_every": 4}),
     "checkpoint_every": (5, {"keep": 9}),

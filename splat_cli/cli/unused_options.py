@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from splat_cli.config import SETTINGS, TrainConfig
 
 BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
-    "--eval": (lambda config: config.eval, ("test_every", "split")),
+    "--eval": (lambda config: config.eval, ("test_every", "split_by", "split")),
     "--crop": (lambda config: config.crop is not None, ("crop_start",)),
     "--color field": (
         lambda config: config.color == "field",

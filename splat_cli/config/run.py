@@ -27,6 +27,12 @@ class RunSettings:
     test_every: int = setting(
         8, "With --eval, hold out every Nth photograph in order of their names, starting with the first.", low=2
     )
+    split_by: str = setting(
+        "interval",
+        "With --eval, hold out every Nth photograph (interval), or as many in up to three whole parts of the camera "
+        "path (sector).",
+        choices=("interval", "sector"),
+    )
     split: str | None = setting(
         None, "With --eval, hold out the photographs listed in this file (one name per line, or JSON).", metavar="FILE"
     )

@@ -13,9 +13,10 @@ from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.training_data import with_fixed_paths
 
-_FIXED = ("seed", "eval", "test_every", "split", "sh_degree", "color", "field_table_size", "field_appearance",
-          "field_direction_degree", "crop_start", "init", "init_points", "init_from", "init_opacity", "init_scale",
-          "background", "smooth_3d", "pose_opt", "appearance", "robust", "local_frame_adam")  # fmt: skip
+_FIXED = ("seed", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
+          "field_appearance", "field_direction_degree", "crop_start", "init", "init_points", "init_from",
+          "init_opacity", "init_scale", "background", "smooth_3d", "pose_opt", "appearance", "robust",
+          "local_frame_adam")  # fmt: skip
 """Settings that were used up at the start, or that decide what is held out or what the arrays of a checkpoint mean."""
 
 

@@ -17,7 +17,7 @@ from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.scene.options import SceneOptions, placed_paths
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.split import read_split, split
+from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View
 
 _SHOWN = 5
@@ -79,10 +79,15 @@ def load_image_set(
 
 
 def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:
-    """(train, test, whether names were given): by --split, or as the dataset says, or every Nth. Raises SceneError."""
+    """(train, test, whether split.json has to name them): by --split, the dataset's own split, or --split-by.
+
+    SceneError where either part would be empty.
+    """
     if not config.eval:
         return *split(scene.views, 0), False
     names = scene.test_names if config.split is None else read_split(Path(config.split))
+    if names is None and config.split_by == "sector":
+        names = sector_names(scene.views, config.test_every)
     train, test = split(scene.views, config.test_every, names)
     if not train:
         raise SceneError(f"{scene.root} has too few photographs to hold one out: train without --eval")

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.scene.view import View
@@ -24,6 +26,34 @@ def split(
         test_names = {view.name for view in ordered[::test_every]}
     train = [view for view in ordered if view.name not in test_names]
     return train, [view for view in ordered if view.name in test_names]
+
+
+def sector_names(views: Sequence[View], test_every: int) -> frozenset[str]:
+    """Names of one photograph in `test_every`, in up to three groups of neighbouring cameras of at least four each.
+
+    A held-out photograph of `split` lies between two training photographs, which rewards interpolation; here, the
+    cameras nearest to it are held out, too. Groups are as far from each other as they can be: each begins with the
+    camera that is farthest from those before (farthest-point sampling), and takes its nearest neighbours.
+    """
+    ordered = sorted(views, key=lambda view: view.name)
+    num_test = -(-len(ordered) // test_every)
+    num_sectors = max(1, min(3, num_test // 4))
+    distances = _camera_distances(ordered)
+    held_out: list[int] = []
+    for sector in range(num_sectors):
+        first = int(distances[held_out].min(axis=0).argmax()) if held_out else 0
+        size = (sector + 1) * num_test // num_sectors - len(held_out)
+        near = [int(i) for i in np.argsort(distances[first], kind="stable") if int(i) not in held_out]
+        held_out += near[:size]
+    return frozenset(ordered[i].name for i in held_out)
+
+
+def _camera_distances(views: Sequence[View]) -> np.ndarray:
+    """float64 [V, V]: distance of centres relative to the cameras' extent, plus the angle of the axes in radians."""
+    centers = np.array([view.center for view in views])
+    axes = np.array([view.w2c[2, :3] for view in views])
+    between = np.linalg.norm(centers[:, None] - centers[None], axis=2)
+    return between / max(float(between.max()) / 2, 1e-12) + np.arccos(np.clip(axes @ axes.T, -1, 1))
 
 
 def read_split(path: Path) -> frozenset[str]:

@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.errors import FormatError
 from splat_cli.scene import scene_extent, split
-from splat_cli.scene.split import read_split, write_split
+from splat_cli.scene.split import read_split, sector_names, write_split
 from tests.views import ring_of_views
 
 
@@ -52,3 +52,19 @@ def test_extent_of_one_place():
     view = ring_of_views(1)[0]
     assert scene_extent([view]) == scene_extent([view, view]) == 1.0
     assert np.isfinite(scene_extent([]))
+
+
+def test_a_sector_is_a_run_of_neighbouring_cameras():
+    views = ring_of_views(96)
+    numbers = sorted(i for i, view in enumerate(views) if view.name in sector_names(views, 8))
+    assert len(numbers) == 12
+    gaps = np.diff([*numbers, numbers[0] + 96])
+    assert sorted(gaps)[:9] == [1] * 9  # three groups of four
+    assert min(sorted(gaps)[9:]) > 20  # far from each other
+
+
+@pytest.mark.parametrize(("num", "held_out"), [(2, 1), (20, 3), (33, 5)])
+def test_few_photographs_make_one_sector_of_as_many_as_by_number(num, held_out):
+    views = ring_of_views(num)
+    names = sector_names(views, 8)
+    assert len(names) == held_out == len(split(views, 8)[1])
