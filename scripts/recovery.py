@@ -35,7 +35,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display
-from splat_cli.data.image_streamer import make_camera_table
+from splat_cli.data.training_images import TrainingImages
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
@@ -152,7 +152,8 @@ def refined_views(
     backend: Backend, splats: Splats, photographs: ImageSet, config: TrainConfig, extent: float
 ) -> list[View]:
     """The views from where the splats look most like the photographs: Adam on one after the other, round by round."""
-    cameras, _ = make_camera_table(backend, *photographs[:3], order=np.zeros(0, np.int32), budget=None)
+    images = TrainingImages(backend, photographs, order=np.zeros(0, np.int32))
+    cameras = images.cameras
     num_views = len(cameras.views)
     steps = VISITS * num_views
     raster = Rasterizer(backend, cameras, splats.capacity, training=True, antialias=config.antialias)

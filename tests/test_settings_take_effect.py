@@ -75,6 +75,8 @@ CHANGES = {
     "background": ("white", {}),
     "lr_background": (0.1, {"background": "learned"}),
     "ssim_weight": (0.5, {}),
+    "coarse_until": (0.5, {}),
+    "coarse_levels": (2, {"coarse_until": 0.9}),
     "robust": (True, {"robust_threshold": 1.0}),
     "robust_threshold": (1.0, {"robust": True}),
     "optimizer": ("visible", {"init": "random", "init_points": 300}),

@@ -14,6 +14,18 @@ class OptimizerSettings:
 
     lr_background: float = setting(1e-2, "Learning rate of a learned background; decays to a tenth.", low=0)
     ssim_weight: float = setting(0.2, "Weight of 1 - SSIM in the loss; L1 has the rest.", low=0, high=1)
+    coarse_until: float = setting(
+        0.0,
+        "Fraction of the steps trained on downscaled photographs, which is faster; 0 disables it.",
+        low=0,
+        high=0.95,
+    )
+    coarse_levels: int = setting(
+        1,
+        "With --coarse-until, number of reduced resolutions, each half of the next (1: half; 2: a quarter, then half).",
+        low=1,
+        high=4,
+    )
     robust: bool = setting(
         False,
         "Mask transient objects (people, cars) out of the loss: pixels with outlying errors, after the first tenth of "

@@ -6,13 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from splat_cli.device import Backend
-from splat_cli.render.camera import CameraTable
-from splat_cli.scene.view import View
+from splat_cli.render.camera import CameraTable, Shown
+from splat_cli.scene.images.downscale import downscale_image, downscale_mask
 
 _HORIZON = 128  # steps that are looked after ahead, at most
 _WORKERS = os.cpu_count() or 1
@@ -59,7 +58,8 @@ class ImageStreamer:
         self._uploads = backend.uploads()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="photographs")
         self._coming: dict[int, Future[Staged]] = {}
-        self._here: dict[int, tuple[Any, Any, int]] = {}
+        self._here: dict[int, Shown] = {}
+        self._downscale = 1
         self._is_here = np.zeros(len(cameras.views), bool)
         self._following = _next_uses(order)
         self._done, self._ready = len(order), 0  # steps done; the step before which everything is here
@@ -90,6 +90,16 @@ class ImageStreamer:
         for view, staged in zip(missing, decoded, strict=True):
             self._bring(view, staged)
         self._show(missing)
+
+    def restart(self, downscale: int) -> None:
+        """Drop all photographs between two steps; those to come are downscaled by this factor, and more of them fit."""
+        self._pass_queued()
+        for coming in self._coming.values():
+            coming.cancel()
+        self._coming.clear()
+        self._here.clear()
+        self._is_here[:] = False
+        self._queued, self._downscale = None, downscale
 
     def _begin(self, step: int) -> None:
         """No step is under way, and `step` is next."""
@@ -125,7 +135,7 @@ class ImageStreamer:
 
     def _has_room(self, step: int, count: int = 1, kept: Sequence[int] = ()) -> bool:
         """Makes room for `count` more; False where all others are needed before `step`, or are to be `kept`."""
-        while len(self._here) + count > self.budget.resident:
+        while len(self._here) + count > self.budget.resident * self._downscale**2:
             until_use = np.where(self._is_here, self._next_use, -1)
             until_use[list(kept)] = -1
             victim = int(until_use.argmax())
@@ -164,29 +174,14 @@ class ImageStreamer:
         return self._coming.pop(view) if view in self._coming else self._decode(view)
 
     def _decode(self, view: int) -> Future[Staged]:
-        return self._pool.submit(self._staged, view)
+        return self._pool.submit(self._staged, view, self._downscale)
 
-    def _staged(self, view: int) -> Staged:
-        photo, mask = self.images[view], self.masks[view]
+    def _staged(self, view: int, downscale: int) -> Staged:
+        photo, mask = downscale_image(self.images[view], downscale), self.masks[view]
         if mask is None:
             return self._uploads.stage(photo), None, photo.shape[0] * photo.shape[1]
+        mask = downscale_mask(mask, downscale)
         return self._uploads.stage(photo), self._uploads.stage(mask), int(np.count_nonzero(mask))
-
-
-def make_camera_table(
-    backend: Backend,
-    views: Sequence[View],
-    images: Sequence[np.ndarray],
-    masks: Sequence[np.ndarray | None],
-    order: np.ndarray,
-    budget: ImageBudget | None,
-) -> tuple[CameraTable, ImageStreamer | None]:
-    """The views' cameras with all photographs, or with `room` for fewer, what brings them as `order` needs them."""
-    if budget is None:
-        there = [None if mask is None else backend.upload(mask) for mask in masks]
-        return CameraTable(backend, views, [backend.upload(image) for image in images], there), None
-    cameras = CameraTable(backend, views)
-    return cameras, ImageStreamer(backend, cameras, images, masks, order, budget)
 
 
 def _next_uses(order: np.ndarray) -> np.ndarray:

@@ -104,6 +104,9 @@ class AuxiliaryModel:
     def refresh(self) -> None:
         """Bring derived state up to date after `arrays` were written to."""
 
+    def set_views(self, views: Sequence[View]) -> None:
+        """Follow the training views to another resolution, between two steps."""
+
     def constrain(self) -> None:
         """Apply constraints between the parameters, after every round of density control."""
 

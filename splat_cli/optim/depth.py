@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.observations import Observations, observe
+from splat_cli.scene.view import View
 
 THREADS = 256
 
@@ -27,19 +29,25 @@ THREADS = 256
 class DepthSupervision(AuxiliaryModel):
     """Pulls the blended inverse depth to that of the points that a view sees: L1, relative to their mean.
 
-    weight: of this in the loss. `backward` takes a blend of its own, into the rasterizer's picture, which is used up by
-    then.
+    weight: of this in the loss. points: float32 [P, 3], to be observed anew by views of another size. `backward` takes
+    a blend of its own, into the rasterizer's picture, which is used up by then.
     """
 
-    def __init__(self, backend: Backend, observations: Observations, weight: Decay) -> None:
-        self.backend, self.weight = backend, weight
+    def __init__(
+        self, backend: Backend, observations: Observations, weight: Decay, points: np.ndarray | None = None
+    ) -> None:
+        self.backend, self.weight, self.points = backend, weight, points
+        self._supervise_by(observations)
+        self.resize(0)
+
+    def _supervise_by(self, observations: Observations) -> None:
+        backend = self.backend
         begins, inverse = observations.begins, observations.inverse_depths
         totals = np.array([inverse[a:b].sum(dtype=np.float64) for a, b in itertools.pairwise(begins)])
         self.begins = backend.upload(begins)
         self.pixels, self.targets = backend.upload(observations.pixels), backend.upload(inverse)
         self.scales = backend.upload((1 / np.maximum(totals, 1e-12)).astype(np.float32))
         self.most_points = int(np.diff(begins).max())
-        self.resize(0)
 
     @staticmethod
     def wanted(config: TrainConfig) -> bool:
@@ -56,7 +64,12 @@ class DepthSupervision(AuxiliaryModel):
         if setup.points is None:
             return None
         weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
-        return cls(setup.backend, observe(setup.cameras.views, setup.points), weight)
+        return cls(setup.backend, observe(setup.cameras.current_views, setup.points), weight, setup.points)
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """See AuxiliaryModel.set_views."""
+        if self.points is not None:
+            self._supervise_by(observe(views, self.points))
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
@@ -81,7 +94,7 @@ class DepthSupervision(AuxiliaryModel):
         """
         cameras, projection, picture = rasterizer.cameras, rasterizer.projection, rasterizer.picture
         capacity = len(projection.depths)
-        by_splat, pixels = (-(-capacity // THREADS),), (-(-cameras.max_pixels // THREADS),)
+        by_splat, pixels = (-(-capacity // THREADS),), (-(-cameras.extent.pixels // THREADS),)
         self._launch("inverse_depths", by_splat, state.array, projection.depths, self.values, self.d_values)
         of_depth = dataclasses.replace(projection, colors=self.values, d_splats=self.d_values)
         listed = dataclasses.replace(picture, segments=None)  # those of the colours' blend stay: they are the same

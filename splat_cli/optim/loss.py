@@ -25,7 +25,6 @@ class PhotometricLoss:
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
         self.backend, self.cameras, self.ssim_weight = backend, cameras, ssim_weight
         self.d_maps = backend.xp.empty(9 * cameras.max_pixels, "float32")
-        self.grid = (-(-cameras.max_width // WIDTH), -(-cameras.max_height // HEIGHT), 3)
 
     @staticmethod
     def buffer_cost() -> MemoryCost:
@@ -40,18 +39,23 @@ class PhotometricLoss:
         if self.mask:
             self.mask.find(state, image)
         self.backend.kernel("optim/l1_ssim", "l1_ssim")(
-            self.grid, (32, WARPS),
+            self._grid, (32, WARPS),
             self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, errors,
         )  # fmt: skip
 
     def backward(self, state: IterState, image: Any, d_image: Any) -> None:
         """Write the loss's gradient d_image [3, H, W] and the running mean of the loss. Needs `forward` before."""
         self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")(
-            self.grid, (32, WARPS),
+            self._grid, (32, WARPS),
             self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, d_image,
         )  # fmt: skip
         if self.mask:
             self.mask.learn(state, image)
+
+    @property
+    def _grid(self) -> tuple[int, int, int]:
+        extent = self.cameras.extent
+        return -(-extent.width // WIDTH), -(-extent.height // HEIGHT), 3
 
     @property
     def _outliers(self) -> Any | None:

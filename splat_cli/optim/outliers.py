@@ -34,7 +34,6 @@ class OutlierMask(AuxiliaryModel):
         self.outliers = backend.xp.zeros(cameras.max_pixels, "uint8")
         self.learned = backend.xp.zeros(1 + _BINS, "float32")
         self.counts = backend.xp.zeros(_BINS, "uint32")
-        self.grid = (-(-cameras.max_width // _WIDTH), -(-cameras.max_height // _HEIGHT))
 
     @staticmethod
     def wanted(config: TrainConfig) -> bool:
@@ -56,8 +55,9 @@ class OutlierMask(AuxiliaryModel):
 
     def find(self, state: IterState, image: Any) -> None:
         """Mark the outliers of a rendered picture, float32 planes [3, H, W], as its photograph would show it."""
+        extent = self.cameras.extent
         self.backend.kernel("optim/outliers", "find_outliers")(
-            self.grid, (32, _WARPS),
+            (-(-extent.width // _WIDTH), -(-extent.height // _HEIGHT)), (32, _WARPS),
             self.cameras.array, state.array, self.learned, self.start, SHARE, image, self.outliers,
         )  # fmt: skip
 

@@ -55,7 +55,7 @@ class Picture:
 def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, out: Picture) -> None:
     """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6)."""
     tiles.backend.kernel("raster/blend", "blend")(
-        (tiles.max_tiles,), (32, FORWARD_WARPS),
+        (cameras.extent.tiles,), (32, FORWARD_WARPS),
         cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, out.image, out.final_T, out.last_pair, out.states, out.segments,
     )  # fmt: skip
@@ -71,7 +71,7 @@ def blend_scores(
     of 64-bit integers (see cuda_src/raster/blend_scores.cu).
     """
     tiles.backend.kernel("raster/blend_scores", "blend_scores", **({"FIXED_SUMS": 1} if fixed_sums else {}))(
-        (tiles.max_tiles,), (32, BACKWARD_WARPS),
+        (cameras.extent.tiles,), (32, BACKWARD_WARPS),
         cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, errors, picture.last_pair, scores,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def blend_backward_plain(
 ) -> None:
     """The same by the plain kernel, one thread a pixel: the baseline of benchmarks and an oracle of tests."""
     tiles.backend.kernel("raster/blend_backward_plain", "blend_backward_plain")(
-        (tiles.max_tiles,), (256,),
+        (cameras.extent.tiles,), (256,),
         cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
         projection.conic_opacity, projection.colors, picture.final_T, picture.last_pair, picture.d_image,
         projection.d_splats,

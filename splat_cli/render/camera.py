@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from splat_cli.device import Backend
 from splat_cli.scene.view import View
 
 TILE = 16  # px, as in cuda_src/common.cuh
+
+Shown = tuple[Any, Any, int]  # photograph and mask or None on the device, number of pixels that count
 
 # Mirrors `struct Camera` in cuda_src/common.cuh.
 CAMERA_DTYPE = np.dtype([
@@ -22,14 +26,36 @@ CAMERA_DTYPE = np.dtype([
 
 
 assert CAMERA_DTYPE.fields is not None
-_SHOWN = CAMERA_DTYPE.fields["num_pixels"][1]  # bytes; from there on, a row says what the camera took
+_INTRINSICS = CAMERA_DTYPE.fields["fx"][1]  # bytes; before, a row has the camera's pose
+_SHOWN = CAMERA_DTYPE.fields["num_pixels"][1]  # bytes; from there on, a row has the camera's photograph
+
+
+@dataclass(frozen=True)
+class ImageExtent:
+    """Upper bounds of the sizes of images: width and height in pixels, numbers of tiles and of pixels."""
+
+    width: int
+    height: int
+    tiles: int
+    pixels: int
+
+    @classmethod
+    def of(cls, views: Sequence[View]) -> Self:
+        """Of the images of these views."""
+        return cls(
+            width=max(view.width for view in views),
+            height=max(view.height for view in views),
+            tiles=max(math.prod(_num_tiles(view)) for view in views),
+            pixels=max(view.width * view.height for view in views),
+        )
 
 
 class CameraTable:
     """Cameras of `views` on the device, with the photographs they took if there are any.
 
     photos: uint8 [H, W, 3] device arrays, one a view, or none.  masks: uint8 [H, W] device arrays or None, one a view.
-    The arrays are kept alive, since the table holds their addresses.
+    The arrays are kept alive, since the table holds their addresses. views: at full resolution, which buffers are
+    for (max_width, max_height, max_tiles, max_pixels); current_views: as last resized, with their `extent`.
     """
 
     def __init__(
@@ -37,6 +63,7 @@ class CameraTable:
     ) -> None:
         self.backend, self.views = backend, list(views)
         self.photos, self.masks = list(photos), list(masks)
+        self.current_views, self.extent = self.views, ImageExtent.of(self.views)
         rows = np.zeros(len(self.views), CAMERA_DTYPE)
         for i, view in enumerate(self.views):
             rows[i] = _camera_row(view)
@@ -46,23 +73,42 @@ class CameraTable:
                 rows[i]["mask"] = backend.address(self.masks[i])
                 rows[i]["num_pixels"] = max(int((self.masks[i] > 0).sum()), 1)
         self.array = backend.upload(rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize))
-        self.max_width = max(view.width for view in self.views)
-        self.max_height = max(view.height for view in self.views)
-        self.max_tiles = max(int(row["tiles_x"]) * int(row["tiles_y"]) for row in rows)
-        self.max_pixels = max(view.width * view.height for view in self.views)
+        self.max_width, self.max_height = self.extent.width, self.extent.height
+        self.max_tiles, self.max_pixels = self.extent.tiles, self.extent.pixels
 
-    def show(self, photographs: dict[int, tuple[Any, Any, int]]) -> None:
+    def resize(self, downscale: int, photographs: Mapping[int, Shown]) -> None:
+        """From now on, all images are downscaled by this factor, and these views have these photographs, others none.
+
+        Poses stay as they are on the device. Waits for the device; captured graphs are out of date.
+        """
+        self.current_views = [view.downscaled(downscale) for view in self.views]
+        self.extent = ImageExtent.of(self.current_views)
+        rows = np.array([_camera_row(view) for view in self.current_views])
+        self._fill(rows, photographs.items())
+        table = self.backend.download(self.array).copy()
+        table[:, _INTRINSICS:] = rows.view(np.uint8).reshape(table.shape)[:, _INTRINSICS:]
+        self.array.reshape(-1).view(np.uint32)[...] = self.backend.upload(table.reshape(-1).view(np.uint32))
+
+    def show(self, photographs: Mapping[int, Shown]) -> None:
         """From now on, these views have these photographs, masks or None, and numbers of pixels that count.
 
         In stream order, like a launch; the rest of a camera's row stays as it is on the device. The arrays are for the
         caller to keep alive.
         """
         rows = np.zeros(len(photographs), CAMERA_DTYPE)
-        for row, (photo, mask, num_pixels) in zip(rows, photographs.values(), strict=True):
-            row["photo"], row["num_pixels"] = self.backend.address(photo), max(num_pixels, 1)
-            row["mask"] = 0 if mask is None else self.backend.address(mask)
+        self._fill(rows, enumerate(photographs.values()))
         changed = rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize)[:, _SHOWN:]
         self.array[self.backend.upload(np.array(list(photographs))), _SHOWN:] = self.backend.upload(changed)
+
+    def _fill(self, rows: np.ndarray, photographs: Iterable[tuple[int, Shown]]) -> None:
+        for index, (photo, mask, num_pixels) in photographs:
+            rows[index]["photo"], rows[index]["num_pixels"] = self.backend.address(photo), max(num_pixels, 1)
+            rows[index]["mask"] = 0 if mask is None else self.backend.address(mask)
+
+
+def _num_tiles(view: View) -> tuple[int, int]:
+    """Columns and rows of tiles."""
+    return -(-view.width // TILE), -(-view.height // TILE)
 
 
 def _camera_row(view: View) -> np.ndarray:
@@ -71,6 +117,6 @@ def _camera_row(view: View) -> np.ndarray:
     row["position"] = -np.linalg.solve(view.w2c[:3, :3], view.w2c[:3, 3])
     for name in ("fx", "fy", "cx", "cy", "width", "height"):
         row[name] = getattr(view, name)
-    row["tiles_x"], row["tiles_y"] = -(-view.width // TILE), -(-view.height // TILE)
+    row["tiles_x"], row["tiles_y"] = _num_tiles(view)
     row["num_pixels"] = view.width * view.height
     return row

@@ -142,5 +142,5 @@ class Rasterizer:
 
     def image(self, view_index: int) -> Any:
         """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""
-        view = self.cameras.views[view_index]
+        view = self.cameras.current_views[view_index]
         return self.picture.image[: 3 * view.height * view.width].reshape(3, view.height, view.width)

@@ -52,6 +52,6 @@ class TileLists:
             cameras.array, state.array, capacity, large_blocks, *splats, self.tile_begins, counts, self.keys,
         )  # fmt: skip
         kernel("raster/sort_tiles", "sort_tiles")(
-            (self.max_tiles,), (SORT_THREADS[name],),
+            (cameras.extent.tiles,), (SORT_THREADS[name],),
             cameras.array, state.array, self.tile_order, self.tile_begins, self.keys, self.splat_from_pair,
         )  # fmt: skip

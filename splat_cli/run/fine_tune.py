@@ -31,7 +31,7 @@ def fine_tune(
     """
     config = dataclasses.replace(
         config, steps=steps, max_splats=len(splats), splat_budget=0, densify_start=steps, densify_stop=steps,
-        lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False, init_from=None,
+        lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False, init_from=None, coarse_until=0,
         smooth_3d=0, color="sh", **changes,  # filters and fields are part of the splats that the run saved
     )  # fmt: skip
     budget = image_budget(backend, config, photographs.views, ())

@@ -18,6 +18,7 @@ SHORT_RUN = 5_000  # steps; below, splats start large and are split, which conve
 MAX_LR_FACTOR = 5.0  # of learning rates, however short the run
 MAX_GROWTH = 0.2  # a round, however short the run
 MIN_BUDGET = 20_000  # splats, however few the pixels
+MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 SH_FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of photographs
 DROPOUT, MAX_DROPOUT = 0.05, 0.1
 ENOUGH_VIEWS = 120  # from here on, dropout falls with the square of the number of photographs
@@ -48,6 +49,7 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     steps = default_steps(len(views)) if requested.steps is None else requested.steps
     budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
     resolved: dict[str, Any] = vars(budgeted) | {"steps": steps} | resolve_schedule(budgeted, steps, from_splats)
+    resolved |= coarse_levels(requested, views)
     resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(len(views))
     if requested.dropout is None:
         resolved["dropout"] = dropout_for(steps, len(views))
@@ -60,6 +62,13 @@ def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
         return config
     budget = max(int(config.splat_budget * num_pixels ** (2 / 3)), MIN_BUDGET)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
+
+
+def coarse_levels(config: TrainConfig, views: Sequence[View]) -> dict[str, Any]:
+    """The settings of reduced resolutions, with as many of these as leave MIN_SIDE pixels of the smallest side."""
+    largest = min(min(view.width, view.height) for view in views) // MIN_SIDE
+    levels = min(config.coarse_levels, max(largest, 1).bit_length() - 1)
+    return {"coarse_until": config.coarse_until if levels else 0.0, "coarse_levels": max(levels, 1)}
 
 
 def default_steps(num_views: int) -> int:

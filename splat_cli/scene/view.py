@@ -56,6 +56,13 @@ class View:
             self, width=width, height=height, fx=self.fx * x, fy=self.fy * y, cx=self.cx * x, cy=self.cy * y
         )
 
+    def downscaled(self, factor: int) -> View:
+        """The same camera with pixels of `factor` x `factor` of these; columns and rows that fill none are cropped."""
+        return dataclasses.replace(
+            self, width=self.width // factor, height=self.height // factor, fx=self.fx / factor, fy=self.fy / factor,
+            cx=self.cx / factor, cy=self.cy / factor,
+        )  # fmt: skip
+
 
 @dataclass
 class Scene:

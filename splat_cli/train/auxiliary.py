@@ -6,6 +6,7 @@ A new one is a class with the interface of `optim.auxiliary_model.AuxiliaryModel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,11 @@ class AuxiliaryModels:
         """Queue the steps of the models' optimisers."""
         for model in self.models:
             model.step(state)
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """Tell the models that the training views have another resolution now."""
+        for model in self.models:
+            model.set_views(views)
 
     def constrain(self) -> None:
         """Apply the models' constraints, after every round of density control."""

@@ -55,6 +55,17 @@ def _part(schedule: Any, first: str, count: int) -> Any:
     return schedule[offset : offset + 4 * count].view("float32")
 
 
+def downscale_at(config: ResolvedConfig, step: int) -> int:
+    """Factor by which photographs are downscaled in the step after `step` steps.
+
+    It halves at even intervals until `coarse_until` of the run, each rounded to a multiple of `densify_interval`.
+    """
+    shares = [config.coarse_until * level / config.coarse_levels for level in range(1, config.coarse_levels + 1)]
+    ends = [config.densify_interval * round(share * config.steps / config.densify_interval) for share in shares]
+    factor: int = 2 ** sum(step < end for end in ends)
+    return factor
+
+
 def view_order(num_views: int, steps: int, seed: int) -> np.ndarray:
     """View of each step, int32 [steps]: every view once in each round, in another order each time.
 

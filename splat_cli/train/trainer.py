@@ -12,7 +12,8 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.console import Progress
-from splat_cli.data.image_streamer import ImageBudget, make_camera_table
+from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.data.training_images import TrainingImages
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
@@ -33,7 +34,7 @@ from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.auxiliary import AuxiliaryModels, auxiliary_memory
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
-from splat_cli.train.schedule import background_of, set_position_rates, upload_schedule, view_order
+from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule, view_order
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.view_scores import ViewScorer
 
@@ -72,7 +73,8 @@ class Trainer:
         capacity = min(2 * len(splats), config.max_splats)
         self.model = Model(backend, splats, capacity, smooth=config.smooth_3d > 0)
         order = view_order(len(images.views), config.steps, config.seed)
-        self.cameras, self.stream = make_camera_table(backend, images.views, images.images, images.masks, order, budget)
+        self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0))
+        self.cameras, self.stream = self.images.cameras, self.images.stream
         self.schedule = upload_schedule(backend, config)
         self.set_size(scene_size(images.views, splats.means))
         self.auxiliary = AuxiliaryModels(TrainingSetup(
@@ -132,10 +134,12 @@ class Trainer:
         while self.step < step:
             begin = time.perf_counter()
             try:
+                self._set_resolution()
                 self.loop.run_until(min(step, self.step + chunk, self.density.next_pause(self.step)))
                 if self.density.due(self.step):
                     with self.timer("density control"):
                         self.density.refine(self.step)
+                self._set_resolution()
                 self._constrain()
             except MemoryError:
                 self.recover_from_oom()
@@ -192,6 +196,12 @@ class Trainer:
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
             d_means=self.auxiliary.position_gradients(self.splats.capacity),
         )  # fmt: skip
+
+    def _set_resolution(self) -> None:
+        """Show photographs at the resolution of the next step; it changes at multiples of densify_interval only."""
+        if self.images.set_downscale(downscale_at(self.config, self.step)):
+            self.auxiliary.set_views(self.cameras.current_views)
+            self.rasterizer.generation += 1  # graphs of the other resolution are out of date
 
     def _constrain(self) -> None:
         """Every `densify_interval` steps: lower limit of scales, 3D filters, constraints of auxiliary models."""

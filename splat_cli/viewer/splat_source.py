@@ -77,10 +77,7 @@ class LiveSource:
         return self._trainer.background
 
     def photograph(self, index: int, step: int = 1) -> np.ndarray:
-        backend, stream = self._trainer.backend, self._trainer.stream
-        if stream:
-            return np.ascontiguousarray(stream.images[index][::step, ::step])
-        return backend.download(backend.xp.ascontiguousarray(self._trainer.cameras.photos[index][::step, ::step]))
+        return np.ascontiguousarray(self._trainer.images.images.images[index][::step, ::step])
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,16 @@ def test_any_step_may_come_next(backend, stream):
         run(backend, streamed, first, first + 30)
 
 
+def test_downscaled_photographs_fit_in_larger_numbers(backend, stream):
+    streamed = stream(ImageBudget(5, 1))
+    run(backend, streamed, 0, 20)
+    streamed.restart(2)
+    assert run(backend, streamed, 20, 60) > 6
+    assert {photo.shape for photo, _, _ in streamed._here.values()} == {(15, 20, 3)}
+    streamed.restart(1)
+    assert run(backend, streamed, 60, 80) <= 6
+
+
 def test_masks_and_the_pixels_they_leave(backend, stream):
     half = np.zeros((30, 40), np.uint8)
     half[:15] = 255
@@ -113,11 +123,11 @@ def test_masks_and_the_pixels_they_leave(backend, stream):
         assert bool(rows["mask"][view]) == bool(view % 2)
 
 
-@pytest.mark.parametrize("strategy", ["default", "adc"])
+@pytest.mark.parametrize(("strategy", "coarse_until"), [("default", 0.0), ("default", 0.6), ("adc", 0.0)])
 @pytest.mark.parametrize("budget", [ImageBudget(4, 1), ImageBudget(6, 2)])
-def test_same_bits_as_with_all_there(scene, strategy, budget):
+def test_same_bits_as_with_all_there(scene, strategy, coarse_until, budget):
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
-    settings = SETTINGS | {"strategy": strategy, "score_views": 4, "steps": 60}
+    settings = SETTINGS | {"strategy": strategy, "score_views": 4, "steps": 60, "coarse_until": coarse_until}
     config = load_config(None, settings)
     views = read_scene(scene).views
     rng = np.random.default_rng(0)

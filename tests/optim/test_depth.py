@@ -130,7 +130,7 @@ def test_hidden_points_are_left_out() -> None:
 
 def _setup(backend: Backend, weight: float, points: np.ndarray | None) -> SimpleNamespace:
     """Of a run of 100 steps."""
-    cameras = SimpleNamespace(views=ring_of_views(3))
+    cameras = SimpleNamespace(current_views=ring_of_views(3))
     config = SimpleNamespace(depth_weight=weight, steps=100)
     return SimpleNamespace(backend=backend, cameras=cameras, config=config, points=points)
 

@@ -1,0 +1,19 @@
+"""Downscaled photographs and masks, by integer factors."""
+
+import numpy as np
+from PIL import Image
+
+
+def downscale_image(image: np.ndarray, factor: int) -> np.ndarray:
+    """Area means uint8 [H // factor, W // factor, ...] of an image uint8 [H, W] or [H, W, 3], as `View.downscaled`."""
+    if factor == 1:
+        return image
+    height, width = (size // factor * factor for size in image.shape[:2])
+    return np.asarray(Image.fromarray(image).reduce(factor, (0, 0, width, height)))
+
+
+def downscale_mask(mask: np.ndarray, factor: int) -> np.ndarray:
+    """uint8 [H // factor, W // factor]: 255 where all pixels of a mask uint8 [H, W] of 0 and 255 count, else 0."""
+    if factor == 1:
+        return mask
+    return (downscale_image(mask, factor) == 255).astype(np.uint8) * np.uint8(255)
