@@ -43,10 +43,16 @@ struct Camera {
     unsigned long long mask;        // address of u8 [height, width], 0 where a pixel does not count, or 0
 };
 
+// A view of a batch, for the update after its last view. render/project.py has its size.
+struct BatchView {
+    Camera camera;                  // as rendered: --pose-opt moves it afterwards
+    float loss;                     // not finite: the whole batch is skipped
+};
+
 // The state of an iteration, in device memory, so that a replayed launch needs nothing from the host.
 // render/iter_state.py mirrors this layout.
 struct IterState {
-    int step;                       // number of the current step, from 1
+    int step;                       // photographs shown, this one included
     int view;                       // index of the current camera
     int sh_degree;                  // of the colours now
     int overflowed;                 // 1: a buffer was too small; steps do nothing until the host has made room

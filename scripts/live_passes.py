@@ -83,7 +83,7 @@ def pass_times(trainer: Trainer, num_steps: int) -> dict[str, list[float]]:
     with timed_launches(trainer.backend, lambda name, timer: rows[-1].append((name, timer))):
         for _ in range(num_steps + WARM_UP):
             rows.append([])
-            trainer.launch_step()
+            trainer.launch_batch()
     times: dict[str, list[float]] = {}
     for row in rows[WARM_UP:]:
         sums: dict[str, float] = defaultdict(float)
@@ -97,7 +97,7 @@ def pass_times(trainer: Trainer, num_steps: int) -> dict[str, list[float]]:
 
 def step_times(trainer: Trainer, num_steps: int) -> list[float]:
     """Milliseconds of `num_steps` steps of training, each a replay of the captured step."""
-    graph, timers = CapturedGraph(trainer.rasterizer, trainer.launch_step), []
+    graph, timers = CapturedGraph(trainer.rasterizer, trainer.launch_batch), []
     graph.run(WARM_UP)
     for _ in range(num_steps):
         timers.append(trainer.backend.timer())
@@ -112,7 +112,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     """What `num_steps` steps had to do; iterations of the worst warp, with the queue of large splats and without."""
     states, with_queue, without = [], 0, 0
     for _ in range(num_steps):
-        trainer.launch_step()
+        trainer.launch_batch()
         state = trainer.state.read()
         states.append(state)
         rows, columns = box_tiles(trainer, int(state["view"]))

@@ -36,6 +36,7 @@ ELSEWHERE = {"report"}  # of the command, not of the run: test_reports
 # Name of a setting: its changed value, and the settings in addition to BASE that give it something to change.
 CHANGES = {
     "steps": (13, {}),
+    "batch": (2, {}),
     "seed": (1, {}),
     "save_at": ((6,), {}),
     "eval": (True, {}),

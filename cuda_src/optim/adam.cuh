@@ -2,8 +2,15 @@
 #pragma once
 #include "common.cuh"
 
+#ifdef BATCH                        // one update for BATCH views: it moves as far as BATCH updates of independent gradients
+__device__ constexpr double power(double base, int exponent) { return exponent == 0 ? 1.0 : base * power(base, exponent - 1); }
+constexpr float BETA1 = (float)power(0.9, BATCH), BETA2 = (float)power(0.999, BATCH);
+#define LR_FACTOR sqrtf((float)BATCH)
+#else
 #define BETA1 0.9f
 #define BETA2 0.999f
+#define LR_FACTOR 1.0f
+#endif
 #define ADAM_EPSILON 1e-15f         // as 3DGS: gradients of single splats are tiny
 
 // What this step takes off the parameter; moves the moments on.
@@ -14,7 +21,7 @@ __device__ __forceinline__ float adam_step(float& moment1, float& moment2, float
     moment1 = m;
     moment2 = v;
     const float root = v * rsqrtf(fmaxf(v, 1e-36f));        // sqrt(v) cheaply; 1e-36 is no denormal, which the GPU flushes to 0
-    return __fdividef(lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
+    return __fdividef(LR_FACTOR * lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
 }
 
 __device__ __forceinline__ void adam_update(float& param, float& moment1, float& moment2, float gradient, float lr, const IterState& state)

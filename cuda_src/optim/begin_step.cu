@@ -44,6 +44,17 @@ extern "C" __global__ void begin_step(
     *state = s;
 }
 
+// Keep what the update of a batch needs of the view that was just rendered. One thread owns it all.
+extern "C" __global__ void record_view(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,    // [1]
+    BatchView* __restrict__ view)           // [1]
+{
+    if (state->overflowed) return;
+    view->camera = cameras[state->view];
+    view->loss = state->loss_l1 + state->loss_ssim;
+}
+
 // Show the next of some views without training on it: what density control looks at. One thread owns it all.
 extern "C" __global__ void next_view(
     IterState* __restrict__ state,          // [1]

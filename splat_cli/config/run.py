@@ -17,6 +17,12 @@ class RunSettings:
         "Number of training steps; by default 120 per training photograph, at least 15,000 and at most 30,000.",
         low=1,
     )
+    batch: int = setting(
+        1,
+        "Number of steps (photographs) whose mean gradient makes one update; faster from millions of splats on.",
+        low=1,
+        high=64,
+    )
     seed: int = setting(0, "Random seed.", low=0, high=2**31 - 1)
     save_at: tuple[int, ...] = setting(
         (7000,),

@@ -53,7 +53,10 @@ class ImageStreamer:
         masks: Sequence[np.ndarray | None],
         order: np.ndarray,
         budget: ImageBudget,
+        batch: int = 1,
     ) -> None:
+        """batch: number of steps that are queued together."""
+        self.batch = batch
         self.cameras, self.images, self.masks, self.order, self.budget = cameras, images, masks, order, budget
         self._uploads = backend.uploads()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="photographs")
@@ -67,7 +70,7 @@ class ImageStreamer:
         self._next_use = np.full(len(cameras.views), len(order))
 
     def ready(self, step: int) -> int:
-        """The step up to which training can go on from `step`, at least one further.
+        """The step up to which training can go on from `step`: the end of a batch, at least the next one.
 
         All steps before `step` are queued. Waits for those that were at the last call, so that their photographs can
         make room; what the others need stays. After a repeated or another step, nothing may be queued.
@@ -78,7 +81,8 @@ class ImageStreamer:
             self._pass_queued()
         self._queued = step, self._uploads.mark()
         self._get_ready(step)
-        return step + (self._ready - step + 1) // 2
+        half = step + (self._ready - step + 1) // 2
+        return max(half // self.batch * self.batch, self._batch_end(step))
 
     def show(self, views: Sequence[int]) -> None:
         """Brings these views' photographs, as many as `budget.resident` at most, out of turn, between two steps."""
@@ -101,6 +105,9 @@ class ImageStreamer:
         self._is_here[:] = False
         self._queued, self._downscale = None, downscale
 
+    def _batch_end(self, step: int) -> int:
+        return (step // self.batch + 1) * self.batch
+
     def _begin(self, step: int) -> None:
         """No step is under way, and `step` is next."""
         self._next_use[:] = len(self.order)
@@ -116,15 +123,15 @@ class ImageStreamer:
             self._done = step
 
     def _get_ready(self, step: int) -> None:
-        """Brings what is decoded and has budget, in the order of its use; waits only for what `step` itself needs."""
+        """Brings what is decoded and has budget, in the order of its use; waits only for the batch of `step`."""
         self._decode_ahead()
-        shown: list[int] = []
+        shown, needed = list[int](), self._batch_end(step)
         last = min(step + _HORIZON, len(self.order))
         try:
             while self._ready < last:
                 view = int(self.order[self._ready])
                 if not self._is_here[view]:
-                    if (self._ready > step and not self._is_decoded(view)) or not self._has_room(self._ready):
+                    if (self._ready >= needed and not self._is_decoded(view)) or not self._has_room(self._ready):
                         break
                     self._bring(view)
                     shown.append(view)

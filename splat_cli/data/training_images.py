@@ -23,12 +23,12 @@ class TrainingImages:
 
     def __init__(
         self, backend: Backend, images: ImageSet, order: np.ndarray, budget: ImageBudget | None = None,
-        downscale: int = 1,
+        downscale: int = 1, batch: int = 1,
     ) -> None:  # fmt: skip
         self.backend, self.images, self.cameras = backend, images, CameraTable(backend, images.views)
         self.stream: ImageStreamer | None = None
         if budget is not None:
-            self.stream = ImageStreamer(backend, self.cameras, images.images, images.masks, order, budget)
+            self.stream = ImageStreamer(backend, self.cameras, images.images, images.masks, order, budget, batch)
         self._resident: dict[int, Shown] = {}
         self._downscale = 0  # nothing is shown yet
         self.set_downscale(downscale)

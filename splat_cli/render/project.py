@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 from splat_cli.device import Backend, check_arrays
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.camera import CameraTable
+from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
+BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 8  # of `struct BatchView` in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
@@ -36,6 +38,8 @@ class Projection:
     d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` of cuda_src/common.cuh) and d_rays float32 [6, capacity]
     (see cuda_src/raster/project_backward.cu), only for training.
     fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
+    views: `struct BatchView` [batch] (cuda_src/common.cuh) where this holds a batch of views, else None; depths,
+    colors, d_splats and d_rays then have this first dimension, and `slot` is the projection of one of the views.
     """
 
     depths: Any
@@ -47,26 +51,36 @@ class Projection:
     d_splats: Any | None
     d_rays: Any | None
     fixed_sums: Any | None = None
+    views: Any | None = None
 
     @staticmethod
-    def memory_cost(training: bool, deterministic: bool) -> MemoryCost:
+    def memory_cost(training: bool, deterministic: bool, batch: int = 1) -> MemoryCost:
         """Device memory of the buffers."""
-        words = (1 + 2 + 4 + 4 + 1) + (SPLAT_SUMS + 6) * training + 2 * SPLAT_SUMS * deterministic
+        words = (2 + 4 + 1) + batch * (1 + 4 + (SPLAT_SUMS + 6) * training) + 2 * SPLAT_SUMS * deterministic
         return MemoryCost(per_splat=4 * words, per_tile=4)
 
     @classmethod
-    def allocate(cls, backend: Backend, capacity: int, max_tiles: int, training: bool) -> Projection:
-        empty = backend.xp.empty
+    def allocate(
+        cls, backend: Backend, capacity: int, max_tiles: int, training: bool, batch: int = 1
+    ) -> Projection:  # fmt: skip
+        """Buffers for `capacity` splats. batch: number of views that one update is made from."""
+        empty, slots = backend.xp.empty, (batch,) if batch > 1 else ()
         return cls(
-            depths=empty(capacity, "float32"),
+            depths=empty((*slots, capacity), "float32"),
             means2d=empty((capacity, 2), "float32"),
             conic_opacity=empty((capacity, 4), "float32"),
-            colors=empty((capacity, 4), "float32"),
+            colors=empty((*slots, capacity, 4), "float32"),
             tile_counts=backend.xp.zeros(max_tiles, "uint32"),
             large_splats=empty(capacity, "uint32"),
-            d_splats=empty((capacity, SPLAT_SUMS), "float32") if training else None,
-            d_rays=empty((6, capacity), "float32") if training else None,
+            d_splats=empty((*slots, capacity, SPLAT_SUMS), "float32") if training else None,
+            d_rays=empty((*slots, 6, capacity), "float32") if training else None,
+            views=backend.xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if slots else None,
         )
+
+    def slot(self, view: int) -> Projection:
+        """That of one view of a batch; all share what only the rendering of a view needs."""
+        arrays = {name: getattr(self, name)[view] for name in ("depths", "colors", "d_splats", "d_rays")}
+        return dataclasses.replace(self, **arrays, views=None)
 
 
 def project(
@@ -104,7 +118,7 @@ class Update:
 
     With moments (float32 [rows, capacity] each) Adam is applied in place; with d_params they are stored instead.
     stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
-    gradients of visible splats' positions, or None.
+    gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
     """
 
     moments1: Any | None = None
@@ -123,19 +137,25 @@ def project_backward(
 ) -> None:
     """Carry the gradients of projected splats back to raw parameters, and on to Adam where `update` has moments.
 
-    Reads projection.d_splats. Raises ShapeError when an array was made for another capacity or SH degree.
+    Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam then moves as far as in as many steps
+    with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
+    Raises ShapeError when an array was made for another capacity or SH degree.
     """
+    views = projection.views
+    slots = "" if views is None else f"{len(views)} "
     planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
     given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
     check_arrays(
         "project_backward",
         params=(splats.params, "float32", "R C"),
-        d_splats=(projection.d_splats, "float32", f"C {SPLAT_SUMS}"),
-        d_rays=(projection.d_rays, "float32", "6 C"),
+        d_splats=(projection.d_splats, "float32", f"{slots}C {SPLAT_SUMS}"),
+        d_rays=(projection.d_rays, "float32", f"{slots}6 C"),
         **given,
         **_filters(splats),
     )
     defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
+    if views is not None:
+        defines["BATCH"] = len(views)
     options = np.array(
         (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
     )
@@ -143,11 +163,11 @@ def project_backward(
     targets = update.moments1, update.moments2, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), (THREADS,),
-        cameras.array, state.array, splats.capacity, options, projection.depths, projection.colors,
+        cameras.array, state.array, splats.capacity, options, views, projection.depths, projection.colors,
         projection.d_splats, update.d_means, splats.filters, projection.d_rays, splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * num_coefficients,), (THREADS,),
-        state.array, splats.capacity, num_coefficients, int(update.dense),
+        state.array, splats.capacity, num_coefficients, int(update.dense), views,
         projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

@@ -48,18 +48,21 @@ class Rasterizer:
         antialias: bool = False,
         deterministic: bool = False,
         coloring: Coloring | None = None,
+        batch: int = 1,
     ) -> None:
+        """batch: number of views whose gradients one update takes the mean of."""
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
         self.deterministic, self.coloring = deterministic, coloring
         self.matrix_sums = False  # of blend_backward: to be measured before it becomes the default
+        self.batch = batch
         self.generation = 0
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
 
     @staticmethod
-    def memory_cost(training: bool, deterministic: bool = False) -> MemoryCost:
+    def memory_cost(training: bool, deterministic: bool = False, batch: int = 1) -> MemoryCost:
         """Device memory of all scratch buffers."""
-        projection = Projection.memory_cost(training, deterministic)
+        projection = Projection.memory_cost(training, deterministic, batch)
         return projection + TileLists.memory_cost() + Picture.memory_cost(training)
 
     def resize_pairs(self, pair_capacity: int) -> None:
@@ -93,17 +96,32 @@ class Rasterizer:
 
     def release(self) -> None:
         """Give up all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
-        for name in ("projection", "tiles", "picture"):
+        for name in ("projection", "updated", "slots", "tiles", "picture"):
             self.__dict__.pop(name, None)
 
     def resize_splats(self, capacity: int) -> None:
         """Make room for `capacity` splats, which have moved; what was rendered before is lost."""
         self.generation += 1
-        self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training)
+        self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training, self.batch)
         if self.deterministic:
             self.projection.fixed_sums = self.backend.xp.zeros((capacity, 2 * SPLAT_SUMS), "float32")
+        self.updated = self.projection
+        if self.batch > 1:
+            self.slots = [self.updated.slot(view) for view in range(self.batch)]
+            self.select(0)
         if self.coloring:
             self.coloring.resize(capacity)
+
+    def select(self, slot: int) -> None:
+        """Render into slot `slot` of the batch from now on."""
+        if self.batch > 1:
+            self.projection = self.slots[slot]
+
+    def record_view(self, slot: int, state: IterState) -> None:
+        """Keep what the update of the batch needs of the rendered view: its camera, and whether its loss is finite."""
+        if self.updated.views is not None:
+            arrays = self.cameras.array, state.array, self.updated.views[slot]
+            self.backend.kernel("optim/begin_step", "record_view")((1,), (1,), *arrays)
 
     def forward(self, splats: Splats, state: IterState, dropout: float = 0.0) -> None:
         """Render the state's view into `picture`, without a share of the splats, others in each step.
@@ -132,13 +150,20 @@ class Rasterizer:
 
         between: called when the gradients of projected splats are there and no splat has moved yet.
         """
-        view = self.cameras, state, self.projection, self.tiles, self.picture
-        blend_backward(*view, update.absgrad, self.matrix_sums)
-        if self.coloring:
-            self.coloring.backward(splats, self.cameras, state, self.projection)
+        self.backward_to_projection(splats, state, update.absgrad)
         if between:
             between()
-        project_backward(splats, self.cameras, state, self.antialias, self.projection, update)
+        self.update(splats, state, update)
+
+    def backward_to_projection(self, splats: Splats, state: IterState, absgrad: bool) -> None:
+        """From picture.d_image to the gradients of projected splats."""
+        blend_backward(self.cameras, state, self.projection, self.tiles, self.picture, absgrad, self.matrix_sums)
+        if self.coloring:
+            self.coloring.backward(splats, self.cameras, state, self.projection)
+
+    def update(self, splats: Splats, state: IterState, update: Update) -> None:
+        """From the gradients of projected splats, of the whole batch if there is one, to the raw parameters."""
+        project_backward(splats, self.cameras, state, self.antialias, self.updated, update)
 
     def image(self, view_index: int) -> Any:
         """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""

@@ -41,7 +41,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed),
         ("raster/blend", {}),
-        ("raster/project_backward", {"FUSED_ADAM": 1}),
+        ("raster/project_backward", {"FUSED_ADAM": 1} | ({"BATCH": config.batch} if config.batch > 1 else {})),
         ("optim/l1_ssim", {}),
         ("raster/tiles", {}),
         ("raster/project", {}),

@@ -30,7 +30,7 @@ def fine_tune(
     Nothing makes them fainter or smaller.
     """
     config = dataclasses.replace(
-        config, steps=steps, max_splats=len(splats), splat_budget=0, densify_start=steps, densify_stop=steps,
+        config, steps=steps, batch=1, max_splats=len(splats), splat_budget=0, densify_start=steps, densify_stop=steps,
         lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False, init_from=None, coarse_until=0,
         smooth_3d=0, color="sh", **changes,  # filters and fields are part of the splats that the run saved
     )  # fmt: skip

@@ -17,6 +17,7 @@ STEPS_RANGE = (15_000, 30_000)
 SHORT_RUN = 5_000  # steps; below, splats start large and are split, which converges sooner; above, they start small
 MAX_LR_FACTOR = 5.0  # of learning rates, however short the run
 MAX_GROWTH = 0.2  # a round, however short the run
+MIN_UPDATES = 1_000  # with fewer, a batch costs quality
 MIN_BUDGET = 20_000  # splats, however few the pixels
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 SH_FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of photographs
@@ -33,6 +34,17 @@ class RunPlan:
     requested: TrainConfig
     config: ResolvedConfig
 
+    @property
+    def warning(self) -> str | None:
+        """What to tell the user before training, or None."""
+        updates = self.config.steps // self.config.batch
+        if self.config.batch == 1 or updates >= MIN_UPDATES:
+            return None
+        return (
+            f"{self.config.steps:,} steps in batches of {self.config.batch} are {updates:,} updates, under "
+            f"{MIN_UPDATES:,}: splats converge less; use a smaller --batch or more --steps"
+        )
+
     def with_max_splats(self, limit: int) -> RunPlan:
         """The same with at most `limit` splats, where no more fit into memory."""
         return dataclasses.replace(self, config=dataclasses.replace(self.config, max_splats=limit))
@@ -47,13 +59,24 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     if from_splats is None:
         from_splats = requested.init_from is not None
     steps = default_steps(len(views)) if requested.steps is None else requested.steps
+    steps, save_at = (
+        _whole_batches(steps, requested.batch),
+        tuple(_whole_batches(step, requested.batch) for step in requested.save_at),
+    )
+    requested = dataclasses.replace(requested, steps=steps, save_at=save_at)
     budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
-    resolved: dict[str, Any] = vars(budgeted) | {"steps": steps} | resolve_schedule(budgeted, steps, from_splats)
+    resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats)
     resolved |= coarse_levels(requested, views)
+    for name in ("densify_interval", "opacity_reset_interval"):
+        resolved[name] = max(round(resolved[name] / requested.batch), 1) * requested.batch
     resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(len(views))
     if requested.dropout is None:
         resolved["dropout"] = dropout_for(steps, len(views))
-    return RunPlan(dataclasses.replace(requested, steps=steps), ResolvedConfig(**resolved))
+    return RunPlan(requested, ResolvedConfig(**resolved))
+
+
+def _whole_batches(step: int, batch: int) -> int:
+    return -(-step // batch) * batch
 
 
 def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:

@@ -55,6 +55,8 @@ def train_scene(
         data = read_data(scene_path, config, backend, display)
         plan = resolve_plan(config, data.training.views)
         config = plan.requested
+        if plan.warning:
+            display.warn(plan.warning)
         if checkpoint and not needs_initial_state(checkpoint, config):
             start = placeholder_state(data.training, checkpoint.num_splats)
         else:

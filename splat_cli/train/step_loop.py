@@ -1,7 +1,8 @@
-"""Execution of training steps: one captured graph, replayed; the host polls the iteration state."""
+"""Execution of training steps: one captured graph a batch, replayed; the host polls the iteration state."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from splat_cli.data.image_streamer import ImageStreamer
@@ -12,26 +13,29 @@ from splat_cli.render.rasterizer import Rasterizer
 
 
 class StepLoop:
-    """Repeats the step that `launch` queues. `step`: number of steps done; `last`: iteration state at the last `sync`.
+    """Repeats what `launch(first)` queues: the steps of a batch from the first-th on, and the update they lead to.
 
+    batch: its number of steps. `step`: number of steps done; `last`: iteration state at the last `sync`.
     `stream`: loads the photographs of the next steps, if not all are resident.
     """
 
     def __init__(
-        self, launch: Callable[[], None], state: IterState, rasterizer: Rasterizer, stream: ImageStreamer | None,
-        timer: PhaseTimer,
+        self, launch: Callable[[int], None], state: IterState, rasterizer: Rasterizer, stream: ImageStreamer | None,
+        timer: PhaseTimer, batch: int = 1,
     ) -> None:  # fmt: skip
         self.state, self.step, self.last = state, 0, state.read()
         self._rasterizer, self._stream, self._timer = rasterizer, stream, timer
-        self._graph = CapturedGraph(rasterizer, launch)
+        self._launch, self._batch = launch, batch
+        self._graph = CapturedGraph(rasterizer, functools.partial(launch, 0))
 
     def run_until(self, target: int) -> None:
-        """Run steps until `target` are done; after an overflow, grow the buffers and repeat the step."""
+        """Run whole batches until `target` steps are done; after an overflow, grow the buffers and repeat the step."""
+        target = self._whole(target)
         while self.step < target:
             queued = self.step
             while queued < target:
                 stop = min(target, self._stream.ready(queued)) if self._stream else target
-                self._queue(stop - queued)
+                self._queue(queued, stop)
                 queued = stop
             if self._stream:
                 self._stream.ready(queued)  # while the device works
@@ -46,8 +50,14 @@ class StepLoop:
             self._rasterizer.grow_if_overflowed(self.state)
             self.state.write(step=self.step)
 
-    def _queue(self, count: int) -> None:
-        if not self._graph.current:
+    def _whole(self, step: int) -> int:
+        return -(-step // self._batch) * self._batch
+
+    def _queue(self, step: int, stop: int) -> None:
+        if step % self._batch:  # an overflow has interrupted a batch: what it has done so far is kept
+            self._launch(step % self._batch)
+        count = (stop - self._whole(step)) // self._batch
+        if count > 0 and not self._graph.current:
             with self._timer("preparing kernels"):
                 self._graph.run(1)
             count -= 1

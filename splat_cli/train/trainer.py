@@ -3,10 +3,9 @@ densification."""
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import TrainingSetup
+from splat_cli.optim.columns import copy_columns
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
@@ -73,7 +73,7 @@ class Trainer:
         capacity = min(2 * len(splats), config.max_splats)
         self.model = Model(backend, splats, capacity, smooth=config.smooth_3d > 0)
         order = view_order(len(images.views), config.steps, config.seed)
-        self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0))
+        self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch)
         self.cameras, self.stream = self.images.cameras, self.images.stream
         self.schedule = upload_schedule(backend, config)
         self.set_size(scene_size(images.views, splats.means))
@@ -84,7 +84,7 @@ class Trainer:
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
-            coloring=self.auxiliary.coloring,
+            coloring=self.auxiliary.coloring, batch=config.batch,
         )  # fmt: skip
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num)
@@ -93,7 +93,8 @@ class Trainer:
         random = random or np.random.default_rng(config.seed)
         scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, random, *show)
         self.density = DensityControl(config, self.extent, self.model, scorer, self.rasterizer, self.state, random)
-        self.loop = StepLoop(self.launch_step, self.state, self.rasterizer, self.stream, self.timer)
+        self.loop = StepLoop(self.launch_batch, self.state, self.rasterizer, self.stream, self.timer, config.batch)
+        self._d_means: Any | None = None  # of a batch's views
         self.scratch = ScratchMemory(self.model, self.rasterizer, scorer, self.state)
         self._constrain()
 
@@ -101,7 +102,7 @@ class Trainer:
     def memory_cost(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
         """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
         splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0)
-        scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic)
+        scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=config.batch)
         scores, loss = ViewScorer.memory_cost(deterministic), PhotometricLoss.buffer_cost()
         return splats + scratch + scores + loss + auxiliary_memory(config, num_views)
 
@@ -152,7 +153,7 @@ class Trainer:
 
     def recover_from_oom(self) -> None:
         """Prune to the splats that fit, which is the maximum from then on. OutOfMemory if not even few fit."""
-        self.notices.append(self.scratch.recover(self.step))
+        self.notices.append(self.scratch.recover(self.step - self.step % self.config.batch))
         self.density.limit(self.model.num)
         self.config = self.density.config
 
@@ -172,29 +173,56 @@ class Trainer:
         self.size, self.unit = size, size / REFERENCE_SIZE
         set_position_rates(self.backend, self.schedule, self.config, size)
 
-    def launch_step(self) -> None:
-        """Queue one training step, which is captured and replayed: it reads and writes device memory only."""
-        update = self._update()
+    def launch_batch(self, first: int = 0) -> None:
+        """Queue the steps of a batch from the first-th on, and its update: what a replay repeats.
+
+        Reads and writes device memory only.
+        """
+        size = self.config.batch
+        for slot in range(first, size):
+            self._launch_view(slot)
+            if slot == size - 1:
+                self.rasterizer.update(self.splats, self.state, self._update())
+            self.auxiliary.step(self.state)
+        if (noise_scale := self.density.strategy.noise_scale) > 0:
+            noise_scale = size**0.5 * noise_scale / self.unit**2  # per update and covariance
+            langevin_noise(self.splats, self.state, self.config.seed, noise_scale)
+
+    def _launch_view(self, slot: int) -> None:
+        """Queue one step up to the gradients of projected splats."""
+        raster, picture = self.rasterizer, self.rasterizer.picture
+        raster.select(slot)
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
-        self.rasterizer.forward(self.splats, self.state, self.config.dropout)
-        picture = self.rasterizer.picture
+        raster.forward(self.splats, self.state, self.config.dropout)
         self.loss.forward(self.state, picture.image)
         self.loss.backward(self.state, picture.image, picture.d_image)
         self.auxiliary.add_losses(self.state, picture)
-        gradients = functools.partial(self.auxiliary.accumulate, self.splats, self.state, self.rasterizer)
-        self.rasterizer.backward(self.splats, self.state, update, gradients)
-        self.auxiliary.step(self.state)
-        if (noise_scale := self.density.strategy.noise_scale) > 0:
-            langevin_noise(self.splats, self.state, self.config.seed, noise_scale / self.unit**2)  # per covariance
+        raster.backward_to_projection(self.splats, self.state, self._absgrad)
+        d_means = self.auxiliary.position_gradients(self.splats.capacity)
+        self.auxiliary.accumulate(self.splats, self.state, raster)
+        raster.record_view(slot, self.state)
+        if d_means is not None and self.config.batch > 1:
+            copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
+
+    def _batch_d_means(self) -> Any:
+        """Gradients of positions of a batch's views, float32 [batch, 3, capacity]."""
+        shape = self.config.batch, 3, self.splats.capacity
+        if self._d_means is None or self._d_means.shape != shape:
+            self._d_means = self.backend.xp.empty(shape, "float32")
+        return self._d_means
+
+    @property
+    def _absgrad(self) -> bool:
+        return self.config.absgrad and self.density.strategy.collects_stats
 
     def _update(self) -> Update:
-        c, collects_stats = self.config, self.density.strategy.collects_stats
+        c, d_means = self.config, self.auxiliary.position_gradients(self.splats.capacity)
         return Update(
             moments1=self.model.moments.first, moments2=self.model.moments.second,
-            stats=self.model.stats if collects_stats else None,
-            dense=c.optimizer == "dense", absgrad=c.absgrad and collects_stats,
+            stats=self.model.stats if self.density.strategy.collects_stats else None,
+            dense=c.optimizer == "dense", absgrad=self._absgrad,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
-            d_means=self.auxiliary.position_gradients(self.splats.capacity),
+            d_means=d_means if d_means is None or c.batch == 1 else self._batch_d_means(),
         )  # fmt: skip
 
     def _set_resolution(self) -> None:

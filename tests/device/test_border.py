@@ -16,7 +16,7 @@ from splat_cli.paths import resource_dir
 from splat_cli.render.blend import SEGMENT
 from splat_cli.render.camera import CAMERA_DTYPE, TILE
 from splat_cli.render.iter_state import ITER_STATE_DTYPE, LEARNING_RATES
-from splat_cli.render.project import LARGE_BOX, SPLAT_SUMS, SUM_COLORS, UPDATE_OPTIONS_DTYPE
+from splat_cli.render.project import BATCH_VIEW_BYTES, LARGE_BOX, SPLAT_SUMS, SUM_COLORS, UPDATE_OPTIONS_DTYPE
 from splat_cli.scene.lens.undistort import _LENS_DTYPE, _PINHOLE_DTYPE
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 from tests.conftest import DEVICES
@@ -34,6 +34,7 @@ STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
 ]
 
 NUMBERS: list[tuple[str, str, float]] = [
+    ("sizeof(BatchView)", "common.cuh", BATCH_VIEW_BYTES),
     ("TILE", "common.cuh", TILE), ("SEGMENT", "common.cuh", SEGMENT),
     ("SPLAT_SUMS", "common.cuh", SPLAT_SUMS), ("SUM_RED", "common.cuh", SUM_COLORS.start),
     ("SUM_RED + 3", "common.cuh", SUM_COLORS.stop),

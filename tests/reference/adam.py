@@ -33,7 +33,7 @@ def step(
 
 def step_along_axes(
     params: Array, grads: Array, moments1: Array, moments2: Array, learning_rates: Array, step_number: int,
-    reference_size: float,
+    reference_size: float, beta1: float = 0.9, beta2: float = 0.999,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """As `step`, for the rows of splats (means, log scales, quaternions, ...), whose means move along their own axes.
 
@@ -46,6 +46,6 @@ def step_along_axes(
     rates[:3] *= np.clip(np.sqrt(scales.mean(axis=0) / reference_size), 0.2, 5.0)
     own = np.concatenate([np.einsum("nji,jn->in", axes, grads[:3]), grads[3:]])
     start = np.concatenate([np.zeros_like(params[:3]), params[3:]])
-    stepped, moments1, moments2 = step(start, own, moments1, moments2, rates, step_number)
+    stepped, moments1, moments2 = step(start, own, moments1, moments2, rates, step_number, beta1, beta2)
     stepped[:3] = params[:3] + np.einsum("nij,jn->in", axes, stepped[:3])
     return stepped, moments1, moments2

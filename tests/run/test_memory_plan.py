@@ -73,13 +73,14 @@ def _plan(backend, views=(), **changes):
     return plan_memory(backend, config, views, 100)
 
 
-def test_estimate_is_what_is_allocated():
+@pytest.mark.parametrize("batch", [1, 3])
+def test_estimate_is_what_is_allocated(batch):
     backend = open_backend("cpu")
     num = 8192
-    trainer = _trainer(backend, num, max_splats=num)
+    trainer = _trainer(backend, num, max_splats=num, batch=batch)
     raster, model = trainer.rasterizer, trainer.model
     arrays = [*model.planes().values(), trainer.loss.d_maps, *trainer.cameras.photos]
-    for part in (raster.projection, raster.picture, raster.tiles):
+    for part in (raster.updated, raster.picture, raster.tiles):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
     plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
     growing = num * (4 * 59 + 8)  # a row of parameters and the scores of a scorer come and go

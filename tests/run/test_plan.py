@@ -53,6 +53,14 @@ def test_steps_follow_the_number_of_photographs():
     assert resolve_plan(TrainConfig(steps=7), VIEWS).requested.steps == 7
 
 
+def test_batches_are_whole():
+    plan = resolve_plan(load_config(None, {"batch": 8, "steps": 3001, "save_at": (100, 7000)}), VIEWS)
+    assert (plan.requested.steps, plan.requested.save_at) == (3008, (104, 7000))
+    assert (plan.config.densify_interval, plan.config.opacity_reset_interval) == (96, 3000)
+    assert "376 updates" in plan.warning
+    assert resolve_plan(load_config(None, {"batch": 3, "steps": 3000}), VIEWS).warning is None
+
+
 def test_short_runs_have_higher_learning_rates_and_no_noise():
     long, short = resolved(steps=30_000), resolved(steps=1875)
     for name in ("lr_means", "lr_means_final", "lr_scales", "lr_quats"):

@@ -60,6 +60,16 @@ def test_resumed_run_ends_with_the_same_bits(training, finished, copy):
     assert copy.result()["num_splats"] == finished.result()["num_splats"]
 
 
+def test_resumed_run_in_batches_ends_with_the_same_bits(training, tmp_path):
+    finished = training.new(tmp_path / "batches", batch=4, checkpoint_every=12)
+    assert any("15 updates" in line for line in training.said)
+    expected = _bits(finished)
+    checkpoint_paths(finished.checkpoints_path)[0].unlink()
+    (finished.path / "result.json").unlink(missing_ok=True)
+    training.resume(finished.path)
+    assert _bits(finished) == expected
+
+
 def test_run_without_a_checkpoint_starts_again(training, finished, copy):
     shutil.rmtree(copy.checkpoints_path)
     training.resume(copy.path)

@@ -1,0 +1,147 @@
+"""Batches: one update by the mean gradient of several views."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend, open_backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.adam import Moments
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import SPLAT_SUMS, Update
+from splat_cli.render.rasterizer import Rasterizer
+from tests.compare import Comparison
+from tests.noise_trainer import noise_trainer
+from tests.optim.test_adam import RATE_OF_ROW, RATES, REFERENCE_SIZE
+from tests.reference import adam, project, project_backward
+from tests.reference.inputs import Camera, float32_exact
+from tests.reference.project import Options
+from tests.reference.random_scene import ordinary, random_camera
+from tests.render.on_device import gradients_of_sums, view_of
+from tests.training import SETTINGS
+
+SIZE, STEP = 3, 6
+TRAINED = {**SETTINGS, "batch": 4, "densify_interval": 8, "dropout": 0.1}
+
+
+def _planes(splats: object) -> np.ndarray:
+    """Parameters or their gradients as [rows, N]."""
+    values = dict(splats.items())
+    return np.concatenate([array.reshape(len(array), -1).T for array in values.values()])
+
+
+def _moved(w2c: np.ndarray, distance: float) -> np.ndarray:
+    moved = w2c.copy()
+    moved[0, 3] += distance
+    return float32_exact(moved)
+
+
+def _reference_gradient(device_sums: np.ndarray, splats: object, camera: Camera) -> np.ndarray:
+    """Float64 gradients of a view [rows, N] from the sums of its blend."""
+    options = Options()
+    projected = project.forward(splats, camera, options)
+    sums = np.where(projected.visible[:, None], device_sums, 0)
+    opacities = np.where(projected.visible, projected.opacities, 1)
+    d_projected = gradients_of_sums(sums, projected.conics, opacities)
+    return _planes(project_backward.backward(splats, camera, options, projected, d_projected)[0])
+
+
+def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Comparison) -> None:
+    """Within 1e-5 of the float64 reference, with its rates times sqrt(3) and its betas to the power of 3."""
+    rng = np.random.default_rng(0)
+    camera = random_camera(rng)
+    cameras = [replace(camera, w2c=_moved(camera.w2c, 0.2 * k)) for k in range(SIZE)]
+    scene = ordinary(rng, camera, 40)
+    arrays = {name: values.astype(np.float32) for name, values in scene.items()}
+    splats = Splats.from_arrays(backend, SplatArrays(**arrays), 50)
+    state = IterState(backend, step=STEP, num_splats=40, sh_degree=3, lr=RATES, reference_size=REFERENCE_SIZE)
+    state.write(inv_bias1=1 / (1 - 0.9**STEP), inv_root_bias2=(1 - 0.999**STEP) ** -0.5)
+    raster = Rasterizer(backend, CameraTable(backend, [view_of(c) for c in cameras]), 50, training=True, batch=SIZE)
+    moments = Moments(splats)
+    moments.second[...] = 1e-4
+    before = [backend.download(plane)[:, :40].astype(np.float64) for plane in (splats.params, moments.first)]
+    gradients = []
+    for slot, camera in enumerate(cameras):
+        raster.select(slot)
+        state.write(view=slot, num_visible=0, num_large=0, num_segments=0)
+        raster.forward(splats, state)
+        pixels = 3 * camera.width * camera.height
+        raster.picture.d_image[:pixels] = backend.upload(rng.normal(size=pixels).astype(np.float32))
+        raster.backward_to_projection(splats, state, absgrad=False)
+        raster.record_view(slot, state)
+        sums = backend.download(raster.projection.d_splats)[:40].astype(np.float64)
+        gradients.append(_reference_gradient(sums.reshape(40, SPLAT_SUMS), scene, camera))
+    raster.update(splats, state, Update(moments1=moments.first, moments2=moments.second))
+
+    expected = _reference_adam(before, np.mean(gradients, axis=0))
+    after = [backend.download(plane)[:, :40] for plane in (splats.params, moments.first, moments.second)]
+    comparison.check("Adam, batch", "update", (after[0] - before[0]).T, (expected[0] - before[0]).T, 1e-5)
+    for k in (1, 2):
+        comparison.check("Adam, batch", f"moment {k}", after[k].T, expected[k].T, 1e-5)
+
+
+def _reference_adam(before: list[np.ndarray], gradient: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Adam of a step that stands for SIZE steps: bias correction counts STEP steps of the unscaled betas."""
+    return adam.step_along_axes(
+        before[0], gradient, before[1], np.full_like(before[1], 1e-4), SIZE**0.5 * RATE_OF_ROW, STEP // SIZE,
+        REFERENCE_SIZE, beta1=0.9**SIZE, beta2=0.999**SIZE,
+    )  # fmt: skip
+
+
+def _trained(pairs: dict[int, int] | None = None, steps: int = 48, **changes: object) -> tuple[np.ndarray, object]:
+    """Parameters after `steps` steps; before step k, there is room for pairs[k] pairs only."""
+    trainer = noise_trainer(open_backend("cpu", threads=1), 200, **{**TRAINED, **changes})
+    for step, count in (pairs or {}).items():
+        trainer.run_until(step)
+        trainer.rasterizer.resize_pairs(count)
+    trainer.run_until(steps)
+    return trainer.splats.params[:, : trainer.model.num].copy(), trainer
+
+
+@pytest.mark.parametrize("changes", [{}, {"appearance": "exposure", "background": "learned", "pose_opt": True}],
+                         ids=["plain", "auxiliary"])  # fmt: skip
+def test_overflow_in_the_middle_of_a_batch_changes_no_bits(changes: dict[str, object]) -> None:
+    expected, trainer = _trained(**changes)
+    needed = int(trainer.state.read()["needed_pairs"])
+    found, trainer = _trained({4: needed // 3, 12: 2 * needed // 3, 20: needed - 9, 28: needed + 9}, **changes)
+    assert trainer.rasterizer.generation > 6
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("changes", [
+    {"appearance": "grid"}, {"color": "field", "field_table_size": 2**10, "field_moves": True}, {"robust": True},
+    {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4}, {"optimizer": "visible"}, {"smooth_3d": 0.2},
+], ids=str)  # fmt: skip
+def test_options_train_in_batches(changes: dict[str, object]) -> None:
+    batches, trainer = _trained(steps=24, **changes)
+    assert trainer.step == 24
+    assert np.isfinite(batches).all()
+    assert batches.shape != (single := _trained(steps=24, batch=1, **changes)[0]).shape or (batches != single).any()
+
+
+def test_last_batch_is_whole() -> None:
+    trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED)
+    trainer.run_until(5)
+    assert trainer.step == 8
+
+
+def test_batch_with_a_loss_that_is_not_finite_changes_nothing() -> None:
+    trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED | {"densify_start": 60, "noise_scale": 0.0})
+    before = trainer.splats.params.copy()
+    backward, views = trainer.loss.backward, []
+
+    def poisoned(state: IterState, *rest: object) -> None:
+        views.append(None)
+        if len(views) == 2:
+            state.write(loss_l1=np.nan)
+        backward(state, *rest)
+
+    trainer.loss.backward = poisoned
+    trainer.run_until(4)
+    np.testing.assert_array_equal(trainer.splats.params, before)
+    assert trainer.bad_numbers["skipped_steps"] == 4
+    trainer.run_until(8)
+    assert (trainer.splats.params != before).any()
