@@ -14,11 +14,6 @@ from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
-    from splat_cli.render.output.frame_files import FrameFiles
-    from splat_cli.scene.trajectories.camera_path import CameraPath
-    from splat_cli.tools.render import RenderJob
-
-_PANORAMA = (2048, 1024)
 
 
 @click.command(
@@ -121,12 +116,13 @@ def command(
 
     Repeating the command keeps the frames that are up to date and removes those beyond the end of a shorter path.
     """
+    from splat_cli.cli.render_job import render_job
     from splat_cli.device import open_backend
     from splat_cli.render.output.video import require_video
 
     if video:
         require_video(video)
-    job = _job(source, **options)
+    job = render_job(source, **options)
     written = job.render(open_backend(device), out, display)
     lines = [f"{len(written.pictures)} pictures: {out or job.folder}"]
     if written.num_kept:
@@ -143,69 +139,3 @@ def command(
         lines.append(f"video, {job.frames_per_second:g} frames a second: {video}")
     facts = {"pictures": [str(path) for path in written.pictures], "kept": written.num_kept, "video": video}
     return Output(lines, facts)
-
-
-def _job(source: Path, views: str | None, cameras: Path | None, **options: Any) -> RenderJob:
-    import dataclasses
-
-    from splat_cli.errors import UsageError
-    from splat_cli.tools.render import plan_job
-
-    if views and cameras:
-        raise UsageError("--views and --cameras exclude each other")
-    if options["transparent"] and options["background"]:
-        raise UsageError("--transparent and --background exclude each other")
-    path, files = _path(options), _files(options)
-    job = plan_job(source, views, cameras, path)
-    job = dataclasses.replace(
-        job.with_look(options["background"], options["antialias"]).with_appearance(options["appearance"]),
-        files=files,
-        frames_per_second=options["fps"] or job.frames_per_second,
-        samples=options["samples"],
-    )
-    return _with_projection(job, options["projection"], options["size"], options["stereo"], options["up"])
-
-
-def _path(options: dict[str, Any]) -> CameraPath | None:
-    from splat_cli.errors import UsageError
-    from splat_cli.scene.trajectories.camera_path import CameraPath
-
-    if options["kind"]:
-        names = ("kind", "frames", "seconds", "fps", "arc", "focus", "up")
-        return CameraPath(**{name: options[name] for name in names})
-    if options["frames"] or options["seconds"] or options["focus"] or options["arc"]:
-        raise UsageError("--frames, --seconds, --arc and --focus belong to a path: add --path")
-    if options["up"] and options["projection"] == "perspective":
-        raise UsageError("--up belongs to a path, or to --projection equirectangular: add one of them")
-    return None
-
-
-def _files(options: dict[str, Any]) -> FrameFiles:
-    from splat_cli.errors import UsageError
-    from splat_cli.render.output.frame_files import MAPS, FrameFiles
-
-    levels, file_format = options["depth_levels"], options["depth_format"]
-    if not options["depth"] and (levels or file_format):
-        raise UsageError("--depth-format and --depth-levels are about --depth: add it")
-    maps = frozenset(name for name in MAPS if options[name])
-    return FrameFiles(maps, options["transparent"], levels or 1000.0, file_format or "png")
-
-
-def _with_projection(
-    job: RenderJob,
-    projection: str,
-    size: tuple[int, int] | None,
-    stereo: float | None,
-    up: tuple[float, float, float] | None,
-) -> RenderJob:
-    from splat_cli.errors import UsageError
-
-    if projection == "equirectangular":
-        width, height = size or _PANORAMA
-        if stereo:
-            raise UsageError("--stereo and --projection equirectangular exclude each other")
-        if width != 2 * height:
-            raise UsageError(f"{width}x{height}: an equirectangular picture is twice as wide as high, like 2048x1024")
-        return job.as_panorama(width, up)
-    job = job.with_size(*size) if size else job
-    return job.as_stereo(stereo) if stereo else job

@@ -15,18 +15,19 @@ from splat_cli.field.parameters import Parameters
 
 NONE, RELU, SIGMOID = 0, 1, 2
 MAX_WIDTH = 128
-GRAIN = 8  # values that a warp computes
-BLOCK_ROWS, SUM_ROWS, BLOCK_VALUES = 256, 512, 64  # of a block, as in the kernels
+GRAIN = 8  # results of a warp: widths are padded to multiples
+BLOCK_ROWS, BLOCK_RESULTS = 256, 64  # of a block of dense.cu
+BLOCK_SUM_ROWS, BLOCK_WEIGHTS = 512, 64  # of a block of dense_weights.cu, which calls them BLOCK_ROWS and BLOCK_WEIGHTS
 WARPS = 8
 
 
 def padded(width: int) -> int:
-    """The planes that so many values take."""
+    """Number of planes of a layer with `width` values."""
     return -(-width // GRAIN) * GRAIN
 
 
 def check_widths(widths: Sequence[int]) -> None:
-    """ShapeError where no network has inputs, hidden layers and outputs of these widths."""
+    """ShapeError for widths of inputs, hidden layers and outputs that the kernels do not support."""
     if any(width % GRAIN or not 16 <= width <= MAX_WIDTH for width in widths[1:-1]) or widths[0] > MAX_WIDTH:
         raise ShapeError(f"a network has up to 128 inputs and layers of 16 to 128, multiples of 8, got {widths}")
 
@@ -47,11 +48,11 @@ class _Layer:
 
 
 class Network:
-    """inputs -> hidden layers with ReLU -> outputs, with none or the sigmoid as their activation.
+    """Multilayer perceptron: hidden layers with ReLU; outputs with a sigmoid or no activation.
 
-    widths: of the inputs, of each hidden layer (16 to 128, a multiple of 8) and of the outputs. rows: samples at most.
-    inputs and d_inputs: planes float32 [inputs, rows]; outputs and d_outputs: planes [padded(outputs), rows], of which
-    those past the outputs stay zero in d_outputs.
+    widths: of the inputs, of each hidden layer (16 to 128, a multiple of 8) and of the outputs. rows: maximum number of
+    samples. inputs and d_inputs: planes float32 [inputs, rows]; outputs and d_outputs: planes [padded(outputs), rows],
+    whose padding must stay zero in d_outputs.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Network:
         self.resize(rows)
 
     def resize(self, rows: int) -> None:
-        """Make room for `rows` samples; what was computed before is lost."""
+        """Allocate planes for `rows` samples; their contents are lost."""
         self.rows = rows
         sizes = [self.widths[0], *map(padded, self.widths[1:])]
         zeros = self.backend.xp.zeros
@@ -82,27 +83,27 @@ class Network:
         self.inputs, self.d_inputs, self.outputs, self.d_outputs = planes[0], d_planes[0], planes[-1], d_planes[-1]
 
     def forward(self, num_rows: Any) -> None:
-        """From `inputs` to `outputs`. num_rows: uint32 [1], the samples in use."""
+        """Compute `outputs` from `inputs`. num_rows: uint32 [1] on the device, number of samples in use."""
         for layer in self.layers:
-            slices = -(-layer.num_outputs // BLOCK_VALUES)
+            blocks = -(-layer.num_outputs // BLOCK_RESULTS)
             self.backend.kernel("field/dense", "dense_forward", ACTIVATION=layer.activation)(
-                (-(-self.rows // BLOCK_ROWS), slices), (32, WARPS),
+                (-(-self.rows // BLOCK_ROWS), blocks), (32, WARPS),
                 layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.y,
             )  # fmt: skip
 
     def backward(self, num_rows: Any, to_inputs: bool = True) -> None:
-        """From `d_outputs` to `d_inputs`, where they are wanted, adding to the gradients of the weights."""
+        """Compute `d_inputs` (if to_inputs) from `d_outputs`, and add to the gradients of the weights."""
         if self.last == SIGMOID:
             self._through_sigmoid(num_rows)
         for k, layer in reversed(list(enumerate(self.layers))):
-            slices = -(-layer.num_inputs // BLOCK_VALUES) * -(-layer.num_outputs // BLOCK_VALUES)
+            blocks = -(-layer.num_inputs // BLOCK_WEIGHTS) * -(-layer.num_outputs // BLOCK_WEIGHTS)
             self.backend.kernel("field/dense_weights", "dense_backward_weights")(
-                (-(-self.rows // SUM_ROWS), slices), (32, WARPS),
+                (-(-self.rows // BLOCK_SUM_ROWS), blocks), (32, WARPS),
                 layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
             )  # fmt: skip
             if k or to_inputs:
                 self.backend.kernel("field/dense", "dense_backward_inputs")(
-                    (-(-self.rows // BLOCK_ROWS), -(-layer.num_inputs // BLOCK_VALUES)), (32, WARPS),
+                    (-(-self.rows // BLOCK_ROWS), -(-layer.num_inputs // BLOCK_RESULTS)), (32, WARPS),
                     layer.d_y, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs,
                     layer.x if k else None, layer.d_x,
                 )  # fmt: skip
@@ -115,13 +116,13 @@ class Network:
 
 
 def num_weights(widths: Sequence[int]) -> int:
-    """Values that the parameters of a network of these widths hold, with what pads them."""
+    """Number of weights of a network of these widths, with padding."""
     sizes = [widths[0], *map(padded, widths[1:])]
     return sum((num_inputs + 1) * num_outputs for num_inputs, num_outputs in itertools.pairwise(sizes))
 
 
 def _initial_weights(widths: Sequence[int], random: np.random.Generator, zero_outputs: bool) -> np.ndarray:
-    """All layers one after the other: uniform as fits ReLU (He et al. 2015), biases and what pads a layer zero."""
+    """Weights of all layers, concatenated: uniform, scaled for ReLU (He et al. 2015); biases and padding zero."""
     parts = []
     sizes = [widths[0], *map(padded, widths[1:])]
     for k in range(1, len(widths)):
