@@ -50,6 +50,8 @@ TESTS = {
     "optim/columns": ["optim/test_columns.py", "optim/test_model.py"],
     "optim/depth": ["optim/test_depth.py", "run/test_memory_plan.py"],
     "optim/exposure": ["optim/test_exposure.py", "run/test_memory_plan.py"],
+    "optim/camera_response": ["optim/test_isp.py"],
+    "optim/isp": ["optim/test_isp.py", "run/test_memory_plan.py"],
     "optim/loss": ["optim/test_loss.py", "run/test_memory_plan.py"],
     "optim/model": ["optim/test_model.py", "run/test_memory_plan.py"],
     "optim/noise": ["train/test_units.py"],

@@ -13,11 +13,14 @@ after the held-out cameras alone have been refined from there, on their photogra
 
 exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
 between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
-40 % there, each about a centre of its own. colors: the photographs stay as they are, and so does their own appearance.
+40 % there, each about a centre of its own. camera: one camera for all photographs, the held-out ones as well: darker
+by 45 % in the corners, of a response in the shape of an S, and with exposures of 0.5 stops and white balances of 0.15
+(standard deviations), clipped at white. colors: the photographs stay as they are, and so does their own appearance.
 walkers: two boxes of noise stand in each training photograph, half as high as it; --robust leaves them out, and
 a fourth run is robust on the scene as it is.
-The held-out photographs stay as they are. "Fitted" is measured on their right halves, after the affine change of colour
-that fits the left half best, in all three runs; --appearance chooses the model that is trained in the third.
+The other disturbances leave the held-out photographs as they are. "Fitted" is measured on their right halves, after the
+affine change of colour that fits the left half best, in all three runs; --appearance chooses the model that is trained
+in the third.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import View
+from splat_cli.train.trainer import Trainer
 
 DEGREES, SHARE = 0.5, 0.01
 VISITS, TRAVEL = 60, 0.5  # of each held-out camera, and by how many degrees it may turn in them
@@ -92,6 +96,20 @@ def vignetted(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
     return exposed._replace(images=[darkened(image) for image in exposed.images])
 
 
+def by_one_camera(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each with an exposure and a white balance of its own, and all with the vignetting and response of one camera."""
+
+    def taken(image: np.ndarray) -> np.ndarray:
+        height, width = image.shape[:2]
+        x, y = ((np.arange(size) + 0.5 - size / 2) / np.hypot(width, height) * 2 for size in (width, height))
+        r2 = (x[None, :] - 0.05) ** 2 + (y[:, None] + 0.03) ** 2
+        gains = 2 ** (random.normal(0, 0.5) + random.normal(0, 0.15, 3))
+        light = np.clip(image / 255 * gains * (1 - 0.5 * r2 + 0.05 * r2**2)[..., None], 0, 1)
+        return np.rint(255 * (light - 0.5 * light * (1 - light) * (1 - 2 * light))).astype(np.uint8)
+
+    return photographs._replace(images=[taken(image) for image in photographs.images])
+
+
 def with_walkers(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
     """Each photograph with two boxes before the scene, each of noise of its own about a colour of its own."""
 
@@ -111,38 +129,46 @@ DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
     "poses": wrong_poses,
     "exposure": wrong_exposures,
     "vignetting": vignetted,
+    "camera": by_one_camera,
     "walkers": with_walkers,
     "colors": lambda photographs, random: photographs,
 }
 
 
+def disturb(what: str, data: TrainingData, seed: int) -> TrainingData:
+    """The data with its training photographs disturbed; by another camera, the held-out ones as well."""
+    random, held_out = np.random.default_rng(seed), data.held_out
+    training = DISTURB[what](data.training, random)
+    if what == "camera" and held_out is not None:
+        held_out = by_one_camera(held_out, random)
+    return dataclasses.replace(data, training=training, held_out=held_out)
+
+
 def train(
-    what: str, data: TrainingData, photographs: ImageSet, config: TrainConfig, fit: str, backend: Backend
+    what: str, data: TrainingData, disturbed: TrainingData, config: TrainConfig, fit: str, backend: Backend
 ) -> list[str]:
     """PSNR and SSIM on the held-out photographs, both fitted as well, and how far off the poses are, as text."""
-    assert data.held_out is not None
-    disturbed = dataclasses.replace(data, training=photographs)
+    assert disturbed.held_out is not None
     trainer = make_trainer(disturbed, config, backend, Display(io.StringIO()))
     trainer.run_until(trainer.config.steps)
-    final = trainer.auxiliary.refined_views() or photographs.views
+    final = trainer.auxiliary.refined_views() or disturbed.training.views
     moved = similarity_between(data.training.views, final)
-    held_out = data.held_out._replace(views=[moved.apply(view) for view in data.held_out.views])
+    held_out = disturbed.held_out._replace(views=[moved.apply(view) for view in disturbed.held_out.views])
     measured = dataclasses.replace(config, appearance=fit)
-    columns = scores(what, backend, trainer.splats, held_out, measured, trainer.extent)
+    columns = scores(what, trainer, held_out, measured)
     pairs = [(moved.apply(view), other) for view, other in zip(data.training.views, final, strict=True)]
     rotation = np.mean([angle(a, b) for a, b in pairs])
     translation = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
     return [*columns, f"{rotation:.3f}", f"{100 * translation:.2f}"]
 
 
-def scores(
-    what: str, backend: Backend, splats: Splats, held_out: ImageSet, config: TrainConfig, extent: float
-) -> list[str]:
+def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig) -> list[str]:
     """PSNR and SSIM on the photographs, and both fitted."""
-    score = mean_score(evaluate(backend, splats, held_out, config).values())
+    backend, splats, responses = trainer.backend, trainer.splats, trainer.auxiliary.camera_responses()
+    score = mean_score(evaluate(backend, splats, held_out, config, responses=responses).values())
     fitted = score.fitted_psnr, score.fitted_ssim
     if what == "poses":
-        refined = held_out._replace(views=refined_views(backend, splats, held_out, config, extent))
+        refined = held_out._replace(views=refined_views(backend, splats, held_out, config, trainer.extent))
         best = mean_score(evaluate(backend, splats, refined, config).values())
         fitted = best.psnr, best.ssim
     return [f"{score.psnr:.2f}", f"{score.ssim:.4f}", f"{fitted[0]:.2f}", f"{fitted[1]:.4f}"]
@@ -188,7 +214,7 @@ def angle(a: View, b: View) -> float:
 @click.option("--preset", help="Name of a preset, or a TOML file.")
 @click.option("--steps", type=int)
 @click.option("--seed", type=int, default=0)
-@click.option("--appearance", type=click.Choice(["exposure", "grid"]), default="exposure", show_default=True)
+@click.option("--appearance", type=click.Choice(["exposure", "grid", "camera"]), default="exposure", show_default=True)
 @click.option("--downscale", type=int, default=1)
 @click.option("--set", "changes", multiple=True, metavar="KEY=NUMBER", help="A setting of the refined run.")
 @click.option("--only", help="One of the three runs, by its name in the table.")
@@ -208,18 +234,18 @@ def main(
     backend = open_backend(device)
     data = read_data(scene, config, backend, Display(io.StringIO()))
     fit = "none" if what == "poses" else appearance
-    wrong = DISTURB[what](data.training, np.random.default_rng(seed))
-    runs = {"as it is": (data.training, config), "disturbed": (wrong, config)}
+    wrong = disturb(what, data, seed)
+    runs = {"as it is": (data, config), "disturbed": (wrong, config)}
     runs["refined"] = (wrong, load_config(preset, settings | refining))
     print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | s |\n|" + " --- |" * 8)
-    if wrong is data.training:
+    if what == "colors":
         del runs["disturbed"]
     if what == "walkers":  # what it costs where nobody came by
-        runs["robust as it is"] = (data.training, runs["refined"][1])
-    for name, (photographs, chosen) in runs.items():
+        runs["robust as it is"] = (data, runs["refined"][1])
+    for name, (disturbed, chosen) in runs.items():
         if only in (None, name):
             begin = time.perf_counter()
-            columns = train(what, data, photographs, chosen, fit, backend)
+            columns = train(what, data, disturbed, chosen, fit, backend)
             print(f"| {name} | {' | '.join(columns)} | {time.perf_counter() - begin:.0f} |", flush=True)
 
 

@@ -67,7 +67,8 @@ def measure(runs: tuple[Path, ...], device: str) -> None:
         photographs = half(load_run_images(run, run.views("test"), None, backend, display), right=True)
         if field and field.shape.appearance:  # measured on right halves in any case, and fitted on left ones
             photographs = load_run_images(run, run.views("test"), None, backend, display)
-        mean = mean_score(evaluate(backend, splats, photographs, run.config(), field=field).values())
+        scores = evaluate(backend, splats, photographs, run.config(), field=field, responses=run.responses())
+        mean = mean_score(scores.values())
         print(f"{path}: PSNR {mean.psnr:.2f}, SSIM {mean.ssim:.4f} on right halves")
 
 

@@ -110,7 +110,7 @@ def open_run(path: str | Path, *, device: str = "auto") -> Result:
     held_out = run.views("test") if config.eval else []
     return Result(
         config, step_of(ply), run.views("all"), held_out, run.background(), run.path, splats, color_field,
-        lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
+        run.responses(), lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
     )  # fmt: skip
 
 
@@ -199,7 +199,8 @@ def _result_of(trainer: Trainer, data: TrainingData) -> Result:
         held_out = held_out._replace(views=refined_views(trainer, held_out.views))
     return Result(
         trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
-        trainer.background, None, trainer.splats, trainer.auxiliary.field, lambda: held_out,
+        trainer.background, None, trainer.splats, trainer.auxiliary.field,
+        trainer.auxiliary.camera_responses(), lambda: held_out,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import format_for, write_splats
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.render.error_map import side_by_side
 from splat_cli.render.view import render_picture
@@ -112,6 +113,7 @@ class Result:
     path: Path | None
     _device_splats: Splats
     _color_field: ColorField | None
+    _responses: dict[int, CameraResponse]
     _load_held_out: Callable[[], ImageSet | None]
 
     @cached_property
@@ -149,7 +151,8 @@ class Result:
         """PSNR and SSIM on the held-out photographs, as `splat eval` measures them. UsageError where there are none."""
         splats, background = self._device_splats, self.background
         return Scores(evaluate(
-            splats.backend, splats, self._photographs, self.config, field=self._color_field, background=background
+            splats.backend, splats, self._photographs, self.config, field=self._color_field, background=background,
+            responses=self._responses,
         ))  # fmt: skip
 
     def save(self, path: str | Path) -> None:

@@ -29,6 +29,7 @@ ADC = {"strategy": "adc", "grad_threshold": 1e-4}
 FIELD = {"color": "field", "field_table_size": 2**10}
 EXPOSURE = {"appearance": "exposure"}
 GRID = {"appearance": "grid"}
+CAMERA = {"appearance": "camera"}
 MASKED = {"masks": "masks"}
 
 ELSEWHERE = {"report"}  # of the command, not of the run: test_reports
@@ -105,6 +106,8 @@ CHANGES = {
     "exposure_reg": (1.0, EXPOSURE),
     "lr_grid": (0.1, GRID),
     "grid_smoothness": (1e4, GRID),
+    "lr_camera": (0.1, CAMERA),
+    "camera_reg": (10.0, CAMERA),
     "strategy": ("mcmc", {}),
     "max_splats": (100, {}),
     "max_memory": (0.01, {}),

@@ -37,14 +37,19 @@ __device__ __forceinline__ float decayed(float lr, float lr_final, const IterSta
     return lr > 0.0f ? lr * powf(lr_final / lr, fminf((float)state.step / (float)max_steps, 1.0f)) : 0.0f;
 }
 
+// The state with the bias corrections after `num_steps` steps.
+__device__ __forceinline__ IterState with_bias(const IterState& state, float num_steps)
+{
+    IterState own = state;
+    own.inv_bias1 = -1.0f / expm1f(num_steps * log1pf(BETA1 - 1.0f));
+    own.inv_root_bias2 = rsqrtf(-expm1f(num_steps * log1pf(BETA2 - 1.0f)));
+    return own;
+}
+
 // The state with the bias corrections of a view's own steps: the order of the views shows each once in `num_views` steps.
 __device__ __forceinline__ IterState with_bias_of_view(const IterState& state, int num_views)
 {
-    const float round = (float)((state.step - 1) / num_views + 1);
-    IterState own = state;
-    own.inv_bias1 = -1.0f / expm1f(round * log1pf(BETA1 - 1.0f));
-    own.inv_root_bias2 = rsqrtf(-expm1f(round * log1pf(BETA2 - 1.0f)));
-    return own;
+    return with_bias(state, (float)((state.step - 1) / num_views + 1));
 }
 
 // Adam on the K values of one view. Where a gradient is not finite, everything stays as it is.

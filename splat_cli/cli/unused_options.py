@@ -17,6 +17,7 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
         lambda config: config.appearance != "none", ("lr_exposure", "lr_exposure_final", "exposure_reg"),
     ),
     "--appearance grid": (lambda config: config.appearance == "grid", ("lr_grid", "grid_smoothness")),
+    "--appearance camera": (lambda config: config.appearance == "camera", ("lr_camera", "camera_reg")),
     "--background learned": (lambda config: config.background == "learned", ("lr_background",)),
     "--strategy adc": (
         lambda config: config.strategy == "adc", ("grad_threshold", "absgrad", "opacity_reset_interval"),

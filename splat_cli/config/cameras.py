@@ -24,11 +24,17 @@ class CameraSettings:
     )
     appearance: str = setting(
         "none",
-        "Colour correction trained for each photograph and not applied to other renders: one affine map (exposure) or "
-        "a bilateral grid of affine maps (grid).",
-        choices=("none", "exposure", "grid"),
+        "Colour correction trained for each photograph and not applied to other renders: one affine map (exposure), a "
+        "bilateral grid of affine maps (grid), or exposure and affine map with each camera's vignetting and response "
+        "(camera).",
+        choices=("none", "exposure", "grid", "camera"),
     )
-    lr_exposure: float = setting(5e-3, "Initial learning rate of exposures.", low=0)
+    lr_exposure: float = setting(
+        5e-3,
+        "Initial learning rate of exposures; with --appearance camera, of runs of at least 100 steps per photograph, "
+        "and higher in shorter ones.",
+        low=0,
+    )
     lr_exposure_final: float = setting(5e-4, "Final learning rate of exposures; the decay is exponential.", low=0)
     exposure_reg: float = setting(
         0.01, "Weight in the loss of the squared difference of exposures from the identity.", low=0
@@ -37,3 +43,5 @@ class CameraSettings:
     grid_smoothness: float = setting(
         100.0, "Weight in the loss of the mean squared difference of a grid's neighbouring values.", low=0
     )
+    lr_camera: float = setting(5e-3, "Learning rate of vignetting and response of cameras; decays to a tenth.", low=0)
+    camera_reg: float = setting(0.01, "Weight in the loss of the squared parameters of vignetting and response.", low=0)

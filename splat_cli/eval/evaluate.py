@@ -1,7 +1,8 @@
 """Evaluation of splats on a set of images: render each view and compare it with its photograph."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appe
 from splat_cli.eval.metrics import Score, score
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images.image_set import ImageSet
@@ -27,23 +29,28 @@ def evaluate(
     with_flip: bool = False,
     field: ColorField | None = None,
     background: tuple[float, float, float] | None = None,
+    responses: Mapping[int, CameraResponse] = MappingProxyType({}),
 ) -> dict[str, Score]:
     """The score of each photograph's render, by name; background and antialiasing as in training.
 
     on_render: called with the number and the picture, uint8 [H, W, 3], of every view. field: what colours the splats.
-    background: a learned one. Where training knew how photographs look, only right halves are compared.
+    background: a learned one. responses: by camera id, what changes a render before the comparison; of other cameras,
+    if there are any, their mean. Where training knew how photographs look, only right halves are compared.
     """
     background = background or background_color(config.background)
     coloring = fit_held_out_embeddings(splats, field, photographs, config, background) if field else None
     if has_appearances(config):
         photographs = half(photographs, right=True)
     renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
+    mean_response = CameraResponse.mean(responses.values()) if responses else None
     scores = {}
     for index, view in enumerate(photographs.views):
         photograph, mask = photographs.images[index], photographs.masks[index]
         if mask is not None and not mask.any():  # broken, as has turned out only now
             continue
         image = renderer.render(index, background)
+        if mean_response:
+            image = responses.get(view.camera_id, mean_response).apply(image)
         rendered = to_8bit(image)
         one = score(rendered, photograph, mask, with_flip)
         if config.appearance != "none":

@@ -13,6 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -113,6 +114,10 @@ class AuxiliaryModel:
     def background_color(self) -> tuple[float, float, float] | None:
         """The learned background colour, 0 to 1, or None."""
         return None
+
+    def camera_responses(self) -> dict[int, CameraResponse]:
+        """Vignetting and response by camera id: a picture to compare with a photograph is changed by them."""
+        return {}
 
     def refined_views(self) -> Sequence[View] | None:
         """The training views at their refined poses, or None."""

@@ -52,7 +52,8 @@ def compare_views(
     photographs = load_run_images(facts.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
-    scores = evaluate(backend, splats, photographs, facts.config, keep, has_flip(), field, facts.run.background())
+    background, responses = facts.run.background(), facts.run.responses()
+    scores = evaluate(backend, splats, photographs, facts.config, keep, has_flip(), field, background, responses)
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(

@@ -61,10 +61,13 @@ class RunWriter:
         return saved
 
     def save_auxiliary(self) -> None:
-        """Write refined cameras and the learned background, if the run trains them."""
+        """Write what training has learned besides the splats: background, camera responses, poses."""
         learned = self.trainer.auxiliary.background_color()
         if learned:
             self.run.save_background(learned)
+        responses = self.trainer.auxiliary.camera_responses()
+        if responses:
+            self.run.save_responses(responses)
         if self.trainer.config.pose_opt:
             self.run.save_cameras(refined_views(self.trainer, self.data.scene.views))
 
@@ -92,4 +95,5 @@ class RunWriter:
         return evaluate(
             trainer.backend, trainer.splats, held_out, trainer.config, on_render,
             field=trainer.auxiliary.field, background=trainer.background,
+            responses=trainer.auxiliary.camera_responses(),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""cameras.json, in the layout of the INRIA code with two additional keys, `cx` and `cy`."""
+"""cameras.json, in the layout of the INRIA code with additional keys: `cx`, `cy` and `camera_id`."""
 
 import json
 from collections.abc import Sequence
@@ -60,6 +60,7 @@ def _entry(number: int, view: View) -> dict[str, Any]:
         "fy": view.fy,
         "cx": view.cx,
         "cy": view.cy,
+        "camera_id": view.camera_id,
     }
 
 
@@ -71,6 +72,7 @@ def _view(entry: Any, where: str) -> View:
         center = float(entry.get("cx", width / 2)), float(entry.get("cy", height / 2))
         position = np.array(entry["position"], np.float64).reshape(3)
         rotation = np.array(entry["rotation"], np.float64).reshape(3, 3)
+        camera_id = int(entry.get("camera_id", 0))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
@@ -83,4 +85,4 @@ def _view(entry: Any, where: str) -> View:
     w2c = np.eye(4)
     w2c[:3, :3] = rotation.T
     w2c[:3, 3] = -rotation.T @ position
-    return View(name, None, width, height, *focal, *center, w2c)
+    return View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id)

@@ -14,13 +14,17 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One photograph: its file in the photographs' folder, lens and pose; its mask's file in the scene's folder."""
+    """One photograph: its file in the photographs' folder, lens and pose; its mask's file in the scene's folder.
+
+    camera_id: common to photographs of one camera; None: to those with equal lenses.
+    """
 
     name: str
     file: str
     lens: Lens
     w2c: np.ndarray  # float64 [4, 4]
     mask: str | None = None
+    camera_id: int | None = None
 
 
 @dataclass

@@ -22,6 +22,7 @@ class View:
     `fx fy cx cy` are pixels, the origin is the image's top-left corner: the first pixel's centre is (0.5, 0.5).
     `w2c` is float64 [4, 4], world to camera; the camera's x points right, y down, z forward. `lens` is what the
     photograph is undistorted from, None where it has no distortion; `mask` is an image whose dark pixels do not count.
+    `camera_id` is common to all photographs of one camera with one setting of its lens.
     """
 
     name: str
@@ -35,6 +36,7 @@ class View:
     w2c: np.ndarray
     lens: Lens | None = None
     mask: Path | None = None
+    camera_id: int = 0
 
     @property
     def center(self) -> np.ndarray:

@@ -65,7 +65,9 @@ def evaluate_run(
                 save_png(pictures / names[index], compared)
             count(1)
 
-        scores = evaluate(backend, splats, photographs, run.config(), on_render, has_flip(), field, run.background())
+        scores = evaluate(
+            backend, splats, photographs, run.config(), on_render, has_flip(), field, run.background(), run.responses()
+        )
     step = step_of(ply)
     metrics = write_metrics(run, step, scores, backend.describe(), {"num_splats": splats.num})
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)

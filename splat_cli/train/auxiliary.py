@@ -20,8 +20,10 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.background import LearnedBackground
 from splat_cli.optim.bilateral_grid import BilateralGridLoss
+from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposureLoss
+from splat_cli.optim.isp import IspLoss
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.outliers import OutlierMask
 from splat_cli.optim.poses import PoseRefinement
@@ -35,6 +37,7 @@ MODELS: tuple[type[AuxiliaryModel], ...] = (
     PoseRefinement,
     ExposureLoss,
     BilateralGridLoss,
+    IspLoss,
     LearnedBackground,
     DepthSupervision,
     OutlierMask,
@@ -112,6 +115,10 @@ class AuxiliaryModels:
         """The learned background colour, or None."""
         colors = (model.background_color() for model in self.models)
         return next((color for color in colors if color is not None), None)
+
+    def camera_responses(self) -> dict[int, CameraResponse]:
+        """Vignetting and response by camera id; of no camera without --appearance camera."""
+        return {number: found for model in self.models for number, found in model.camera_responses().items()}
 
     def refined_views(self) -> list[View] | None:
         """The training views at their refined poses, or None where cameras stay."""

@@ -222,6 +222,7 @@ def _read_facts(run: RunDir) -> None:
 _SCORE = {"psnr": 20.5, "ssim": 0.7}
 _METRICS = {"protocol": "a", "steps": {"7": {**_SCORE, "per_image": {"a.jpg": _SCORE, "b.jpg": _SCORE}}}}
 _LOG = {"step": 7, "loss": 0.1, "psnr": 20.0, "num_splats": 5, "memory_bytes": 5, "phases": {"a": 1.0}, "warning": "b"}
+_RESPONSE = {"center": [0.1, -0.1], "vignetting": [[-0.2, 0.1, 0]] * 3, "response": [[0.1, 0.2]] * 3}
 _RESULT = {"steps": 7, "num_splats": 5, "seconds": 1.5, **_SCORE}
 
 _FORGES = {".glb": forge_glb, ".sog": forge_sog, ".spz": forge_spz, ".ply": forge_ply, ".compressed.ply": forge_ply}
@@ -246,4 +247,5 @@ TARGETS = [
     _record("train.jsonl", _LOG, _read_facts),
     _record("result.json", _RESULT, lambda run: run.result()),
     _record("background.json", {"color": [0.1, 0.2, 0.3]}, lambda run: run.background()),
+    _record("camera_response.json", {"cameras": {"1": _RESPONSE}}, lambda run: run.responses()),
 ]

@@ -19,6 +19,7 @@ RUNS = {
         "smooth_3d": 0.2,
     },
     "grid": {"appearance": "grid", "robust": True},
+    "camera": {"appearance": "camera"},
     "field": {"color": "field", "field_appearance": 4, "field_moves": True, "dropout": 0.1},
     "random": {"init": "random", "noise_scale": 0.0},
 }

@@ -1,5 +1,6 @@
 """cameras.json: our own read back, others' without cx and cy, and broken ones."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,12 +12,12 @@ from tests.views import ring_of_views
 
 
 def test_views_read_back(tmp_path):
-    views = ring_of_views()
+    views = [dataclasses.replace(view, camera_id=number % 5) for number, view in enumerate(ring_of_views())]
     write_cameras(tmp_path / "cameras.json", views)
     back = read_cameras(tmp_path / "cameras.json")
     for view, read in zip(views, back, strict=True):
         np.testing.assert_allclose(read.w2c, view.w2c, atol=1e-12)
-        for name in ("name", "width", "height", "fx", "fy", "cx", "cy"):
+        for name in ("name", "width", "height", "fx", "fy", "cx", "cy", "camera_id"):
             assert getattr(read, name) == getattr(view, name)
 
 

@@ -44,6 +44,7 @@ def test_many_cameras(tmp_path):
     cameras = (PINHOLE, Camera(9, "SIMPLE_PINHOLE", 20, 50, (30.0, 10.0, 25.0)))
     views = read_scene(write_scene(tmp_path, small_model(cameras=cameras))).views
     assert [(view.width, view.fx, view.fy) for view in views] == [(40, 35, 36), (20, 30, 30), (40, 35, 36)]
+    assert [view.camera_id for view in views] == [1, 9, 1]
 
 
 @pytest.mark.parametrize(

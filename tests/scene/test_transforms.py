@@ -72,10 +72,11 @@ def test_same_picture_from_colmap_and_from_transforms(tmp_path):
 
 
 def test_lens_of_each_frame(tmp_path):
-    views = ring_of_views(2)
+    views = ring_of_views(3)
     own = {"fl_x": 50.0, "fl_y": 51.0, "cx": 10.0, "cy": 12.0, "k1": 0.1, "k2": 0.02, "p1": 0.003, "p2": 0.004}
-    write_transforms(tmp_path, views, [frame_entry(views[0]), frame_entry(views[1], **own)])
-    plain, bent = read_scene(tmp_path).views
+    write_transforms(tmp_path, views, [frame_entry(views[0]), frame_entry(views[1], **own), frame_entry(views[2])])
+    plain, bent, other = read_scene(tmp_path).views
+    assert plain.camera_id == other.camera_id != bent.camera_id
     assert plain.lens is None
     assert bent.lens.fx == 50
     assert bent.lens.distortion == Polynomial(radial=(0.1, 0.02, 0.0, 0.0), tangential=(0.003, 0.004))

@@ -58,6 +58,22 @@ def test_run_with_grids_and_robust_loss_resumes_with_the_same_bits(scene, traini
     assert np.abs(grids[:, 0]).max(axis=(1, 2, 3, 4)).min() > 0
 
 
+def test_run_with_camera_responses_resumes_with_the_same_bits(scene, training, tmp_path):
+    whole = Trained(scene).new(tmp_path / "whole", eval=True, appearance="camera")
+    run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
+    run.result_path.unlink()
+    checkpoint_paths(run.checkpoints_path)[0].unlink()
+    training.resume(run.path)
+    assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
+    assert run.responses_path.read_bytes() == whole.responses_path.read_bytes()
+    assert {name: one.facts() for name, one in run.responses().items()}.keys() == {1}
+    before = run.metrics()["steps"]["60"]["per_image"]
+    after = evaluate_run(run.path, None, open_backend("cpu"), Display()).scores
+    for name, score in after.items():
+        assert score.psnr == pytest.approx(before[name]["psnr"], abs=0.01)
+        assert score.fitted_psnr == pytest.approx(before[name]["fitted_psnr"], abs=0.01)
+
+
 def test_file_and_cameras_hold_what_was_trained(whole, tmp_path):
     """Measuring the saved splats from the saved cameras gives what was measured at the end of training."""
     run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))

@@ -2,7 +2,10 @@
 
 import json
 import math
+import re
 from typing import Any
+
+from splat_cli.optim.camera_response import CameraResponse
 
 Color = tuple[float, float, float]
 
@@ -36,6 +39,15 @@ def check_background(content: dict[str, Any]) -> None:
     color = content.get("color")
     if content and not (isinstance(color, list) and len(color) == 3 and all(_is_share(value) for value in color)):
         raise ValueError("expected `color`, three numbers from 0 to 1")
+
+
+def check_responses(content: dict[str, Any]) -> None:
+    """ValueError where camera_response.json does not hold `cameras` by their ids, as `CameraResponse.facts` says."""
+    cameras = content.get("cameras", {})
+    if not isinstance(cameras, dict) or not all(re.fullmatch("[0-9]{1,18}", number) for number in cameras):
+        raise ValueError("expected `cameras`, an object of cameras by their ids")
+    for camera in cameras.values():
+        CameraResponse.from_json(camera)
 
 
 def log_entry(line: str) -> dict[str, Any] | None:

@@ -13,8 +13,9 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import config_toml, read_settings, read_toml
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.files import replacing
+from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.render.pictures import background_color
-from splat_cli.run.storage.records import check_background, check_metrics, check_result, log_entry
+from splat_cli.run.storage.records import check_background, check_metrics, check_responses, check_result, log_entry
 from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
@@ -66,6 +67,11 @@ class RunDir:
         return self.path / "background.json"
 
     @property
+    def responses_path(self) -> Path:
+        """Vignetting and response of the cameras, with --appearance camera."""
+        return self.path / "camera_response.json"
+
+    @property
     def metrics_path(self) -> Path:
         return self.path / "metrics.json"
 
@@ -101,6 +107,15 @@ class RunDir:
 
     def save_background(self, color: tuple[float, float, float]) -> None:
         _write_json(self.background_path, {"color": color})
+
+    def responses(self) -> dict[int, CameraResponse]:
+        """Vignetting and response by camera id; of no camera where none was trained. FormatError."""
+        cameras = _read_json(self.responses_path, check_responses).get("cameras", {})
+        return {int(number): CameraResponse.from_json(content) for number, content in cameras.items()}
+
+    def save_responses(self, responses: dict[int, CameraResponse]) -> None:
+        cameras = {str(number): response.facts() for number, response in responses.items()}
+        _write_json(self.responses_path, {"cameras": cameras})
 
     def scene_path(self) -> Path:
         """The scene that the run was trained on; it may have moved since."""

@@ -38,7 +38,7 @@ def _dataset(model: Model, found: str, photos: Path) -> Dataset:
             continue
         if camera.id not in lenses:
             lenses[camera.id] = _lens(camera, found)
-        frames.append(Frame(name, image.name, lenses[camera.id], image.w2c()))
+        frames.append(Frame(name, image.name, lenses[camera.id], image.w2c(), camera_id=camera.id))
     points = Points(model.points, model.colors, model.errors, model.track_lengths)
     return Dataset(found, photos, frames, points, skipped)
 

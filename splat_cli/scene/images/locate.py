@@ -39,6 +39,7 @@ class ImageLocator:
         self.root, self.photos, self.options = root, dataset.photos, options
         self.masks = self._mask_folder()
         self._lenses: dict[tuple[Lens, int, int], Lens] = {}
+        self._ids: dict[Lens, int] = {}
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
 
     def view(self, frame: Frame) -> View:
@@ -61,8 +62,13 @@ class ImageLocator:
         camera = pinhole.resized(*self._size(pinhole.width, pinhole.height))
         return View(
             frame.name, path, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, frame.w2c,
-            lens=lens if lens.distortion else None, mask=self._mask(frame),
+            lens=lens if lens.distortion else None, mask=self._mask(frame), camera_id=self._camera_id(frame),
         )  # fmt: skip
+
+    def _camera_id(self, frame: Frame) -> int:
+        if frame.camera_id is not None:
+            return frame.camera_id
+        return self._ids.setdefault(frame.lens, len(self._ids))
 
     def _lens(self, lens: Lens, width: int, height: int) -> Lens:
         """The lens at the photograph's size: one object for equal lenses, since its pinhole takes time to find."""
