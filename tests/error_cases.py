@@ -61,6 +61,11 @@ def _transforms(change: Callable[[dict], object]) -> Callable[[Path], Path]:
     return prepare
 
 
+def _empty_folder(folder: Path) -> Path:
+    (folder / "scene").mkdir()
+    return folder / "scene"
+
+
 def _truncate(name: str, size: int) -> Callable[[Path], object]:
     return lambda scene: (scene / name).write_bytes((scene / name).read_bytes()[:size])
 
@@ -99,7 +104,7 @@ def _names(scene: Path) -> None:
 
 CASES = (
     Case("A folder that does not exist", lambda folder: folder / "scene"),
-    Case("No dataset in the folder", _colmap(lambda scene: shutil.rmtree(scene / "sparse"))),
+    Case("No dataset in the folder", _empty_folder),
     Case("Half a model", _colmap(lambda scene: (scene / "sparse/0/points3D.bin").unlink())),
     Case("A truncated model", _colmap(_truncate("sparse/0/images.bin", 200))),
     Case("A count that the file has no room for", _colmap(

@@ -68,21 +68,15 @@ def command(
     """Estimate the camera poses of PHOTOS with COLMAP.
 
     PHOTOS is a folder of photographs or a video. Writes images, sparse/0 and database.db to SCENE, for `splat train
-    SCENE`. After an interruption, repeat the command: it starts over. Needs the extra `sfm` (pip install
-    'splat-cli[sfm]'), but no GPU.
+    SCENE`. After an interruption, the same command continues. Needs the extra `sfm` (pip install 'splat-cli[sfm]'),
+    but no GPU. `splat train PHOTOS` does this, too, with the default options.
     """
-    from splat_cli.scene.sfm import is_video, make_scene
+    from splat_cli.scene.sfm import SfmOptions, make_scene
 
-    shared = is_video(photos) if one_camera is None else one_camera
-    found = make_scene(photos, out, frames, matching, camera_model, shared, seed, display.counting, display.say)
+    options = SfmOptions(frames, matching, camera_model, one_camera, seed)
+    found = make_scene(photos, out, options, display.counting, display.say)
     facts = {
         "scene": out, "photographs": found.num_photographs, "registered": found.num_registered,
         "points": found.num_points, "error": found.error, "track_length": found.track_length,
     }  # fmt: skip
-    lines = [
-        f"{found.num_registered} of {found.num_photographs} photographs registered, {found.num_points:,} points, "
-        f"mean error {found.error:.2f} pixels, seen in {found.track_length:.1f} photographs each",
-        *found.advice(),
-        f"Scene: {out}",
-    ]
-    return Output(lines, facts)
+    return Output([found.summary(), *found.advice(), f"Scene: {out}"], facts)

@@ -1,5 +1,6 @@
 """`splat train`."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=SettingsCommand,
-    epilog="\b\nExample:\n  splat train photos/garden --eval --steps 7000 -o runs/first\n"
+    epilog="\b\nExample:\n  splat train walk.mp4\n  splat train scenes/garden --eval --steps 7000 -o runs/first\n"
     "  splat train --resume runs/first --steps 10000",
 )
 @click.argument("scene", type=PATH, required=False)
@@ -55,7 +56,8 @@ def command(
     """Train splats on the photographs of SCENE.
 
     SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), or
-    with transforms.json or transforms_train.json.
+    with transforms.json or transforms_train.json. Of photographs without camera poses, or a video, it makes a scene in
+    scenes/NAME first, as `splat sfm` does, and the same command continues after an interruption.
     With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run.
     """
     from splat_cli.report import try_report, write_report
@@ -80,7 +82,8 @@ def command(
     if result.score is not None:
         lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
     lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
-    lines += [f"Report: {result.run.report_path}"] if result.run.report_path.is_file() else []
+    if result.run.report_path.is_file():
+        lines.append(f"Report: {result.run.report_path} (open it in a browser)")
     return Output(lines, result.facts())
 
 
@@ -93,8 +96,9 @@ def _run_to_train(
     from splat_cli.cli.unused_options import unused_options
     from splat_cli.config.presets import load_config
     from splat_cli.errors import UsageError
-    from splat_cli.run.resume import FinishedError, Resumption, plan_resumption
-    from splat_cli.run.storage.run_lock import existing_run, new_run_folder, unused_folder
+    from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
+    from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
+    from splat_cli.tools.photo_scene import lacks_poses, scene_from_photographs
 
     if resume and (out or preset):
         raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
@@ -111,6 +115,15 @@ def _run_to_train(
         config = load_config(preset, changes)
         for line in unused_options(config, changes):
             display.warn(line)
+        if config.format == "auto" and lacks_poses(scene):
+            scene = scene_from_photographs(scene, config.seed, display)
+            places = [out] if out else itertools.takewhile(Path.exists, numbered_folders(Path("runs") / scene.name))
+            interrupted = interrupted_run(places, scene, config)
+            if interrupted:
+                display.say(f"Continuing {interrupted}, which was interrupted")
+                with existing_run(interrupted) as run:
+                    yield run, plan_resumption(run, scene, {}, display)
+                return
         with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
             yield run, Resumption(scene, config, None)
     else:

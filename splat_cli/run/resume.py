@@ -1,6 +1,7 @@
 """Resumption of a run: its settings, checkpoint and changed options."""
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from splat_cli.console import Display
 from splat_cli.errors import UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_path, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
-from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.run_dir import RunDir, is_run
 from splat_cli.run.training_data import with_fixed_paths
 
 _FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
@@ -31,6 +32,18 @@ class Resumption:
     scene: Path
     config: TrainConfig
     checkpoint: Checkpoint | None
+
+
+def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -> Path | None:
+    """The first of the folders that holds an unfinished run on the scene with these settings."""
+    wanted = with_fixed_paths(config, scene)
+    for folder in filter(is_run, folders):
+        run = RunDir(folder)
+        before = run.config()
+        same = before == (dataclasses.replace(wanted, steps=before.steps) if wanted.steps is None else wanted)
+        if same and not run.result() and run.about().get("scene") == str(scene.resolve()):
+            return folder
+    return None
 
 
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:

@@ -20,6 +20,11 @@ FORMATS: dict[str, tuple[_Has, _Read, str]] = {
 """Name -> (is it there?, read it, what it is), in the order in which formats are looked for."""
 
 
+def has_dataset(root: Path) -> bool:
+    """Whether `root` holds a dataset of any format."""
+    return any(has(root) for has, _, _ in FORMATS.values())
+
+
 def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     """The dataset in `root`, in the format of the options, or in the first that is there. Raises SceneError."""
     if options.format != "auto":

@@ -1,6 +1,7 @@
 """Locks of output folders: one process at a time writes into a folder."""
 
 import fcntl
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,11 +44,18 @@ def existing_run(path: Path) -> Iterator[RunDir]:
 
 def unused_folder(path: Path) -> Path:
     """`path` if nothing is there yet, else the first of `path`-2, `path`-3, ... of which that is true."""
-    candidate, number = path, 1
-    while candidate.exists() and not (candidate.is_dir() and not any(candidate.iterdir())):
-        number += 1
-        candidate = path.with_name(f"{path.name}-{number}")
-    return candidate
+    return next(
+        folder
+        for folder in numbered_folders(path)
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    )
+
+
+def numbered_folders(path: Path) -> Iterator[Path]:
+    """`path`, `path`-2, `path`-3, ... without end."""
+    yield path
+    for number in itertools.count(2):
+        yield path.with_name(f"{path.name}-{number}")
 
 
 @contextmanager

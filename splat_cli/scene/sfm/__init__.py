@@ -1,36 +1,52 @@
 """Structure from motion of photographs or a video, with pycolmap (the optional extra `sfm`)."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from splat_cli.interrupt import Interrupted
 from splat_cli.scene.sfm.colmap_process import Counting
-from splat_cli.scene.sfm.mapping import Mapping, map_photographs
-from splat_cli.scene.sfm.photographs import collect_photographs, is_video
+from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
+from splat_cli.scene.sfm.options import SfmOptions
+from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
 
-__all__ = ["Mapping", "is_video", "make_scene"]
+__all__ = ["Mapping", "SfmOptions", "is_video", "job_record", "make_scene"]
 
 _SHOWN = 5
 
 
 def make_scene(
-    source: Path, scene: Path, num_frames: int, matching: str, camera_model: str, one_camera: bool, seed: int,
-    counting: Counting, say: Callable[[str], None],
-) -> Mapping:  # fmt: skip
+    source: Path, scene: Path, options: SfmOptions, counting: Counting, say: Callable[[str], None]
+) -> Mapping:
     """Fills `scene`, a new or empty folder, from a folder of photographs or a video; removes it after an error.
 
-    num_frames: of a video. The other options are those of `map_photographs`. Raises UsageError and SceneError.
+    Continues an earlier, interrupted call for the same files and options. Raises UsageError and SceneError; after
+    Ctrl-C or SIGTERM, Interrupted.
     """
-    with new_scene_folder(scene):
-        names, skipped = _photographs(source, scene / "images", num_frames, counting)
-        if skipped:
-            say(f"Left out {len(skipped)} photographs: {'; '.join(skipped[:_SHOWN])}")
-        return map_photographs(scene, names, matching, camera_model, one_camera, seed, counting)
+    require_pycolmap()
+    record = job_record(source, options)
+    if options.one_camera is None:
+        options = dataclasses.replace(options, one_camera=is_video(source))
+    try:
+        with new_scene_folder(scene, record):
+            if is_video(source):
+                with counting("frames", options.num_frames) as count:
+                    names = extract_frames(source, scene / "images", options.num_frames, count)
+            else:
+                names, skipped = collect_photographs(source, scene / "images")
+                if skipped:
+                    say(f"Left out {len(skipped)} photographs: {'; '.join(skipped[:_SHOWN])}")
+            return map_photographs(scene, names, options, counting)
+    except KeyboardInterrupt as error:
+        raise Interrupted("Interrupted; the same command again continues", error) from None
 
 
-def _photographs(source: Path, images: Path, num_frames: int, counting: Counting) -> tuple[list[str], list[str]]:
-    if not is_video(source):
-        return collect_photographs(source, images)
-    with counting("frames", num_frames) as count:
-        return extract_frames(source, images, num_frames, count), []
+def job_record(source: Path, options: SfmOptions) -> dict[str, object]:
+    """What decides about the result, as JSON: the files with their sizes and times, and the options."""
+    files = {
+        str(path.relative_to(source.parent)): [path.stat().st_size, path.stat().st_mtime_ns]
+        for path in source_files(source)
+    }
+    return {"files": files, **dataclasses.asdict(options)}

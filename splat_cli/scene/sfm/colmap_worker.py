@@ -33,6 +33,7 @@ def main() -> None:
     pycolmap.set_random_seed(job["seed"])
     scene = Path(job["scene"])
     images, database = scene / "images", scene / "database.db"
+    _register(pycolmap, database, images, job)
     _extract(pycolmap, database, images, job)
     _match(pycolmap, database, job)
     models = _map(pycolmap, database, images, scene / "sparse", job)
@@ -49,15 +50,35 @@ def _send(**message: Any) -> None:
     os.write(1, f"\n{MARK}{json.dumps(message)}\n".encode())
 
 
-def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
-    """Features; a camera for each group of photographs, and for each of the others."""
-    _send(phase="features", total=len(job["names"]))
+def _register(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
+    """Enters photographs and cameras: a camera for each group of photographs, and for each of the others.
+
+    All of them before the first feature: COLMAP then leaves out what an earlier, interrupted process has done.
+    """
+    if _num_registered(pycolmap, database) == len(job["names"]):
+        return
+    for path in database.parent.glob(f"{database.name}*"):
+        path.unlink()
+    _num_registered(pycolmap, database)  # makes the file
     reader = pycolmap.ImageReaderOptions(camera_model=job["camera_model"])
     grouped = {name for group in job["groups"] for name in group}
     others = [name for name in job["names"] if name not in grouped]
     batches = [(group, pycolmap.CameraMode.SINGLE) for group in job["groups"]]
     for names, mode in [*batches, *([(others, pycolmap.CameraMode.AUTO)] if others else [])]:
-        pycolmap.extract_features(database, images, image_names=names, camera_mode=mode, reader_options=reader)
+        pycolmap.import_images(database, images, mode, names, reader)
+
+
+def _num_registered(pycolmap: Any, database: Path) -> int:
+    opened = pycolmap.Database.open(database)
+    num: int = opened.num_images()
+    opened.close()
+    return num
+
+
+def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
+    """Features of the registered photographs."""
+    _send(phase="features", total=len(job["names"]))
+    pycolmap.extract_features(database, images, image_names=job["names"])
 
 
 def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.colmap_process import Counting, run_colmap
+from splat_cli.scene.sfm.options import SfmOptions
 
 EXHAUSTIVE_LIMIT = 200
 """Photographs up to which all pairs are matched."""
@@ -24,6 +25,13 @@ class Mapping:
     track_length: float
     num_models: int
 
+    def summary(self) -> str:
+        """The figures in one line."""
+        return (
+            f"{self.num_registered} of {self.num_photographs} photographs registered, {self.num_points:,} points, "
+            f"mean error {self.error:.2f} pixels, seen in {self.track_length:.1f} photographs each"
+        )
+
     def advice(self) -> list[str]:
         """What to do about photographs that were not registered; empty where nearly all were."""
         if self.num_registered >= _FEW_REGISTERED * self.num_photographs:
@@ -38,21 +46,19 @@ class Mapping:
                 "- --matching exhaustive, if they are in no order"]  # fmt: skip
 
 
-def map_photographs(
-    scene: Path, names: list[str], matching: str, camera_model: str, one_camera: bool, seed: int, counting: Counting
-) -> Mapping:
-    """Makes scene/sparse/0 of scene/images; leaves scene/database.db.
+def map_photographs(scene: Path, names: list[str], options: SfmOptions, counting: Counting) -> Mapping:
+    """Makes scene/sparse/0 of scene/images; leaves scene/database.db, and continues with the one that is there.
 
-    matching: "exhaustive", "sequential", or "auto", which takes the first for up to EXHAUSTIVE_LIMIT photographs.
-    one_camera: all photographs share a camera; otherwise those that are of one by their EXIF data do.
-    UsageError where pycolmap is missing, SceneError where no two photographs fit together.
+    Matches all pairs of up to EXHAUSTIVE_LIMIT photographs unless the options say otherwise. UsageError where pycolmap
+    is missing, SceneError where no two photographs fit together.
     """
-    _require_pycolmap()
-    exhaustive = matching == "exhaustive" or (matching == "auto" and len(names) <= EXHAUSTIVE_LIMIT)
-    groups = [names] if one_camera else camera_groups(scene / "images", names)
+    require_pycolmap()
+    is_small = options.matching == "auto" and len(names) <= EXHAUSTIVE_LIMIT
+    exhaustive = options.matching == "exhaustive" or is_small
+    groups = [names] if options.one_camera else camera_groups(scene / "images", names)
     job = {
-        "scene": str(scene.absolute()), "names": names, "groups": groups, "camera_model": camera_model,
-        "exhaustive": exhaustive, "seed": seed,
+        "scene": str(scene.absolute()), "names": names, "groups": groups, "camera_model": options.camera_model,
+        "exhaustive": exhaustive, "seed": options.seed,
     }  # fmt: skip
     found = run_colmap(job, counting)
     if not found["models"]:
@@ -65,7 +71,7 @@ def map_photographs(
     )
 
 
-def _require_pycolmap() -> None:
+def require_pycolmap() -> None:
     """UsageError where it is not installed; it is not imported into this process (see colmap_worker.py)."""
     if find_spec("pycolmap") is None:
-        raise UsageError("structure from motion needs pycolmap: pip install 'splat-cli[sfm]'")
+        raise UsageError("estimating camera poses needs pycolmap, which is not installed: pip install 'splat-cli[sfm]'")

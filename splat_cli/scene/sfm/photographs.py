@@ -17,17 +17,27 @@ def is_video(path: Path) -> bool:
     return path.is_file() and path.suffix.lower() in _VIDEOS
 
 
+def is_photograph(path: Path) -> bool:
+    """Whether `path` is a file with a photograph's suffix."""
+    return path.suffix.lower() in _PHOTOGRAPHS and path.is_file()
+
+
+def source_files(source: Path) -> list[Path]:
+    """A video itself, or the photographs in a folder, however deep, sorted. UsageError where it is neither."""
+    if is_video(source):
+        return [source]
+    if not source.is_dir():
+        raise UsageError(f"{source} is neither a folder of photographs nor a video ({', '.join(_VIDEOS)})")
+    return sorted(filter(is_photograph, source.rglob("*")))
+
+
 def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str]]:
     """Puts the photographs in a folder, however deep, into `images`: as hard links, or copies on another disk.
 
     Returns their names, and "name: reason" of those that are none. UsageError where fewer than three are left.
     """
-    if not source.is_dir():
-        raise UsageError(f"{source} is neither a folder of photographs nor a video ({', '.join(_VIDEOS)})")
     names, skipped = [], []
-    for path in sorted(source.rglob("*")):
-        if path.suffix.lower() not in _PHOTOGRAPHS or not path.is_file():
-            continue
+    for path in source_files(source):
         name = str(path.relative_to(source))
         try:
             image_size(path)
@@ -47,6 +57,7 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
 
 def _link(path: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
     try:
         os.link(path, target)
     except OSError:

@@ -1,23 +1,25 @@
-"""Creation of a scene's folder: locked and marked until complete, cleared after an interrupted attempt."""
+"""Creation of a scene's folder: locked and marked until complete, kept after an interruption."""
 
 import fcntl
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.errors import UsageError
 
-_MARKER = ".unfinished"
+_MARKER, _RECORD = ".unfinished", "sfm.json"
 _CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-wal")
 
 
 @contextmanager
-def new_scene_folder(scene: Path) -> Iterator[None]:
-    """Makes the folder; removes it after an error. What a killed program left in it is removed first.
+def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None]:
+    """Makes the folder of what `record` describes; removes it after an error, keeps it after Ctrl-C.
 
-    UsageError where `scene` is something else than an empty folder, cannot be written, or another process fills it.
+    What an interrupted program left in it is kept where its record is equal, else removed. UsageError where `scene` is
+    something else than an empty folder, cannot be written, or another process fills it.
     """
     try:
         scene.mkdir(parents=True, exist_ok=True)
@@ -26,16 +28,35 @@ def new_scene_folder(scene: Path) -> Iterator[None]:
         raise UsageError(f"{scene} cannot be written: {error.strerror or error}; name another folder") from None
     try:
         _lock(handle, scene)
-        _remove_unfinished(scene)
-        (scene / _MARKER).touch()
+        if _read(scene / _MARKER) != record:
+            _remove_unfinished(scene)
+            (scene / _MARKER).write_text(json.dumps(record))
         try:
             yield
-        except BaseException:
+        except Exception:
             shutil.rmtree(scene, ignore_errors=True)
             raise
-        (scene / _MARKER).unlink()
+        (scene / _MARKER).rename(scene / _RECORD)
     finally:
         os.close(handle)
+
+
+def is_made_of(scene: Path, record: Mapping[str, object]) -> bool:
+    """Whether the folder holds the finished scene of what `record` describes."""
+    return _read(scene / _RECORD) == record
+
+
+def can_be_made(scene: Path, record: Mapping[str, object]) -> bool:
+    """Whether there is no such folder, or an empty one, or one interrupted while it was made of the same."""
+    return not scene.exists() or _read(scene / _MARKER) == record or (scene.is_dir() and not any(scene.iterdir()))
+
+
+def _read(path: Path) -> object:
+    """The JSON in a file; None where there is none."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _lock(handle: int, scene: Path) -> None:

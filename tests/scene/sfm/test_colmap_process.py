@@ -5,14 +5,17 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from splat_cli.console import Display
 from splat_cli.errors import SplatError
-from splat_cli.scene.sfm import colmap_process
+from splat_cli.interrupt import Interrupted
+from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.scene.sfm import SfmOptions, colmap_process, make_scene
 from splat_cli.scene.sfm.colmap_process import run_colmap
 
 SLEEPING = """
@@ -120,15 +123,16 @@ def is_gone(pid):
     return state == "Z"  # ended, but nobody has asked for its exit code
 
 
-def test_ctrl_c_ends_both_and_leaves_nothing(sleeping):
+def test_ctrl_c_ends_both_and_keeps_what_is_done(sleeping):
     process, child, scene = sleeping
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=120) == 130
     until(lambda: is_gone(child))
-    assert not scene.exists()
+    assert b"the same command again continues" in process.stderr.read()
+    assert sorted(path.name for path in scene.iterdir()) == [".unfinished", "images"]
 
 
-def test_the_child_ends_with_its_parent_and_the_next_attempt_begins_again(sleeping, splat):
+def test_the_child_ends_with_its_parent_and_the_next_attempt_continues(sleeping, splat):
     process, child, scene = sleeping
     busy = splat("sfm", scene.parent / "photos", "-o", scene)
     assert (busy.code, "another process" in busy.err) == (2, True)
@@ -140,3 +144,26 @@ def test_the_child_ends_with_its_parent_and_the_next_attempt_begins_again(sleepi
     again = splat("sfm", scene.parent / "photos", "-o", scene)
     assert "fit together" in again.err
     assert not scene.exists()  # nothing is left of one that failed
+
+
+@pytest.mark.slow
+def test_features_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
+    pytest.importorskip("pycolmap")
+    make_sample_scene(tmp_path / "sample", num_views=16, width=320, height=240)
+    photos = tmp_path / "sample" / "images"
+
+    def interrupt(label, total):
+        if label == "photographs placed":
+            raise KeyboardInterrupt
+        return nullcontext(lambda num: None)
+
+    scene, options = tmp_path / "scene", SfmOptions(one_camera=True)
+    with pytest.raises(Interrupted, match="continues"):
+        make_scene(photos, scene, options, interrupt, print)
+    log = []
+    monkeypatch.setattr(colmap_process._Progress, "log", lambda self, line: log.append(line))
+    made = make_scene(photos, scene, options, Display().counting, print)
+    assert made.num_registered >= 3
+    assert len({view.fx for view in read_scene(scene).views}) == 1
+    assert sum("already extracted" in line for line in log) == 16
+    assert sorted(path.name for path in scene.iterdir()) == ["database.db", "images", "sfm.json", "sparse"]

@@ -13,6 +13,7 @@ from PIL.ExifTags import IFD, Base
 from splat_cli.console import Display
 from splat_cli.errors import UsageError
 from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.scene.sfm import SfmOptions
 from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
@@ -182,7 +183,7 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
     for module in ("pycolmap", "imageio_ffmpeg"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"pip install 'splat-cli\[sfm\]'"):
-        map_photographs(tmp_path, [], "auto", "PINHOLE", False, 0, Display().counting)
+        map_photographs(tmp_path, [], SfmOptions(), Display().counting)
     with pytest.raises(UsageError, match=r"pip install 'splat-cli\[sfm\]'"):
         extract_frames(tmp_path / "a.mp4", tmp_path, 3, print)
 

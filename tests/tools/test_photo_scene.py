@@ -1,0 +1,112 @@
+"""`splat train` of photographs and videos without camera poses."""
+
+import shutil
+import sys
+
+import pytest
+from PIL import Image
+
+from splat_cli.scene.sfm import mapping
+from splat_cli.tools.photo_scene import lacks_poses
+
+FIGURES = {"models": 1, "registered": 9, "points": 300, "error": 0.5, "track_length": 3.0}
+OPTIONS = ("--device", "cpu", "--steps", "4", "--save-at", "2", "--init", "points")
+
+
+@pytest.fixture
+def photos(scene, tmp_path):
+    """Photographs alone, as a camera's card holds them."""
+    return shutil.copytree(scene / "images", tmp_path / "garden")
+
+
+@pytest.fixture
+def colmap(scene, monkeypatch):
+    """Puts the known camera poses in place of COLMAP's; lists its calls."""
+    calls = []
+
+    def run_colmap(job, counting):
+        calls.append(job)
+        shutil.copytree(scene / "sparse", f"{job['scene']}/sparse")
+        return FIGURES
+
+    monkeypatch.setattr(mapping, "run_colmap", run_colmap)
+    monkeypatch.setattr(mapping, "find_spec", lambda name: name)
+    return calls
+
+
+def test_photographs_become_a_scene_a_run_and_a_page(splat, photos, colmap, tmp_path):
+    result = splat("train", photos, *OPTIONS)
+    assert result.code == 0, result.err
+    assert "estimating them with COLMAP, in scenes/garden" in result.err
+    assert "Report: runs/garden/report.html (open it in a browser)" in result.out
+    assert (tmp_path / "cwd/runs/garden/report.html").is_file()
+    assert len(colmap) == 1
+
+
+def test_the_scene_is_reused_until_photographs_change(splat, photos, colmap, tmp_path):
+    for _ in range(2):
+        assert splat("train", photos, *OPTIONS).code == 0
+    assert len(colmap) == 1
+    assert (tmp_path / "cwd/runs/garden-2").is_dir()
+    shutil.copy(min(photos.iterdir()), photos / "new.jpg")
+    result = splat("train", photos, *OPTIONS)
+    assert "in scenes/garden-2" in result.err
+    assert len(colmap) == 2
+
+
+def test_an_interrupted_run_continues(splat, photos, colmap, tmp_path):
+    assert splat("train", photos, *OPTIONS).code == 0
+    run = tmp_path / "cwd/runs/garden"
+    (run / "result.json").unlink()
+    other = splat("train", photos, *OPTIONS, "--sh-degree", "1")
+    assert "runs/garden-2" in other.out, "with other settings it is another run"
+    result = splat("train", photos, *OPTIONS)
+    assert (result.code, "Continuing runs/garden" in result.err) == (0, True), result.err
+    assert "Run: runs/garden\n" in result.out
+
+
+def test_out_names_the_run(splat, photos, colmap, tmp_path):
+    assert splat("train", photos, *OPTIONS, "-o", tmp_path / "out").code == 0
+    (tmp_path / "out/result.json").unlink()
+    result = splat("train", photos, *OPTIONS, "-o", tmp_path / "out")
+    assert (result.code, f"Continuing {tmp_path / 'out'}" in result.err) == (0, True), result.err
+
+
+def test_photographs_in_images_leave_out_what_lies_beside(splat, photos, colmap, tmp_path):
+    (tmp_path / "shed").mkdir()
+    photos.rename(tmp_path / "shed/images")
+    shutil.copytree(tmp_path / "shed/images", tmp_path / "shed/images_2")
+    assert splat("train", tmp_path / "shed", *OPTIONS).code == 0
+    assert colmap[0]["names"] == sorted(path.name for path in (tmp_path / "shed/images").iterdir())
+
+
+def test_few_registered_photographs_are_a_warning(splat, photos, colmap, monkeypatch):
+    monkeypatch.setitem(FIGURES, "registered", 4)
+    result = splat("train", photos, *OPTIONS)
+    assert "Warning: Only 4 of 9 photographs were registered" in result.err
+
+
+def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pycolmap", None)
+    result = splat("train", photos, *OPTIONS)
+    last = result.err.splitlines()[-1]
+    assert (result.code, last.count("pip install 'splat-cli[sfm]'")) == (2, 1)
+
+
+def test_what_lacks_poses(scene, photos, tmp_path):
+    (tmp_path / "walk.MP4").touch()
+    (tmp_path / "empty").mkdir()
+    assert lacks_poses(photos)
+    assert lacks_poses(tmp_path / "walk.MP4")
+    assert not lacks_poses(scene)
+    assert not lacks_poses(tmp_path / "empty")
+    assert not lacks_poses(tmp_path / "nowhere")
+
+
+def test_too_few_photographs(splat, tmp_path):
+    pytest.importorskip("pycolmap")
+    (tmp_path / "two").mkdir()
+    for number in range(2):
+        Image.new("RGB", (8, 6)).save(tmp_path / "two" / f"{number}.png")
+    result = splat("train", tmp_path / "two", *OPTIONS)
+    assert (result.code, "holds 2 photographs" in result.err) == (2, True)
