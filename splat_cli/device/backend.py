@@ -46,10 +46,11 @@ class Backend(Protocol):
     def kernel(self, file: str, name: str, **defines: int) -> Kernel:
         """Kernel `name` of cuda_src/`file`.cu, compiled with -DKEY=value for each define on first use."""
 
-    def prepare(self, units: Iterable[tuple[str, Mapping[str, int]]]) -> None:
+    def prepare(self, units: Iterable[tuple[str, Mapping[str, int]]]) -> Callable[[], None]:
         """Begin to compile kernel files, each with its defines, in threads, so that `kernel` need not wait for it.
 
-        What cannot be compiled is an error only for whoever asks for a kernel of it.
+        Returns a function that waits until all are compiled. What cannot be compiled is an error only for whoever asks
+        for a kernel of it.
         """
 
     def upload(self, array: Any) -> Any:

@@ -39,10 +39,12 @@ class CompiledUnits(Generic[T]):
                 future.set_exception(error)
         return future.result()
 
-    def prepare(self, units: Iterable[Unit], num_threads: int, enter: Callable[[], object] = lambda: None) -> None:
+    def prepare(
+        self, units: Iterable[Unit], num_threads: int, enter: Callable[[], object] = lambda: None
+    ) -> Callable[[], None]:
         """Begin to compile `units` in threads, which do not keep the process from ending; `get` tells what fails.
 
-        enter: called first in each thread.
+        enter: called first in each thread. Returns a function that waits for the end of all.
         """
         waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
         for unit in units:
@@ -58,5 +60,13 @@ class CompiledUnits(Generic[T]):
                 except Exception:  # raised again in the thread that needs the unit
                     continue
 
-        for k in range(min(num_threads, waiting.qsize())):
-            threading.Thread(target=work, name=f"compiler {k}", daemon=True).start()
+        names = [f"compiler {k}" for k in range(min(num_threads, waiting.qsize()))]
+        threads = [threading.Thread(target=work, name=name, daemon=True) for name in names]
+        for thread in threads:
+            thread.start()
+
+        def wait() -> None:
+            for thread in threads:
+                thread.join()
+
+        return wait

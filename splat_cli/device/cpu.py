@@ -65,9 +65,9 @@ class CpuBackend:
             self._kernels[key] = CpuKernel(name, source.parameters(name), library, self._runtime, self._threads)
         return self._kernels[key]
 
-    def prepare(self, units: Iterable[Unit]) -> None:
+    def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
         """See Backend.prepare."""
-        self._units.prepare(units, len(os.sched_getaffinity(0)))
+        return self._units.prepare(units, len(os.sched_getaffinity(0)))
 
     def _load_library(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, ctypes.CDLL]:
         source = read_source(self._sources, file)

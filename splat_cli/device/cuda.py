@@ -63,9 +63,9 @@ class CudaBackend:
             self._kernels[key] = CudaKernel(name, parameters, module.get_function(name), self.xp.ndarray)
         return self._kernels[key]
 
-    def prepare(self, units: Iterable[Unit]) -> None:
+    def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
         """See Backend.prepare."""
-        self._units.prepare(units, MAX_COMPILERS, enter=self._device.use)
+        return self._units.prepare(units, MAX_COMPILERS, enter=self._device.use)
 
     def _load_module(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, Any]:
         source = read_source(self._sources, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
@@ -26,9 +27,12 @@ def open_device(name: str, config: TrainConfig, display: Display) -> Backend:
     return backend
 
 
-def prepare_kernels(backend: Backend, config: TrainConfig) -> None:
-    """Start to compile the kernels of a run with these settings, in threads. Does not wait; errors are ignored."""
-    backend.prepare(kernels_of_run(config, backend.name))
+def prepare_kernels(backend: Backend, config: TrainConfig) -> Callable[[], None]:
+    """Start to compile the kernels of a run with these settings, in threads; errors are ignored.
+
+    Does not wait; the function returned does.
+    """
+    return backend.prepare(kernels_of_run(config, backend.name))
 
 
 def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:

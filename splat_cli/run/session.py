@@ -50,7 +50,7 @@ def train_scene(
     if checkpoint is None:
         check_source(config)
     timer = PhaseTimer("starting")
-    prepare_kernels(backend, config)
+    wait_for_kernels = prepare_kernels(backend, config)
     with timer("reading the scene"):
         data = read_data(scene_path, config, backend, display)
         plan = resolve_plan(config, data.training.views)
@@ -67,7 +67,7 @@ def train_scene(
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
     trainer = fitting_trainer(backend, plan, data, start, display, timer)
-    session = _Session(run, plan, backend, display, trainer, data, callback)
+    session = _Session(run, plan, backend, display, trainer, data, callback, wait_for_kernels)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
         session.continue_from(checkpoint)
@@ -88,10 +88,11 @@ class _Session:
         trainer: Trainer,
         data: TrainingData,
         callback: TrainingCallback | None,
+        wait_for_kernels: Callable[[], None],
     ) -> None:
         self.run, self.config, self.backend, self.display = run, plan.config, backend, display
         self.trainer, self.timer = trainer, trainer.timer
-        self.callback = callback
+        self.callback, self._wait_for_kernels = callback, wait_for_kernels
         unsaved = functools.partial(run.unsaved_steps, plan.requested)
         self.checkpoints = Checkpointer(run.checkpoints_path, plan.requested, backend, display.warn, unsaved)
         self.clock = Stopwatch()
@@ -122,6 +123,8 @@ class _Session:
         with self.display.training(last, first) as show:
             on_progress = functools.partial(self._on_progress, show)
             self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
+            with self.timer("compiling"):  # what later steps need: a deferred signal would wait for the compiler
+                self._wait_for_kernels()
             with deferred_interrupt() as self._check:
                 try:
                     for stop in sorted({step for step in self.config.save_at if first < step < last} | {last}):

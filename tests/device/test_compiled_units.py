@@ -48,6 +48,15 @@ def test_who_needs_a_unit_waits_for_the_thread_that_compiles_it():
     assert compiled == ["a"]
 
 
+def test_preparing_returns_how_to_wait():
+    go_on, compiled = threading.Event(), []
+    units = CompiledUnits(lambda file, defines: go_on.wait(SECONDS) and compiled.append(file))
+    wait = units.prepare([("a", {}), ("b", {}), ("c", {})], num_threads=2)
+    threading.Timer(0.1, go_on.set).start()
+    wait()
+    assert sorted(compiled) == ["a", "b", "c"]
+
+
 def test_a_unit_that_is_needed_now_does_not_wait_for_others():
     go_on = threading.Event()
     units = CompiledUnits(lambda file, defines: file if file == "b" else go_on.wait(SECONDS))

@@ -1,5 +1,7 @@
 """The list of kernels that are compiled ahead names all that runs use, and little else."""
 
+import signal
+
 import pytest
 
 from splat_cli.config.presets import load_config
@@ -46,6 +48,31 @@ def test_what_a_run_launches_is_compiled_ahead(name, training, tmp_path, monkeyp
     assert {key for key in ahead - _keys(used) if key[0] not in BY_CHANCE} == set()
 
 
+def test_nothing_is_left_to_compile_once_signals_have_to_wait(training, tmp_path, monkeypatch):
+    """A Ctrl-C would wait for the compiler, too."""
+    handlers, loaded_late = [], []
+    prepare, load = CpuBackend.prepare, CpuBackend._load_library
+
+    def prepare_and_tell(self, units):
+        wait = prepare(self, units)
+
+        def wait_and_tell():
+            wait()
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+        return wait_and_tell
+
+    def load_and_tell(self, file, defines):
+        loaded_late.extend([file] if handlers else [])
+        return load(self, file, defines)
+
+    monkeypatch.setattr(CpuBackend, "prepare", prepare_and_tell)
+    monkeypatch.setattr(CpuBackend, "_load_library", load_and_tell)
+    training.new(tmp_path / "run", steps=30, report=False)
+    assert handlers == [signal.getsignal(signal.SIGINT)]  # not yet that of deferred_interrupt
+    assert loaded_late == []
+
+
 def test_sums_in_a_fixed_order_have_kernels_of_their_own_on_cuda():
     files = _keys(kernels_of_run(load_config(None, {"deterministic": True}), "cuda"))
     assert {("raster/fixed_to_float",), ("raster/blend_backward", ("FIXED_SUMS", 1))} <= files
@@ -64,6 +91,7 @@ def test_preparing_asks_the_backend():
 
         def prepare(self, units):
             self.units = units
+            return "wait"
 
-    prepare_kernels(backend := Backend(), config := load_config(None))
+    assert prepare_kernels(backend := Backend(), config := load_config(None)) == "wait"
     assert backend.units == kernels_of_run(config, "cpu")
