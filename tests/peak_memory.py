@@ -34,3 +34,8 @@ def peak_memory() -> Iterator[PeakMemory]:
 def _status_bytes(field: str) -> int:
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(field))
     return 1024 * int(line.split()[1])
+
+
+def resident_bytes() -> int:
+    """Of this process, now (Linux)."""
+    return _status_bytes("VmRSS")

@@ -14,6 +14,7 @@ import plyfile
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,
@@ -86,24 +87,27 @@ def read_compressed_ply(path: Path) -> SplatArrays:
         raise FormatError(f"{path} is not a readable PLY ({error}); it is damaged: export it again") from error
     tables = {element.name: element.data for element in data.elements}
     n, num_sh = _check(path, tables)
-    chunks = tables["chunk"][np.arange(n) // _CHUNK]
-    position, rotation, scale, color = (tables["vertex"][name].astype(np.uint32) for name in _WORDS)
     has_colors = _COLOR[0] in (tables["chunk"].dtype.names or ())
-    with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
+
+    def unpack(rows: slice) -> SplatArrays:
+        chunks = tables["chunk"][np.arange(rows.start, rows.stop) // _CHUNK]
+        position, rotation, scale, color = (tables["vertex"][name][rows].astype(np.uint32) for name in _WORDS)
         colors = _unpack(color >> 8, (8, 8, 8))
         colors = _between(chunks, _COLOR, colors) if has_colors else colors
-        levels = [tables["sh"][f"f_rest_{i}"].astype(np.float32) for i in range(num_sh)]
-        sh = np.stack(levels, axis=1) if levels else np.zeros((n, 0), np.float32)
-        splats = SplatArrays(
+        sh = np.empty((len(color), num_sh), np.float32)
+        for i in range(num_sh):
+            sh[:, i] = tables["sh"][f"f_rest_{i}"][rows]
+        return SplatArrays(
             means=_between(chunks, _POSITION, _unpack(position, (11, 10, 11))).astype(np.float32),
             log_scales=_between(chunks, _SCALE, _unpack(scale, (11, 10, 11))).astype(np.float32),
             quats=from_smallest_three(rotation >> 30, 2 * _unpack(rotation, (10, 10, 10)) - 1),
             logit_opacities=logits_from_bytes(color & 255),
             sh0=((colors - 0.5) / SH_C0).astype(np.float32),
-            shN=np.ascontiguousarray(_sh_from_bytes(sh).reshape(n, 3, num_sh // 3).transpose(0, 2, 1)),
-            antialiased=is_antialiased(data["vertex"]),
+            shN=_sh_from_bytes(sh).reshape(len(sh), 3, num_sh // 3).transpose(0, 2, 1),
         )
-    return finite_splats(splats)
+
+    with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
+        return finite_splats(unpack_in_blocks(n, num_sh // 3, unpack, is_antialiased(data["vertex"])))
 
 
 def _check(path: Path, tables: dict[str, np.ndarray]) -> tuple[int, int]:

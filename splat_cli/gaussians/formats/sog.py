@@ -20,6 +20,7 @@ from splat_cli.archives import max_unpacked_bytes, read_member
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, reason_of
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
+from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.cluster import codebook, nearest_codes, palette
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
@@ -102,22 +103,27 @@ def read_sog(path: Path) -> SplatArrays:
 
 def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
     """The n splats, of k coefficients beyond the constant one."""
-    low, high = (_pixels(file, name, n)[:, :3].astype(np.float64) for name in meta["means"]["files"])
+    low, high = (_pixels(file, name, n) for name in meta["means"]["files"])
     bounds = [np.array(meta["means"][name], np.float64).reshape(3) for name in ("mins", "maxs")]
-    logs = bounds[0] + (bounds[1] - bounds[0]) * (low + 256 * high) / _MOST
-    means = (np.sign(logs) * np.expm1(np.abs(logs))).astype(np.float32)
     quats, scales, colors = (_pixels(file, meta[name]["files"][0], n) for name in ("quats", "scales", "sh0"))
     if quats[:, 3].min(initial=255) < _FIRST_INDEX:
         raise ValueError("its quaternions do not say which component is the largest")
-    return SplatArrays(
-        means=means,
-        log_scales=_codes(meta["scales"])[scales[:, :3]],
-        quats=from_smallest_three(quats[:, 3] - _FIRST_INDEX, quats[:, :3] / 127.5 - 1),
-        logit_opacities=logits_from_bytes(colors[:, 3]),
-        sh0=_codes(meta["sh0"])[colors[:, :3]],
-        shN=_unpack_palette(file, meta["shN"], n, k) if k else np.zeros((n, 0, 3), np.float32),
-        antialiased=meta.get("antialias") is True,
-    )
+    scale_codes, color_codes = _codes(meta["scales"]), _codes(meta["sh0"])
+    entries, labels = _palette(file, meta["shN"], n, k) if k else (np.zeros((1, 0, 3), np.float32), np.zeros(n, int))
+
+    def unpack(rows: slice) -> SplatArrays:
+        levels = low[rows, :3].astype(np.float64) + 256 * high[rows, :3].astype(np.float64)
+        logs = bounds[0] + (bounds[1] - bounds[0]) * levels / _MOST
+        return SplatArrays(
+            means=(np.sign(logs) * np.expm1(np.abs(logs))).astype(np.float32),
+            log_scales=scale_codes[scales[rows, :3]],
+            quats=from_smallest_three(quats[rows, 3] - _FIRST_INDEX, quats[rows, :3] / 127.5 - 1),
+            logit_opacities=logits_from_bytes(colors[rows, 3]),
+            sh0=color_codes[colors[rows, :3]],
+            shN=entries[labels[rows]],
+        )
+
+    return unpack_in_blocks(n, k, unpack, meta.get("antialias") is True)
 
 
 def _pack_means(means: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -147,11 +153,11 @@ def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str
     return image.reshape(len(image), _ROW * k, 3), rows, meta
 
 
-def _unpack_palette(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> np.ndarray:
-    """Coefficients float32 [N, K, 3]."""
+def _palette(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(coefficients float32 [P, K, 3] of the entries, index [N] of each splat's entry)."""
     entries = _image(file, meta["files"][0], _MAX_ENTRIES * k)[:, :3].reshape(-1, k, 3)
-    rows = _pixels(file, meta["files"][1], n).astype(np.uint16)
-    return _codes(meta)[entries[rows[:, 0] + 256 * rows[:, 1]]]
+    rows = _pixels(file, meta["files"][1], n)
+    return _codes(meta)[entries], rows[:, 0] + (rows[:, 1].astype(np.uint16) << 8)
 
 
 def _codes(meta: Any) -> np.ndarray:

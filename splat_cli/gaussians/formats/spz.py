@@ -12,6 +12,7 @@ import numpy as np
 
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,
@@ -59,18 +60,21 @@ def write_spz(path: Path, splats: SplatArrays) -> None:
 
 def read_spz(path: Path) -> SplatArrays:
     """Reads versions 2 to 4. FormatError where the file is damaged, of another version or has extensions."""
-    header, (positions, alphas, colors, scales, quats, sh) = read_streams(path)
-    n, k = header.num_splats, sh.shape[1] // 3
-    splats = SplatArrays(
-        means=_unpack_fixed(positions, header.fraction_bits) * _FLIPPED_AXES,
-        log_scales=scales.astype(np.float32) / 16 - 10,
-        quats=_unpack_quats(quats),
-        logit_opacities=logits_from_bytes(alphas[:, 0]),
-        sh0=(colors.astype(np.float32) / 255 - 0.5) / np.float32(_COLOR_SCALE),
-        shN=(sh.reshape(n, k, 3).astype(np.float32) - 128) / 128 * _FLIPPED_SH[:k],
-        antialiased=header.antialiased,
-    )
-    return finite_splats(splats)
+    header, streams = read_streams(path)
+    k = streams[-1].shape[1] // 3
+
+    def unpack(rows: slice) -> SplatArrays:
+        positions, alphas, colors, scales, quats, sh = (stream[rows] for stream in streams)
+        return SplatArrays(
+            means=_unpack_fixed(positions, header.fraction_bits) * _FLIPPED_AXES,
+            log_scales=scales.astype(np.float32) / 16 - 10,
+            quats=_unpack_quats(quats),
+            logit_opacities=logits_from_bytes(alphas[:, 0]),
+            sh0=(colors.astype(np.float32) / 255 - 0.5) / np.float32(_COLOR_SCALE),
+            shN=(sh.reshape(len(sh), k, 3).astype(np.float32) - 128) / 128 * _FLIPPED_SH[:k],
+        )
+
+    return finite_splats(unpack_in_blocks(header.num_splats, k, unpack, header.antialiased))
 
 
 def _fraction_bits(means: np.ndarray) -> int:

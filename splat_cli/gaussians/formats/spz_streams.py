@@ -23,6 +23,7 @@ HEADER = struct.Struct("<4sIIBBBB")
 ANTIALIASED, _EXTENSIONS = 1, 2
 _TABLE_OFFSET = struct.Struct("<I")
 _SIZES = struct.Struct("<QQ")
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,14 @@ def _read_gzip(path: Path, compressed: BinaryIO) -> tuple[SpzHeader, list[np.nda
     with gzip.open(compressed) as file:
         header = _read_header(path, file.read(HEADER.size), versions=(2, 3))
         sizes = [width * header.num_splats for width in header.widths]
-        data = file.read(sum(sizes))
-    if len(data) < sum(sizes):
-        raise FormatError(f"{path} promises {sum(sizes)} bytes of splats and holds {len(data)}: export it again")
-    columns = np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
+        data = np.empty(sum(sizes), np.uint8)
+        end = 0
+        while chunk := file.read(min(_CHUNK, len(data) - end)):  # `read` of all at once takes twice as much
+            data[end : end + len(chunk)] = np.frombuffer(chunk, np.uint8)
+            end += len(chunk)
+    if end < len(data):
+        raise FormatError(f"{path} promises {len(data)} bytes of splats and holds {end}: export it again")
+    columns = np.split(data, np.cumsum(sizes)[:-1])
     return header, [column.reshape(header.num_splats, w) for column, w in zip(columns, header.widths, strict=True)]
 
 
