@@ -9,7 +9,8 @@
   python scripts/bench_kernels.py model RUN_OR_PLY --scene SCENE --splats 100000,1000000 --scale 1,2 --json out.json
 
 There a pass's time is the difference of two replays: the captured step up to and with it, and the step without it. With
---vs gsplat, the rasterization alone (no loss, gradients stored, no Adam) beside that of gsplat.
+--vs gsplat, the rasterization alone (no loss, gradients stored, no Adam) beside that of gsplat; `live SCENE --vs
+gsplat` does that with the run's own splats, antialiased as the run is.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from splat_cli.run.make_trainer import make_trainer
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.training_data import read_data
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
+from splat_cli.train.trainer import Trainer
 
 
 def resampled(backend: Backend, arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
@@ -99,6 +101,14 @@ def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: boo
     return {**result, "visible": int(facts["num_visible"]), "rows": rows}
 
 
+def beside_gsplat(trainer: Trainer, num_views: int = 8) -> dict[str, Any]:
+    """The rasterization of the trainer's splats in some of its views, beside that of gsplat."""
+    import vs_gsplat  # beside this script; optional, for torch
+
+    views = evenly_spread(trainer.cameras.current_views, num_views)
+    return vs_gsplat.versus(trainer.backend, trainer.splats.to_arrays(), views, trainer.config.antialias)
+
+
 @click.group()
 def main() -> None:
     pass
@@ -111,11 +121,12 @@ def main() -> None:
 @click.option("--preset", help="A preset's name, or the path of a TOML file.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
 @click.option("--matrix-sums", is_flag=True, help="Sums of blend_backward by tensor cores.")
+@click.option("--vs", "other", type=click.Choice(["gsplat"]), help="Beside another rasterizer, on the same splats.")
 @click.option("--device", default="auto")
 @click.option("--out", "file", type=Path, help="File for the tables, in addition to standard output.")
 def live(
     scene: Path, stages: str, num_steps: int, preset: str | None, settings: tuple[str, ...], matrix_sums: bool,
-    device: str, file: Path | None,
+    other: str | None, device: str, file: Path | None,
 ) -> None:  # fmt: skip
     """Passes of a trainer as it trains SCENE."""
     backend, stops = open_backend(device), sorted(map(int, stages.split(",")))
@@ -136,6 +147,8 @@ def live(
         trained = f"Trained from step {done} to {trainer.step} in {seconds:.1f} s ({spent})."
         lines.append(f"{trained}\n\n{table(trainer, num_steps, bandwidth)}")
         print(lines[-1], flush=True)
+        if other:
+            lines.append(json.dumps(beside_gsplat(trainer)))
     if file:
         file.write_text("\n".join(lines))
 

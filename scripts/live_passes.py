@@ -124,7 +124,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     def mean(name: str) -> float:
         return float(np.mean([state[name] for state in states]))
 
-    views = [trainer.cameras.views[int(state["view"])] for state in states]
+    views = [trainer.cameras.current_views[int(state["view"])] for state in states]
     pixels = float(np.mean([view.width * view.height for view in views]))
     coefficients = (int(states[-1]["sh_degree"]) + 1) ** 2
     work = Work(
@@ -145,7 +145,7 @@ def box_tiles(trainer: Trainer, view_index: int) -> tuple[np.ndarray, np.ndarray
     download, projection, view = (
         trainer.backend.download,
         trainer.rasterizer.projection,
-        trainer.cameras.views[view_index],
+        trainer.cameras.current_views[view_index],
     )
     num = trainer.model.num
     seen = download(projection.depths)[:num] > 0

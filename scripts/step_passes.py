@@ -40,7 +40,7 @@ class Bench:
     passes: list[tuple[str, Callable[[], None]]]
 
 
-def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> Bench:
+def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool, antialias: bool = False) -> Bench:
     rng = np.random.default_rng(0)
     asked = TrainConfig(
         lr_means=0.0, lr_means_final=0.0, lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0,
@@ -50,7 +50,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
     splats = Splats.from_arrays(backend, arrays)
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)
-    raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True)
+    raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True, antialias=antialias)
     state = IterState(backend, num_splats=splats.num)
     schedule = upload_schedule(backend, frozen)
     set_position_rates(backend, schedule, frozen, scene_size(views, arrays.means))
@@ -79,13 +79,13 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
             "begin_step",
             lambda: backend.kernel("optim/begin_step", "begin_step")((1,), (1,), state.array, schedule, order),
         ),
-        ("project", lambda: project(splats, cameras, state, False, p)),
+        ("project", lambda: project(splats, cameras, state, antialias, p)),
         ("tiles", lambda: raster.tiles.build(cameras, state, p)),
         ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
         ("l1_ssim", lambda: loss.forward(state, pic.image)),
         ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
         ("blend_backward" + ("_plain" if plain else ""), backward),
-        ("project_backward+adam", lambda: project_backward(splats, cameras, state, False, p, update)),
+        ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, p, update)),
     ]
     return Bench(backend, splats, raster, state, passes)
 

@@ -23,27 +23,53 @@ MAX_REPEATS = 30
 MAX_SECONDS = 3.0
 
 
-def versus(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
-    """Forward and backward of the rasterization, ours and gsplat's (the faster of its packed and dense forms)."""
-    bench = make_bench(backend, arrays, views, plain=False)
+def versus(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool = False) -> dict[str, Any]:
+    """Milliseconds of the rasterization, ours and gsplat's (packed, its default, and dense), as a row of results.
+
+    Forward, and forward and backward with the gradients of all parameters stored. antialias: both with Mip-Splatting's
+    compensation of opacities and a dilation of 0.1 px^2; else both without and with 0.3.
+    """
+    ours, image = our_milliseconds(backend, arrays, views, antialias)
+    difference = float(np.abs(image - picture(arrays, views[0], antialias)).mean())
+    theirs = {form: milliseconds(arrays, views, antialias, form == "packed") for form in ("packed", "dense")}
+    best = {name: min(times[name] for times in theirs.values()) for name in ours}
+    ratios = {name: best[name] / ours[name] for name in ours}
+    width, height = views[0].width, views[0].height
+    print(f"{len(arrays):,} splats, {width}x{height}, antialias {antialias}; mean difference {difference:.1e}")
+    for name, ms in ours.items():
+        packed, dense = (theirs[form][name] for form in ("packed", "dense"))
+        print(
+            f"  {name}: ours {ms:.3f} ms, gsplat {dense:.3f} (packed {packed:.3f}): {ratios[name]:.2f} times",
+            flush=True,
+        )
+    return {
+        "splats": len(arrays), "width": width, "height": height, "antialias": antialias, "ours": ours, **theirs,
+        "ratio": ratios, "mean_difference": difference,
+    }  # fmt: skip
+
+
+def our_milliseconds(
+    backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool
+) -> tuple[dict[str, float], np.ndarray]:
+    """Of a view, and the picture of the first view, float32 [H, W, 3]."""
+    bench = make_bench(backend, arrays, views, plain=False, antialias=antialias)
     raster, passes = bench.raster, dict(bench.passes)
     bench.state.clear_counts()
     bench.state.write(view=0, overflowed=0)
     raster.forward(bench.splats, bench.state)
-    ours = np.moveaxis(backend.download(raster.image(0)), 0, -1)
-    difference = float(np.abs(ours - picture(arrays, views[0])).mean())
+    image = np.moveaxis(backend.download(raster.image(0)), 0, -1)
     update = Update(d_params=backend.xp.zeros_like(bench.splats.params))
-    steps = [passes[name] for name in ("begin_step", "project", "tiles", "blend", "blend_backward")]
     d_image = raster.picture.d_image
     assert d_image is not None  # make_bench allocates for training
     d_image[...] = backend.xp.random.default_rng(0).random(d_image.shape) - 0.5
-    geometry = (bench.splats, raster.cameras, bench.state, False, raster.projection, update)
-    steps.append(partial(project_backward, *geometry))
-    own = statistics.median(time_replay(backend, partial(run_all, steps), len(views)))
-    theirs = {form: milliseconds(arrays, views, form == "packed") for form in ("packed", "dense")}
-    row = {"ours": own, **theirs, "ratio": min(theirs.values()) / own, "mean_difference": difference}
-    print(f"{len(arrays)} splats {views[0].width}x{views[0].height}: {row}", flush=True)
-    return {"splats": len(arrays), "width": views[0].width, "height": views[0].height, **row}
+    forward: list[Callable[[], None]] = [passes[name] for name in ("begin_step", "project", "tiles", "blend")]
+    geometry = (bench.splats, raster.cameras, bench.state, antialias, raster.projection, update)
+    both: list[Callable[[], None]] = [*forward, passes["blend_backward"], partial(project_backward, *geometry)]
+    times = {
+        name: statistics.median(time_replay(backend, partial(run_all, steps), len(views)))
+        for name, steps in (("forward", forward), ("forward and backward", both))
+    }
+    return times, image
 
 
 def parameters(arrays: SplatArrays) -> dict[str, torch.Tensor]:
@@ -64,28 +90,38 @@ def camera(view: View) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def picture(arrays: SplatArrays, view: View) -> np.ndarray:
+def options(antialias: bool) -> dict[str, Any]:
+    """Arguments of gsplat.rasterization that make it compute what our kernels compute."""
+    mode = {"rasterize_mode": "antialiased", "eps2d": 0.1} if antialias else {"rasterize_mode": "classic", "eps2d": 0.3}
+    return {"sh_degree": 3, "near_plane": 0.001, **mode}
+
+
+def picture(arrays: SplatArrays, view: View, antialias: bool) -> np.ndarray:
     """float32 [H, W, 3] on black."""
     with torch.no_grad():
-        image = gsplat.rasterization(**parameters(arrays), **camera(view), sh_degree=3)[0]
+        image = gsplat.rasterization(**parameters(arrays), **camera(view), **options(antialias))[0]
     return image[0].cpu().numpy()
 
 
-def milliseconds(arrays: SplatArrays, views: list[View], packed: bool) -> float:
-    """Median over groups of all views of one view's forward and backward pass, by device events."""
+def milliseconds(arrays: SplatArrays, views: list[View], antialias: bool, packed: bool) -> dict[str, float]:
+    """Medians over groups of all views of one view's forward pass, and of both passes, by device events."""
     leaves, cameras = parameters(arrays), [camera(view) for view in views]
-    d_image = torch.rand((1, views[0].height, views[0].width, 3), device="cuda") - 0.5
+    d_images = [torch.rand((1, view.height, view.width, 3), device="cuda") - 0.5 for view in views]
 
-    def group() -> None:
-        for one in cameras:
-            image = gsplat.rasterization(**leaves, **one, sh_degree=3, packed=packed)[0]
-            image.backward(d_image)
-            for leaf in leaves.values():
-                leaf.grad = None
+    def group(backward: bool) -> None:
+        for one, d_image in zip(cameras, d_images, strict=True):
+            image = gsplat.rasterization(**leaves, **one, **options(antialias), packed=packed)[0]
+            if backward:
+                image.backward(d_image)
+                for leaf in leaves.values():
+                    leaf.grad = None
 
-    for _ in range(WARM_UP):
-        group()
-    return statistics.median(_timed(group)) / len(views)
+    times = {}
+    for name, backward in (("forward", False), ("forward and backward", True)):
+        for _ in range(WARM_UP):
+            group(backward)
+        times[name] = statistics.median(_timed(partial(group, backward))) / len(views)
+    return times
 
 
 def _timed(function: Callable[[], None]) -> list[float]:
