@@ -21,15 +21,9 @@
 // Learning rates in IterState.lr. render/iter_state.py has the same order.
 enum { LR_MEANS, LR_LOG_SCALES, LR_QUATS, LR_OPACITIES, LR_SH0, LR_SHN, NUM_LR };     // LR_SHN: or the field's
 
-// A row of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (see there and geometry_backward.cuh).
+// Columns of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (struct SplatSums in geometry_backward.cuh).
 #define SPLAT_SUMS 12
 #define SUM_RED 6                   // column of d rgb
-struct SplatSums {
-    float g, gx, gy, gxx, gxy, gyy; // moments of g = dL/dpower: times (1, dx, dy, dx^2, dx dy, dy^2)
-    float red, green, blue;         // dL/d colour
-    float abs_x, abs_y;             // sums of |dL/d mean2d|; with ABSGRAD
-    float unused;
-};
 
 // One photograph and the camera that took it. render/camera.py mirrors this layout.
 struct Camera {
@@ -78,57 +72,10 @@ __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; } 
 // Whether this step's loss is a number. Where it is not, nothing is updated.
 __device__ __forceinline__ bool loss_is_finite(const IterState& state) { return is_finite(state.loss_l1 + state.loss_ssim); }
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
 // PCG hash (Jarzynski and Olano 2020): a counter in, 32 random bits out.
 __device__ __forceinline__ unsigned pcg(unsigned x)
 {
     const unsigned s = x * 747796405u + 2891336453u;
     const unsigned w = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
     return (w >> 22) ^ w;
-}
-
-__device__ __forceinline__ float3 make_vec(float x, float y, float z) { float3 v; v.x = x; v.y = y; v.z = z; return v; }
-__device__ __forceinline__ float dot(float3 a, float3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
-__device__ __forceinline__ float3 cross(float3 a, float3 b)
-{
-    return make_vec(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
-}
-__device__ __forceinline__ float3 scale(float s, float3 a) { return make_vec(s * a.x, s * a.y, s * a.z); }
-__device__ __forceinline__ float3 mul_elements(float3 a, float3 b) { return make_vec(a.x * b.x, a.y * b.y, a.z * b.z); }
-__device__ __forceinline__ float3 add(float3 a, float3 b) { return make_vec(a.x + b.x, a.y + b.y, a.z + b.z); }
-__device__ __forceinline__ float3 sub(float3 a, float3 b) { return make_vec(a.x - b.x, a.y - b.y, a.z - b.z); }
-
-// A 3x3 matrix as three rows.
-struct Mat3 { float3 r0, r1, r2; };
-__device__ __forceinline__ float3 mul(const Mat3& m, float3 v) { return make_vec(dot(m.r0, v), dot(m.r1, v), dot(m.r2, v)); }
-__device__ __forceinline__ float3 mul_transposed(const Mat3& m, float3 v)   // m^T v, and the row vector v^T m
-{
-    return add(add(scale(v.x, m.r0), scale(v.y, m.r1)), scale(v.z, m.r2));
-}
-
-// Rotation matrix of a unit quaternion (w, x, y, z).
-__device__ __forceinline__ Mat3 rotation(float4 q)
-{
-    const float w = q.x, x = q.y, y = q.z, z = q.w;
-    Mat3 r;
-    r.r0 = make_vec(1.0f - 2.0f * (y * y + z * z), 2.0f * (x * y - w * z), 2.0f * (x * z + w * y));
-    r.r1 = make_vec(2.0f * (x * y + w * z), 1.0f - 2.0f * (x * x + z * z), 2.0f * (y * z - w * x));
-    r.r2 = make_vec(2.0f * (x * z - w * y), 2.0f * (y * z + w * x), 1.0f - 2.0f * (x * x + y * y));
-    return r;
-}
-
-// 1 / |q|, also of a quaternion that is nearly 0.
-__device__ __forceinline__ float inv_norm(float4 q)
-{
-    return rsqrtf(fmaxf(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w, 1e-24f));
-}
-
-// Rotation matrix of any quaternion.
-__device__ __forceinline__ Mat3 unit_rotation(float4 q)
-{
-    const float n = inv_norm(q);
-    float4 unit;
-    unit.x = q.x * n; unit.y = q.y * n; unit.z = q.z * n; unit.w = q.w * n;
-    return rotation(unit);
 }

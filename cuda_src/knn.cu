@@ -5,6 +5,7 @@
 // the tree from the first leaf to the last and steps over every box that begins farther away than its third best.
 // A block owns nothing.
 #include "common.cuh"
+#include "vectors.cuh"
 
 #define LEAF 16      // points; gaussians/knn.py mirrors these two
 #define LOG_FAN 3    // a box above the leaves holds 8 of the boxes below it

@@ -8,25 +8,18 @@
 #include "cpu/lanes_cpu.h"
 #else
 
-typedef float vfloat;
-typedef int vint;
-typedef bool vbool;
+#include "numbers.cuh"
 
-#define SPLAT_LANE static __device__ __forceinline__
 #define LANE_SUMS 64                          // values of a lane that a loop can keep in registers
 
 SPLAT_LANE vint lane_id() { return (int)threadIdx.x; }
 SPLAT_LANE bool leader() { return threadIdx.x == 0; }        // one lane of the warp: it stores what all lanes have
 
-SPLAT_LANE vfloat to_float(vint a) { return (float)a; }
-SPLAT_LANE vint to_int(vfloat a) { return (int)a; }          // truncates
-SPLAT_LANE vfloat select(vbool m, vfloat a, vfloat b) { return m ? a : b; }
-SPLAT_LANE vint select(vbool m, vint a, vint b) { return m ? a : b; }
-SPLAT_LANE vbool select(vbool m, vbool a, vbool b) { return m ? a : b; }
+// The index of the lane's own element of 32 that begin at `first`, and its address `p + own(first)`: see numbers.cuh.
+SPLAT_LANE int own(int first) { return first + (int)threadIdx.x; }
+
 SPLAT_LANE vfloat vmin(vfloat a, vfloat b) { return fminf(a, b); }
 SPLAT_LANE vfloat vmax(vfloat a, vfloat b) { return fmaxf(a, b); }
-SPLAT_LANE vint vmin(vint a, vint b) { return min(a, b); }
-SPLAT_LANE vint vmax(vint a, vint b) { return max(a, b); }
 SPLAT_LANE vfloat vabs(vfloat a) { return fabsf(a); }
 SPLAT_LANE vfloat vsqrt(vfloat a) { return sqrtf(a); }
 SPLAT_LANE vfloat vrcp(vfloat a) { return __fdividef(1.0f, a); }
@@ -41,12 +34,8 @@ SPLAT_LANE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
 SPLAT_LANE bool any(vbool m) { return __any_sync(0xffffffffu, m); }
 SPLAT_LANE bool all(vbool m) { return __all_sync(0xffffffffu, m); }
 SPLAT_LANE unsigned ballot(vbool m) { return __ballot_sync(0xffffffffu, m); }
-SPLAT_LANE bool some(vbool m) { return m; }                  // on the CPU: any lane
 
-// Lane i reads p[i of the lane] where m holds, 0 elsewhere; _row: p[lane].
-SPLAT_LANE vfloat load(const float* p, vint i, vbool m) { return m ? p[i] : 0.0f; }
-template <class U> SPLAT_LANE vint load(const U* p, vint i, vbool m) { return m ? (int)p[i] : 0; }
-template <class U, class T> SPLAT_LANE void store(U* p, vint i, T v, vbool m) { if (m) p[i] = (U)v; }
+// Lane i reads or writes p[i].
 SPLAT_LANE vfloat load_row(const float* p, vbool m) { return load(p, lane_id(), m); }
 template <class U> SPLAT_LANE vint load_row(const U* p, vbool m) { return load(p, lane_id(), m); }
 template <class U, class T> SPLAT_LANE void store_row(U* p, T v, vbool m) { store(p, lane_id(), v, m); }
@@ -103,6 +92,18 @@ template <int N> SPLAT_LANE void warp_add(float* dst, vfloat (&v)[N])
     if (k >= 0) atomicAdd(dst + k, sum);
 }
 
+// *counter += number of lanes where m holds.
+SPLAT_LANE void add_count(unsigned* counter, vbool m) { if (m) atomicAdd(counter, 1u); }
+// The same; numbers these lanes from the counter's old value on, in any order.
+SPLAT_LANE vint take_numbers(unsigned* counter, vbool m) { return m ? (int)atomicAdd(counter, 1u) : 0; }
+// p[i of the lane] += v where m holds; what stood there before.
+SPLAT_LANE vint atomic_add(unsigned* p, vint i, int v, vbool m) { return m ? (int)atomicAdd(p + i, (unsigned)v) : 0; }
+// Writes high << 32 | low to p[i of the lane] where m holds.
+SPLAT_LANE void store_pair(unsigned long long* p, vint i, vint low, vint high, vbool m)
+{
+    if (m) p[i] = (unsigned long long)(unsigned)high << 32 | (unsigned)low;
+}
+
 SPLAT_LANE int warp_max(vint v)
 {
     for (int bit = 16; bit; bit >>= 1) v = max(v, __shfl_xor_sync(0xffffffffu, v, bit));
@@ -112,13 +113,6 @@ SPLAT_LANE int warp_max(vint v)
 // for each i in 0 .. n - 1, shared out over the block's threads; plain scalar code inside
 #define BLOCK_FOR(i, n) for (int i = threadIdx.y * 32 + threadIdx.x; i < (n); i += blockDim.y * 32)
 
-struct vfloat4 { vfloat x, y, z, w; };
-SPLAT_LANE vfloat4 load4(const float4* p, vint i, vbool m)
-{
-    const float4 v = p[m ? i : 0];
-    vfloat4 r = {v.x, v.y, v.z, v.w};
-    return r;
-}
 SPLAT_LANE vfloat4 load4_row(const float4* p, vbool m) { return load4(p, lane_id(), m); }
 
 #endif

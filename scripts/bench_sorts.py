@@ -18,7 +18,7 @@ from timing import median_ms
 from splat_cli.device import Backend, open_backend
 from splat_cli.render.camera import TILE, CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.tiles import SORT_THREADS, TileLists
+from splat_cli.render.tiles import SORT_DEFINES, SORT_THREADS, TileLists
 from splat_cli.scene.view import View
 
 REPEATS = 30
@@ -40,7 +40,7 @@ def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.
 
     def sort() -> None:
         lists.keys[...] = unsorted
-        backend.kernel("raster/sort_tiles", "sort_tiles")(
+        backend.kernel("raster/sort_tiles", "sort_tiles", **SORT_DEFINES[backend.name])(
             (len(lengths),), (SORT_THREADS[backend.name],),
             cameras.array, state.array, lists.tile_order, lists.tile_begins, lists.keys, lists.splat_from_pair,
         )  # fmt: skip

@@ -1,6 +1,9 @@
 // The CPU half of lanes.cuh: a value of a warp is a struct of SIMD vectors that together hold its 32 lanes (2 of 16 with
 // AVX-512, 4 of 8 with AVX2, 8 of 4 otherwise). Vectors of the hardware's own width, because compilers lower wider ones badly.
 #pragma once
+#ifdef PLAIN_NUMBERS
+#error "include lanes.cuh before any header that includes numbers.cuh"
+#endif
 #include <utility>
 
 #include "simd.h"
@@ -81,11 +84,16 @@ SPLAT_CPU_ARITHMETIC(vbool, Mask, ^)
 SPLAT_CPU_INLINE vbool operator!(vbool a) { return SPLAT_CPU_EACH(Mask, ~a.part[i]); }
 vbool operator~(vbool) = delete;              // on the GPU ~true is -2, which is true: write !mask
 
+struct vfloat3 { vfloat x, y, z; };
+struct vfloat4 { vfloat x, y, z, w; };
+
 SPLAT_CPU_INLINE vint lane_id() { return SPLAT_CPU_EACH(Ints, counting((int)i * WIDTH)); }
 SPLAT_CPU_INLINE bool leader() { return true; }
+SPLAT_CPU_INLINE int own(int first) { return first; }
 
 SPLAT_CPU_INLINE vfloat to_float(vint a) { return SPLAT_CPU_EACH(Floats, __builtin_convertvector(a.part[i], Floats)); }
 SPLAT_CPU_INLINE vint to_int(vfloat a) { return SPLAT_CPU_EACH(Ints, __builtin_convertvector(a.part[i], Ints)); }
+SPLAT_CPU_INLINE vint float_bits(vfloat a) { return SPLAT_CPU_EACH(Ints, (Ints)a.part[i]); }
 
 SPLAT_CPU_INLINE vfloat select(vbool m, vfloat a, vfloat b) { return SPLAT_CPU_EACH(Floats, m.part[i] ? a.part[i] : b.part[i]); }
 SPLAT_CPU_INLINE vint select(vbool m, vint a, vint b) { return SPLAT_CPU_EACH(Ints, m.part[i] ? a.part[i] : b.part[i]); }
@@ -118,6 +126,15 @@ SPLAT_CPU_INLINE bool any(vbool m)
 }
 SPLAT_CPU_INLINE bool all(vbool m) { return !any(!m); }
 SPLAT_CPU_INLINE bool some(vbool m) { return any(m); }
+
+// Whether a scalar test holds for i of each lane.
+template <class F> SPLAT_CPU_INLINE vbool test_each(vint i, F test)
+{
+    vbool m;
+    for (int k = 0; k < PARTS; ++k)
+        for (int lane = 0; lane < WIDTH; ++lane) m.part[k][lane] = -(int)test(i.part[k][lane]);
+    return m;
+}
 
 SPLAT_CPU_INLINE Floats merge_parts(vfloat v)
 {
@@ -159,18 +176,23 @@ template <int N> SPLAT_CPU_INLINE void warp_add(float* dst, vfloat (&v)[N])
 }  // namespace splat_cpu
 
 #include "lanes_memory.h"
+#include "lanes_math.h"
 
 // Names that a kernel uses without an argument of these types; the others are found through their arguments.
 using splat_cpu::lane_id;
 using splat_cpu::leader;
 using splat_cpu::load;
 using splat_cpu::load4_row;
+using splat_cpu::load_own;
 using splat_cpu::load_row;
+using splat_cpu::own;
 using splat_cpu::select;
 using splat_cpu::store;
+using splat_cpu::store_own;
 using splat_cpu::store_row;
 using splat_cpu::vbool;
 using splat_cpu::vfloat;
+using splat_cpu::vfloat3;
 using splat_cpu::vfloat4;
 using splat_cpu::vint;
 

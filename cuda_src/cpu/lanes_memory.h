@@ -81,8 +81,6 @@ template <class U> SPLAT_CPU_INLINE void store_row(U* p, Held<U> v, vbool m)
     for_lanes(m, [&](int k, int lane) { p[k * WIDTH + lane] = (U)v.part[k][lane]; });
 }
 
-struct vfloat4 { vfloat x, y, z, w; };
-
 // Lane i reads the float4 at index i of the lane where m holds; 0 elsewhere.
 SPLAT_CPU_INLINE vfloat4 load4(const float4* p, vint index, vbool m)
 {
@@ -105,6 +103,65 @@ SPLAT_CPU_INLINE vfloat4 load4_row(const float4* p, vbool m)
         r.y.part[k] = every_other<0>(yw0, yw1); r.w.part[k] = every_other<1>(yw0, yw1);
     }
     return r;
+}
+
+// p is the address of lane 0's element; that of lane i lies i times `stride` further.
+template <class U> SPLAT_CPU_INLINE Held<U> load_own(const U* p, vbool m) { return load_row(p, m); }
+template <class U> SPLAT_CPU_INLINE void store_own(U* p, Held<U> v, vbool m) { store_row(p, v, m); }
+SPLAT_CPU_INLINE vfloat4 load4_own(const float4* p, vbool m, int stride = 1)
+{
+    return stride == 1 ? load4_row(p, m) : load4(p, lane_id() * stride, m);
+}
+
+SPLAT_CPU_INLINE void store4(float4* p, vint index, vfloat4 v, vbool m)
+{
+    float* f = &p->x;
+    index = index * 4;
+    store(f, index, v.x, m); store(f + 1, index, v.y, m); store(f + 2, index, v.z, m); store(f + 3, index, v.w, m);
+}
+SPLAT_CPU_INLINE void store4_own(float4* p, vfloat4 v, vbool m, int stride = 1) { store4(p, lane_id() * stride, v, m); }
+SPLAT_CPU_INLINE void load2_own(const float2* p, vfloat& x, vfloat& y, vbool m)
+{
+    x = load(&p->x, lane_id() * 2, m);
+    y = load(&p->y, lane_id() * 2, m);
+}
+SPLAT_CPU_INLINE void store2_own(float2* p, vfloat x, vfloat y, vbool m)
+{
+    store(&p->x, lane_id() * 2, x, m);
+    store(&p->y, lane_id() * 2, y, m);
+}
+
+// Writes high << 32 | low to p[index of lane i] where m holds.
+SPLAT_CPU_INLINE void store_pair(unsigned long long* p, vint index, vint low, vint high, vbool m)
+{
+    for_lanes(m, [&](int k, int lane) {
+        p[index.part[k][lane]] = (unsigned long long)(unsigned)high.part[k][lane] << 32 | (unsigned)low.part[k][lane];
+    });
+}
+
+// p[index of lane i] += v where m holds; what stood there before.
+SPLAT_CPU_INLINE vint atomic_add(unsigned* p, vint index, int v, vbool m)
+{
+    vint before = 0;
+    for_lanes(m, [&](int k, int lane) { before.part[k][lane] = (int)atomicAdd(p + index.part[k][lane], (unsigned)v); });
+    return before;
+}
+
+// *counter += number of lanes where m holds.
+SPLAT_CPU_INLINE void add_count(unsigned* counter, vbool m)
+{
+    if (const unsigned lanes = ballot(m)) atomicAdd(counter, (unsigned)__builtin_popcount(lanes));
+}
+
+// The same; numbers these lanes from the counter's old value on.
+SPLAT_CPU_INLINE vint take_numbers(unsigned* counter, vbool m)
+{
+    vint number = 0;
+    if (const unsigned lanes = ballot(m)) {
+        int next = (int)atomicAdd(counter, (unsigned)__builtin_popcount(lanes));
+        for_lanes(m, [&](int k, int lane) { number.part[k][lane] = next++; });
+    }
+    return number;
 }
 
 }  // namespace splat_cpu

@@ -78,6 +78,35 @@ SPLAT_CPU_INLINE Floats square_root(Floats a)
 #endif
 }
 
+SPLAT_CPU_INLINE Floats round_down(Floats a)
+{
+#if defined(SPLAT_CPU_AVX512)
+    return (Floats)_mm512_roundscale_ps((__m512)a, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#elif defined(SPLAT_CPU_AVX2)
+    return (Floats)_mm256_floor_ps((__m256)a);
+#elif defined(__x86_64__)
+    for (int i = 0; i < WIDTH; ++i) a[i] = floorf(a[i]);
+    return a;
+#else
+    return (Floats)vrndmq_f32((float32x4_t)a);
+#endif
+}
+
+// a b + c, rounded once.
+SPLAT_CPU_INLINE Floats multiply_add(Floats a, Floats b, Floats c)
+{
+#if defined(SPLAT_CPU_AVX512)
+    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(SPLAT_CPU_AVX2) && defined(__FMA__)
+    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__x86_64__)
+    for (int i = 0; i < WIDTH; ++i) a[i] = fmaf(a[i], b[i], c[i]);
+    return a;
+#else
+    return (Floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#endif
+}
+
 // Bit i is lane i.
 SPLAT_CPU_INLINE unsigned bits_of(Mask m)
 {

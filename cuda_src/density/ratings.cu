@@ -1,5 +1,6 @@
 // What rounds of density control decide by: scores, weights of a draw, and masks. A thread owns one splat.
 #include "common.cuh"
+#include "vectors.cuh"
 #include "raster/fixed.cuh"
 
 #define LAST 3e38f                          // a key that no mean gradient reaches

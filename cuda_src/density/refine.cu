@@ -1,6 +1,7 @@
 // What density control does to splats: relocation, splits, resets, limits. A thread owns one splat, in split kernels a parent.
 // Parameters are those of the planes [rows, capacity]; rows of colour are copied by copy_columns before.
 #include "common.cuh"
+#include "vectors.cuh"
 
 #define MAX_COPIES 51               // of one splat in a round of relocation, as in 3DGS-MCMC
 

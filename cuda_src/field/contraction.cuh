@@ -2,6 +2,7 @@
 // fills the shell around it (Barron et al. 2022, Mip-NeRF 360, eq. 10).
 #pragma once
 #include "common.cuh"
+#include "vectors.cuh"
 
 __device__ __forceinline__ float3 contract(float3 x)        // x in radii from the centre
 {

@@ -1,6 +1,7 @@
 // Adam with bias correction (Kingma and Ba 2015, algorithm 1) of one value.
 #pragma once
 #include "common.cuh"
+#include "numbers.cuh"
 
 #ifdef BATCH                        // one update for BATCH views: it moves as far as BATCH updates of independent gradients
 __device__ constexpr double power(double base, int exponent) { return exponent == 0 ? 1.0 : base * power(base, exponent - 1); }
@@ -14,17 +15,17 @@ constexpr float BETA1 = (float)power(0.9, BATCH), BETA2 = (float)power(0.999, BA
 #define ADAM_EPSILON 1e-15f         // as 3DGS: gradients of single splats are tiny
 
 // What this step takes off the parameter; moves the moments on.
-__device__ __forceinline__ float adam_step(float& moment1, float& moment2, float gradient, float lr, const IterState& state)
+__device__ __forceinline__ vfloat adam_step(vfloat& moment1, vfloat& moment2, vfloat gradient, vfloat lr, const IterState& state)
 {
-    const float m = BETA1 * moment1 + (1.0f - BETA1) * gradient;
-    const float v = BETA2 * moment2 + (1.0f - BETA2) * gradient * gradient;
+    const vfloat m = BETA1 * moment1 + (1.0f - BETA1) * gradient;
+    const vfloat v = BETA2 * moment2 + (1.0f - BETA2) * gradient * gradient;
     moment1 = m;
     moment2 = v;
-    const float root = v * rsqrtf(fmaxf(v, 1e-36f));        // sqrt(v) cheaply; 1e-36 is no denormal, which the GPU flushes to 0
+    const vfloat root = v * rsqrtf(fmaxf(v, 1e-36f));        // sqrt(v) cheaply; 1e-36 is no denormal, which the GPU flushes to 0
     return __fdividef(LR_FACTOR * lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
 }
 
-__device__ __forceinline__ void adam_update(float& param, float& moment1, float& moment2, float gradient, float lr, const IterState& state)
+__device__ __forceinline__ void adam_update(vfloat& param, vfloat& moment1, vfloat& moment2, vfloat gradient, vfloat lr, const IterState& state)
 {
     param -= adam_step(moment1, moment2, gradient, lr, state);
 }

@@ -14,7 +14,7 @@ extern "C" __global__ void langevin_noise(
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed) return;
     const size_t stride = capacity;
-    const Gaussian g = load_gaussian(params, stride, i);
+    const Gaussian g = load_gaussian(params + i, stride, true);
     const float strength = noise_scale * state->lr[LR_MEANS] * sigmoid(-100.0f * (g.opacity - 0.005f));
     if (!(strength > 1e-12f)) return;
     const Mat3 r = unit_rotation(g.quat);

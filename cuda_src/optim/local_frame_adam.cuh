@@ -8,20 +8,21 @@
 #define MAX_LR_FACTOR 5.0f          // times the learning rate, or a fraction of it
 
 // What this step takes off the mean, in world units. The moments are along the splat's axes, which turn slowly.
-__device__ __forceinline__ float3 mean_step(
-    const Gaussian& g, float3 d_mean, float* moments1 /* [3] */, float* moments2 /* [3] */, const IterState& state)
+__device__ __forceinline__ vfloat3 mean_step(
+    const Gaussian& g, vfloat3 d_mean, vfloat* moments1 /* [3] */, vfloat* moments2 /* [3] */, const IterState& state)
 {
     const bool local_frame_adam = state.reference_size > 0.0f;      // else the world's, and all splats alike
-    float lr = state.lr[LR_MEANS];
+    vfloat lr = state.lr[LR_MEANS];
     Mat3 r;
     if (local_frame_adam) {
-        const float size = (g.scale.x + g.scale.y + g.scale.z) / 3.0f;
+        const vfloat size = (g.scale.x + g.scale.y + g.scale.z) / 3.0f;
         lr *= fminf(fmaxf(sqrtf(size / state.reference_size), 1.0f / MAX_LR_FACTOR), MAX_LR_FACTOR);
         r = unit_rotation(g.quat);
         d_mean = mul_transposed(r, d_mean);
     }
-    const float3 step = make_vec(adam_step(moments1[0], moments2[0], d_mean.x, lr, state),
+    const vfloat3 step = make_vec(adam_step(moments1[0], moments2[0], d_mean.x, lr, state),
                                  adam_step(moments1[1], moments2[1], d_mean.y, lr, state),
                                  adam_step(moments1[2], moments2[2], d_mean.z, lr, state));
-    return local_frame_adam ? mul(r, step) : step;
+    if (!local_frame_adam) return step;
+    return mul(r, step);
 }

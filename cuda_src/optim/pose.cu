@@ -27,13 +27,13 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     float sums[6] = {};
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (int)state->num_splats; i += gridDim.x * blockDim.x) {
         if (!(depths[i] > 0.0f)) continue;
-        const SplatSums sums_of_splat = load_sums(d_splats, i);
-        Gaussian g = load_gaussian(params, stride, i);
+        const SplatSums sums_of_splat = load_sums(d_splats + (size_t)i * SPLAT_SUMS, true);
+        Gaussian g = load_gaussian(params + i, stride, true);
         if (filters) smooth(g, filters[i]);
         const GeometryGradient d = geometry_backward(g, camera, sums_of_splat, antialias);
         const float3 d_color = unclamped(sums_of_splat, colors[i]);
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
-        const float3 d_ray = ray_backward(params, stride, i, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
+        const float3 d_ray = ray_backward(params + i, stride, true, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
         const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera's axes is shifting all splats
         const float gradient[6] = {d.rotation.x, d.rotation.y, d.rotation.z, translation.x, translation.y, translation.z};
         float size = 0.0f;

@@ -3,19 +3,20 @@
 // Every operation is rounded on its own (_rn intrinsics), so that counting and emitting, compiled apart, agree to the bit.
 #pragma once
 #include "common.cuh"
+#include "vectors.cuh"
 
 struct Ellipse {                    // a dx^2 + 2 b dx dy + c dy^2 <= reach around (x, y)
-    float x, y, a, b, c;
-    float reach;                    // 2 ln(255 opacity)
-    float det;                      // a c - b^2
-    float x_max, y_max;             // half the bounding box, px
-    float tilt_y;                   // dy at which dx is largest
+    vfloat x, y, a, b, c;
+    vfloat reach;                   // 2 ln(255 opacity)
+    vfloat det;                     // a c - b^2
+    vfloat x_max, y_max;            // half the bounding box, px
+    vfloat tilt_y;                  // dy at which dx is largest
 };
 
-__device__ __forceinline__ Ellipse make_ellipse(float2 mean2d, float4 conic_opacity)
+__device__ __forceinline__ Ellipse make_ellipse(vfloat x /* px */, vfloat y, vfloat4 conic_opacity)
 {
     Ellipse e;
-    e.x = mean2d.x; e.y = mean2d.y;
+    e.x = x; e.y = y;
     e.a = conic_opacity.x; e.b = conic_opacity.y; e.c = conic_opacity.z;
     e.reach = __fmul_rn(2.0f, logf(__fmul_rn(255.0f, conic_opacity.w)));
     e.det = __fmaf_rn(e.a, e.c, -__fmul_rn(e.b, e.b));
@@ -25,17 +26,18 @@ __device__ __forceinline__ Ellipse make_ellipse(float2 mean2d, float4 conic_opac
     return e;
 }
 
-struct Span { int begin, end; };    // half open; empty where begin >= end
+struct Span { vint begin, end; };   // half open; empty where begin >= end
 
 // Tiles whose pixel centres' interval [16 k + 0.5, 16 k + 15.5], cut to the image, meets [lo, hi].
-__device__ __forceinline__ Span tiles_meeting(float lo, float hi, int size, int num_tiles)
+__device__ __forceinline__ Span tiles_meeting(vfloat lo, vfloat hi, int size, int num_tiles)
 {
     Span s = {0, 0};
     lo = __fadd_rn(lo, -0.5f);
     hi = __fadd_rn(hi, -0.5f);
-    if (!(hi >= 0.0f) || !(lo <= (float)(size - 1))) return s;
-    s.begin = (int)fmaxf(ceilf(__fmul_rn(__fadd_rn(lo, -(TILE - 1.0f)), 1.0f / TILE)), 0.0f);
-    s.end = (int)fminf(floorf(__fmul_rn(hi, 1.0f / TILE)) + 1.0f, (float)num_tiles);
+    const vbool meets = (hi >= 0.0f) & (lo <= (float)(size - 1));
+    if (!some(meets)) return s;
+    s.begin = select(meets, to_int(fmaxf(ceilf(__fmul_rn(__fadd_rn(lo, -(TILE - 1.0f)), 1.0f / TILE)), 0.0f)), s.begin);
+    s.end = select(meets, to_int(fminf(floorf(__fmul_rn(hi, 1.0f / TILE)) + 1.0f, (float)num_tiles)), s.end);
     return s;
 }
 
@@ -46,31 +48,36 @@ __device__ __forceinline__ Span tile_rows(const Ellipse& e, const Camera& camera
 }
 
 // Tiles of row `row` whose pixel centres' rectangle the ellipse meets: an interval, since a slice of a convex set is convex.
-__device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera, int row)
+__device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera, vint row)
 {
-    const int last_y = min((row + 1) * TILE, camera.height) - 1;
-    const float top = fmaxf(__fsub_rn((float)(row * TILE) + 0.5f, e.y), -e.y_max);
-    const float bottom = fminf(__fsub_rn((float)last_y + 0.5f, e.y), e.y_max);
-    if (!(top <= bottom)) { Span none = {0, 0}; return none; }
+    const vint last_y = vmin((row + 1) * TILE, camera.height) - 1;
+    const vfloat top = fmaxf(__fsub_rn(to_float(row * TILE) + 0.5f, e.y), -e.y_max);
+    const vfloat bottom = fminf(__fsub_rn(to_float(last_y) + 0.5f, e.y), e.y_max);
+    const vbool meets = top <= bottom;
+    Span span = {0, 0};
+    if (!some(meets)) return span;
     // the right edge dx(dy) is concave and largest at tilt_y; the left edge is its mirror image
-    const float dy_right = fminf(fmaxf(e.tilt_y, top), bottom), dy_left = fminf(fmaxf(-e.tilt_y, top), bottom);
-    const float reach_a = __fmul_rn(e.reach, e.a);
-    const float root_right = __fsqrt_rn(fmaxf(__fmaf_rn(-e.det, __fmul_rn(dy_right, dy_right), reach_a), 0.0f));
-    const float root_left = __fsqrt_rn(fmaxf(__fmaf_rn(-e.det, __fmul_rn(dy_left, dy_left), reach_a), 0.0f));
-    const float hi = __fadd_rn(e.x, __fdiv_rn(__fsub_rn(root_right, __fmul_rn(e.b, dy_right)), e.a));
-    const float lo = __fsub_rn(e.x, __fdiv_rn(__fadd_rn(root_left, __fmul_rn(e.b, dy_left)), e.a));
-    return tiles_meeting(lo, hi, camera.width, camera.tiles_x);
+    const vfloat dy_right = fminf(fmaxf(e.tilt_y, top), bottom), dy_left = fminf(fmaxf(-e.tilt_y, top), bottom);
+    const vfloat reach_a = __fmul_rn(e.reach, e.a);
+    const vfloat root_right = __fsqrt_rn(fmaxf(__fmaf_rn(-e.det, __fmul_rn(dy_right, dy_right), reach_a), 0.0f));
+    const vfloat root_left = __fsqrt_rn(fmaxf(__fmaf_rn(-e.det, __fmul_rn(dy_left, dy_left), reach_a), 0.0f));
+    const vfloat hi = __fadd_rn(e.x, __fdiv_rn(__fsub_rn(root_right, __fmul_rn(e.b, dy_right)), e.a));
+    const vfloat lo = __fsub_rn(e.x, __fdiv_rn(__fadd_rn(root_left, __fmul_rn(e.b, dy_left)), e.a));
+    span = tiles_meeting(lo, hi, camera.width, camera.tiles_x);
+    span.end = select(meets, span.end, span.begin);
+    return span;
 }
 
-// Whether the ellipse meets any tile; stops at the first row where it does.
-__device__ __forceinline__ bool touches_tiles(const Ellipse& e, const Camera& camera)
+// Where, of the lanes in m, the ellipse meets any tile; stops at the first row where it does.
+__device__ __forceinline__ vbool touches_tiles(const Ellipse& e, const Camera& camera, vbool m)
 {
     const Span rows = tile_rows(e, camera);
-    for (int row = rows.begin; row < rows.end; ++row) {
+    vbool found = false;
+    for (vint row = rows.begin; some(m & !found & (row < rows.end)); row += 1) {
         const Span span = tile_span(e, camera, row);
-        if (span.begin < span.end) return true;
+        found = found | ((row < rows.end) & (span.begin < span.end));
     }
-    return false;
+    return m & found;
 }
 
 struct TileBox { Span rows, columns; };     // tiles that the ellipse's bounding box meets
@@ -83,7 +90,7 @@ __device__ __forceinline__ TileBox tile_box(const Ellipse& e, const Camera& came
     return box;
 }
 
-__device__ __forceinline__ unsigned num_tiles_of(const TileBox& box)
+__device__ __forceinline__ vint num_tiles_of(const TileBox& box)
 {
-    return max(box.rows.end - box.rows.begin, 0) * max(box.columns.end - box.columns.begin, 0);
+    return vmax(box.rows.end - box.rows.begin, 0) * vmax(box.columns.end - box.columns.begin, 0);
 }

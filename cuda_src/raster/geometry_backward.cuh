@@ -9,87 +9,99 @@
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
 
-// Gradient of the viewing ray mean - camera centre, from that of the colour.
-__device__ __forceinline__ float3 ray_backward(
-    const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 ray, float inv_length, float3 d_color)
+// A row of d_splats [capacity, SPLAT_SUMS].
+struct SplatSums {
+    vfloat g, gx, gy, gxx, gxy, gyy;    // moments of g = dL/dpower: times (1, dx, dy, dx^2, dx dy, dy^2)
+    vfloat red, green, blue;            // dL/d colour
+    vfloat abs_x, abs_y;                // sums of |dL/d mean2d|; with ABSGRAD
+    vfloat unused;
+};
+
+// Gradient of the viewing ray mean - camera centre, from that of the colour. params: the lane's own element of the first plane.
+__device__ __forceinline__ vfloat3 ray_backward(
+    const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, int degree, vfloat3 ray, vfloat inv_length,
+    vfloat3 d_color)
 {
-    const float3 direction = scale(inv_length, ray);
-    float3 d_direction = make_vec(0.0f, 0.0f, 0.0f);
-    sh_visit(degree, direction, [&](int k, float, float3 d_y) {
-        const float* c = params + (size_t)(ROW_SHN + 3 * (k - 1)) * stride + i;
-        const float3 coefficient = make_vec(c[0], c[stride], c[2 * stride]);
+    const vfloat3 direction = scale(inv_length, ray);
+    vfloat3 d_direction = make_vec(0.0f, 0.0f, 0.0f);
+    sh_visit(degree, direction, [&](int k, vfloat, vfloat3 d_y) {
+        const vfloat3 coefficient = load_vec(params + (size_t)(ROW_SHN + 3 * (k - 1)) * stride, stride, m);
         d_direction = add(d_direction, scale(dot(coefficient, d_color), d_y));
     });
     return scale(inv_length, sub(d_direction, scale(dot(direction, d_direction), direction)));
 }
 
 // Gradient of the unnormalised quaternion from the rows of d rotation matrix.
-__device__ __forceinline__ float4 rotation_backward(float4 raw, float inv_norm, const Mat3& d)
+__device__ __forceinline__ vfloat4 rotation_backward(vfloat4 raw, vfloat inv_norm, const Mat3& d)
 {
-    const float w = raw.x * inv_norm, x = raw.y * inv_norm, y = raw.z * inv_norm, z = raw.w * inv_norm;
-    float4 g;
+    const vfloat w = raw.x * inv_norm, x = raw.y * inv_norm, y = raw.z * inv_norm, z = raw.w * inv_norm;
+    vfloat4 g;
     g.x = 2.0f * (x * (d.r2.y - d.r1.z) + y * (d.r0.z - d.r2.x) + z * (d.r1.x - d.r0.y));
     g.y = 2.0f * (y * (d.r0.y + d.r1.x) + z * (d.r0.z + d.r2.x) + w * (d.r2.y - d.r1.z) - 2.0f * x * (d.r1.y + d.r2.z));
     g.z = 2.0f * (x * (d.r0.y + d.r1.x) + z * (d.r1.z + d.r2.y) + w * (d.r0.z - d.r2.x) - 2.0f * y * (d.r0.x + d.r2.z));
     g.w = 2.0f * (x * (d.r0.z + d.r2.x) + y * (d.r1.z + d.r2.y) + w * (d.r1.x - d.r0.y) - 2.0f * z * (d.r0.x + d.r1.y));
-    const float along = w * g.x + x * g.y + y * g.z + z * g.w;
+    const vfloat along = w * g.x + x * g.y + y * g.z + z * g.w;
     g.x = (g.x - w * along) * inv_norm; g.y = (g.y - x * along) * inv_norm;
     g.z = (g.z - y * along) * inv_norm; g.w = (g.w - z * along) * inv_norm;
     return g;
 }
 
 struct GeometryGradient {
-    float3 mean, log_scale;
-    float4 quat;
-    float logit_opacity, d_x, d_y;
-    float3 rotation;                    // by a rotation vector of the camera about its centre, in the camera's axes
+    vfloat3 mean, log_scale;
+    vfloat4 quat;
+    vfloat logit_opacity, d_x, d_y;
+    vfloat3 rotation;                   // by a rotation vector of the camera about its centre, in the camera's axes
 };
 
-__device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [capacity, SPLAT_SUMS] */, int i)
+// Where m holds. d_splats: the lane's own row.
+__device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [SPLAT_SUMS] */, vbool m)
 {
-    const float4* row = (const float4*)(d_splats + (size_t)i * SPLAT_SUMS);
-    const float4 a = row[0], b = row[1], c = row[2];
+    constexpr int STRIDE = SPLAT_SUMS / 4;
+    const float4* row = (const float4*)d_splats;
+    const vfloat4 a = load4_own(row, m, STRIDE), b = load4_own(row + 1, m, STRIDE), c = load4_own(row + 2, m, STRIDE);
     const SplatSums s = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, c.z, c.w};
     return s;
 }
 
 // dL/d colour before it was clamped: `color` is 0 where it was.
-__device__ __forceinline__ float3 unclamped(const SplatSums& s, float4 color)
+__device__ __forceinline__ vfloat3 unclamped(const SplatSums& s, vfloat4 color)
 {
-    return make_vec(color.x > 0.0f ? s.red : 0.0f, color.y > 0.0f ? s.green : 0.0f, color.z > 0.0f ? s.blue : 0.0f);
+    const vfloat zero = 0.0f;
+    return make_vec(select(color.x > zero, s.red, zero), select(color.y > zero, s.green, zero), select(color.z > zero, s.blue, zero));
 }
 
 __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g, const Camera& k, const SplatSums& s, int antialias)
 {
     const Projected p = project_gaussian(g, k, antialias);
-    const float inv_det = 1.0f / p.det, A = p.c * inv_det, B = -p.b * inv_det, C = p.a * inv_det;
-    const float ratio = compensation(p, antialias), opacity = g.opacity * ratio;
+    const vfloat inv_det = 1.0f / p.det, A = p.c * inv_det, B = -p.b * inv_det, C = p.a * inv_det;
+    const vfloat ratio = compensation(p, antialias), opacity = g.opacity * ratio;
     GeometryGradient out;
     out.d_x = A * s.gx + B * s.gy;
     out.d_y = B * s.gx + C * s.gy;
 
-    const float d_opacity = s.g / opacity;
+    const vfloat d_opacity = s.g / opacity;
     out.logit_opacity = d_opacity * ratio * g.opacity * (1.0f - g.opacity);
 
     // Q V from cross products, since with a needle's long axis the products of Q and V cancel; then the gradients of the scales, the diagonal of V^T d V, are quadratic forms and cancel nothing.
-    const float3 normal = cross(p.v0, p.v1), x0 = cross(p.v1, normal), x1 = cross(normal, p.v0);    // adjugate(V V^T) V
-    const float3 w0 = scale(inv_det, add(x0, scale(p.dilation, p.v0))), w1 = scale(inv_det, add(x1, scale(p.dilation, p.v1)));
-    const float3 y0 = add(scale(s.gxx, w0), scale(s.gxy, w1)), y1 = add(scale(s.gxy, w0), scale(s.gyy, w1));
-    float3 d_v0 = add(scale(A, y0), scale(B, y1)), d_v1 = add(scale(B, y0), scale(C, y1));
+    const vfloat3 normal = cross(p.v0, p.v1), x0 = cross(p.v1, normal), x1 = cross(normal, p.v0);    // adjugate(V V^T) V
+    const vfloat3 w0 = scale(inv_det, add(x0, scale(p.dilation, p.v0))), w1 = scale(inv_det, add(x1, scale(p.dilation, p.v1)));
+    const vfloat3 y0 = add(scale(s.gxx, w0), scale(s.gxy, w1)), y1 = add(scale(s.gxy, w0), scale(s.gyy, w1));
+    vfloat3 d_v0 = add(scale(A, y0), scale(B, y1)), d_v1 = add(scale(B, y0), scale(C, y1));
     out.log_scale = add(mul_elements(w0, y0), mul_elements(w1, y1));
-    if (antialias && p.det0 > 1e-12f) {         // d ln(det0 / det) / d V = 2 (inverse of the undilated covariance - Q) V
-        const float inv_det0 = 1.0f / p.det0;
-        const float3 e0 = scale(s.g, sub(scale(inv_det0, x0), w0)), e1 = scale(s.g, sub(scale(inv_det0, x1), w1));
-        d_v0 = add(d_v0, e0);
-        d_v1 = add(d_v1, e1);
-        out.log_scale = add(out.log_scale, add(mul_elements(p.v0, e0), mul_elements(p.v1, e1)));
+    const vbool solid = p.det0 > 1e-12f;
+    if (antialias && some(solid)) {             // d ln(det0 / det) / d V = 2 (inverse of the undilated covariance - Q) V
+        const vfloat inv_det0 = 1.0f / p.det0;
+        const vfloat3 e0 = scale(s.g, sub(scale(inv_det0, x0), w0)), e1 = scale(s.g, sub(scale(inv_det0, x1), w1));
+        d_v0 = select(solid, add(d_v0, e0), d_v0);
+        d_v1 = select(solid, add(d_v1, e1), d_v1);
+        out.log_scale = select(solid, add(out.log_scale, add(mul_elements(p.v0, e0), mul_elements(p.v1, e1))), out.log_scale);
     }
 
     Mat3 d_m;                                           // V = U M
     d_m.r0 = add(scale(p.u0.x, d_v0), scale(p.u1.x, d_v1));
     d_m.r1 = add(scale(p.u0.y, d_v0), scale(p.u1.y, d_v1));
     d_m.r2 = add(scale(p.u0.z, d_v0), scale(p.u1.z, d_v1));
-    const float3 d_u0 = mul(p.m, d_v0), d_u1 = mul(p.m, d_v1);
+    const vfloat3 d_u0 = mul(p.m, d_v0), d_u1 = mul(p.m, d_v1);
 
     Mat3 d_r;
     d_r.r0 = make_vec(d_m.r0.x * g.scale.x, d_m.r0.y * g.scale.y, d_m.r0.z * g.scale.z);
@@ -99,19 +111,20 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
 
     // U = J W with J's rows (fx/z) (1, 0, -tx), (fy/z) (0, 1, -ty)
     const Mat3 w = world_rotation(k);
-    const float inv_z = 1.0f / p.t.z, sx = k.fx * inv_z, sy = k.fy * inv_z;
-    const float d_j00 = dot(d_u0, w.r0), d_j02 = dot(d_u0, w.r2), d_j11 = dot(d_u1, w.r1), d_j12 = dot(d_u1, w.r2);
-    float3 d_t;
+    const vfloat inv_z = 1.0f / p.t.z, sx = k.fx * inv_z, sy = k.fy * inv_z;
+    const vfloat d_j00 = dot(d_u0, w.r0), d_j02 = dot(d_u0, w.r2), d_j11 = dot(d_u1, w.r1), d_j12 = dot(d_u1, w.r2);
+    vfloat3 d_t;
     d_t.z = -inv_z * (sx * (d_j00 - p.tx * d_j02) + sy * (d_j11 - p.ty * d_j12));
-    const float d_tx = p.tx == p.t.x * inv_z ? -sx * d_j02 : 0.0f, d_ty = p.ty == p.t.y * inv_z ? -sy * d_j12 : 0.0f;
-    const float d_ratio_x = d_tx + k.fx * out.d_x, d_ratio_y = d_ty + k.fy * out.d_y;   // of x/z, y/z, from J and from mean2d
+    const vfloat d_tx = select(p.tx == p.t.x * inv_z, -sx * d_j02, vfloat(0.0f));
+    const vfloat d_ty = select(p.ty == p.t.y * inv_z, -sy * d_j12, vfloat(0.0f));
+    const vfloat d_ratio_x = d_tx + k.fx * out.d_x, d_ratio_y = d_ty + k.fy * out.d_y;   // of x/z, y/z, from J and from mean2d
     d_t.x = d_ratio_x * inv_z;
     d_t.y = d_ratio_y * inv_z;
     d_t.z -= inv_z * inv_z * (d_ratio_x * p.t.x + d_ratio_y * p.t.y);
     out.mean = mul_transposed(w, d_t);
 
     // A rotation by w moves t by w x t and W's columns by w x column, so that a row u = W^T j of U moves by -W^T (w x j).
-    const float3 j0 = make_vec(sx, 0.0f, -sx * p.tx), j1 = make_vec(0.0f, sy, -sy * p.ty);
+    const vfloat3 j0 = make_vec(sx, 0.0f, -sx * p.tx), j1 = make_vec(0.0f, sy, -sy * p.ty);
     out.rotation = add(cross(p.t, d_t), add(cross(mul(w, d_u0), j0), cross(mul(w, d_u1), j1)));
     return out;
 }

@@ -1,54 +1,66 @@
 // Project every splat into the current view, and count the tiles it touches, or queue it where they are many.
-// One thread owns one splat, blocks are independent. EWA splatting (Zwicker et al. 2001); colours by spherical harmonics.
+// One lane owns one splat, blocks are independent. EWA splatting (Zwicker et al. 2001); colours by spherical harmonics.
 #include "raster/tile_walk.cuh"
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
 #include "raster/smoothing.cuh"
 
-__device__ __forceinline__ float3 color_of(
-    const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, float3 direction, int degree)
+// params: the lane's own element of the first plane.
+__device__ __forceinline__ vfloat3 color_of(
+    const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, vfloat3 direction, int degree)
 {
-    const float* sh0 = params + ROW_SH0 * stride + i;
-    float3 color = make_vec(0.5f + SH_C0 * sh0[0], 0.5f + SH_C0 * sh0[stride], 0.5f + SH_C0 * sh0[2 * stride]);
-    const float* shN = params + ROW_SHN * stride + i;
-    sh_visit(degree, direction, [&](int k, float y, float3) {
-        const float* c = shN + (size_t)(3 * (k - 1)) * stride;
-        color = add(color, scale(y, make_vec(c[0], c[stride], c[2 * stride])));
+    const vfloat3 sh0 = load_vec(params + ROW_SH0 * stride, stride, m);
+    vfloat3 color = make_vec(0.5f + SH_C0 * sh0.x, 0.5f + SH_C0 * sh0.y, 0.5f + SH_C0 * sh0.z);
+    sh_visit(degree, direction, [&](int k, vfloat y, vfloat3) {
+        color = add(color, scale(y, load_vec(params + (size_t)(ROW_SHN + 3 * (k - 1)) * stride, stride, m)));
     });
     return color;
 }
 
 // Whether this step goes without splat i; another choice each step (DropGaussian, Park et al. 2025, sec. 3.2).
-__device__ __forceinline__ bool left_out(const IterState& state, int i, float dropout)
+__device__ __forceinline__ vbool left_out(const IterState& state, vint i, float dropout)
 {
-    return pcg(pcg((unsigned)state.step) + i) * (1.0f / 4294967296.0f) < dropout;
+    const unsigned seed = pcg((unsigned)state.step);
+    return test_each(i, [=](int k) { return pcg(seed + k) * (1.0f / 4294967296.0f) < dropout; });
 }
 
-// Everything about splat i that the view needs; false where it is not seen. Comparisons are such that NaN fails them.
-__device__ __forceinline__ bool project_splat(
-    const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, const Camera& camera, int degree, int antialias,
-    const float* __restrict__ filters /* [1, stride] or null */, float& depth, float2& mean2d, float4& conic, float4& rgb,
-    Ellipse& ellipse, float gain)
-{
-    const float3 mean = make_vec(params[i], params[stride + i], params[2 * stride + i]);
-    if (!(to_camera(camera, mean).z > NEAR_PLANE)) return false;
-    Gaussian g = load_gaussian(params, stride, i);
-    if (filters) smooth(g, filters[i]);
-    const Projected p = project_gaussian(g, camera, antialias);
-    const float opacity = gain * g.opacity * compensation(p, antialias);
-    if (!(opacity > ALPHA_MIN) || !(p.det > 0.0f) || !(p.det < 1e30f)) return false;
-    depth = p.t.z;
-    mean2d.x = camera.fx * p.t.x / p.t.z + camera.cx;
-    mean2d.y = camera.fy * p.t.y / p.t.z + camera.cy;
-    if (!(fabsf(mean2d.x) + fabsf(mean2d.y) < 1e9f)) return false;
-    conic.x = p.c / p.det; conic.y = -p.b / p.det; conic.z = p.a / p.det; conic.w = opacity;
-    ellipse = make_ellipse(mean2d, conic);
-    if (!touches_tiles(ellipse, camera)) return false;
+// A splat as the view sees it.
+struct SplatInView {
+    vfloat depth, x, y;
+    vfloat4 conic_opacity, color;
+    Ellipse ellipse;
+};
 
-    const float3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
-    const float3 color = color_of(params, stride, i, scale(rsqrtf(dot(ray, ray)), ray), degree);
-    rgb.x = fmaxf(color.x, 0.0f); rgb.y = fmaxf(color.y, 0.0f); rgb.z = fmaxf(color.z, 0.0f); rgb.w = 0.0f;
-    return fabsf(color.x) + fabsf(color.y) + fabsf(color.z) < 1e9f;     // before fmaxf, which turns NaN into 0
+// Of the splats in m, which ones the view sees; fills `out` there. Comparisons are such that NaN fails them.
+// params and filters: the lane's own element of the first plane.
+__device__ __forceinline__ vbool project_splat(
+    const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, const Camera& camera, int degree, int antialias,
+    const float* __restrict__ filters /* [1, stride] or null */, float gain, SplatInView& out)
+{
+    const vfloat3 mean = load_vec(params, stride, m);
+    vbool seen = m & (to_camera(camera, mean).z > NEAR_PLANE);
+    if (!some(seen)) return seen;
+    Gaussian g = load_gaussian(params, stride, seen);
+    if (filters) smooth(g, load_own(filters, seen));
+    const Projected p = project_gaussian(g, camera, antialias);
+    const vfloat opacity = gain * g.opacity * compensation(p, antialias);
+    seen = seen & (opacity > ALPHA_MIN) & (p.det > 0.0f) & (p.det < 1e30f);
+    if (!some(seen)) return seen;
+    out.depth = p.t.z;
+    out.x = camera.fx * p.t.x / p.t.z + camera.cx;
+    out.y = camera.fy * p.t.y / p.t.z + camera.cy;
+    seen = seen & (fabsf(out.x) + fabsf(out.y) < 1e9f);
+    if (!some(seen)) return seen;
+    vfloat4& conic = out.conic_opacity;
+    conic.x = p.c / p.det; conic.y = -p.b / p.det; conic.z = p.a / p.det; conic.w = opacity;
+    out.ellipse = make_ellipse(out.x, out.y, conic);
+    seen = touches_tiles(out.ellipse, camera, seen);
+    if (!some(seen)) return seen;
+
+    const vfloat3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    const vfloat3 color = color_of(params, stride, seen, scale(rsqrtf(dot(ray, ray)), ray), degree);
+    out.color.x = fmaxf(color.x, 0.0f); out.color.y = fmaxf(color.y, 0.0f); out.color.z = fmaxf(color.z, 0.0f); out.color.w = 0.0f;
+    return seen & (fabsf(color.x) + fabsf(color.y) + fabsf(color.z) < 1e9f);    // before fmaxf, which turns NaN into 0
 }
 
 extern "C" __global__ void project(
@@ -68,42 +80,39 @@ extern "C" __global__ void project(
     float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
 {
     __shared__ TileWork work;
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    const int n = state->num_splats;
-    if ((int)(blockIdx.x * blockDim.x) >= n || state->overflowed) return;
+    const int first = blockIdx.x * 32 * blockDim.y, n = state->num_splats;
+    if (first >= n || state->overflowed) return;
     const Camera& camera = cameras[state->view];
-    float depth = 0.0f;
-    float2 mean2d;
-    float4 conic, rgb;
-    Ellipse ellipse = {};
+    const int i = own(first + first_of_warp());
+    const vint splat = first + first_of_warp() + lane_id();
+    const vbool exists = splat < n;
 #ifdef DROPOUT
-    const bool drawn = i < n && !left_out(*state, i, dropout);
+    const vbool drawn = exists & !left_out(*state, splat, dropout);
     const float gain = 1.0f / (1.0f - dropout);
 #else
-    const bool drawn = i < n;
+    const vbool drawn = exists;
     const float gain = 1.0f;
 #endif
-    const bool visible = drawn
-        && project_splat(params, capacity, i, camera, state->sh_degree, antialias, filters, depth, mean2d, conic, rgb, ellipse, gain);
-    if (i < n) depths[i] = visible ? depth : 0.0f;
-    if (visible) {
-        means2d[i] = mean2d;
-        conic_opacity[i] = conic;
-        colors[i] = rgb;
-        atomicAdd(&state->num_visible, 1u);
-        if (d_splats)
-            for (int k = 0; k < SPLAT_SUMS; ++k) d_splats[(size_t)i * SPLAT_SUMS + k] = 0.0f;
+    SplatInView view = {};
+    const float* own_filters = filters ? filters + i : nullptr;
+    const vbool visible = project_splat(params + i, capacity, drawn, camera, state->sh_degree, antialias, own_filters, gain, view);
+    store_own(depths + i, select(visible, view.depth, vfloat(0.0f)), exists);
+    store2_own(means2d + i, view.x, view.y, visible);
+    store4_own(conic_opacity + i, view.conic_opacity, visible);
+    store4_own(colors + i, view.color, visible);
+    add_count(&state->num_visible, visible);
+    if (d_splats) {
+        const vfloat4 zero = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (int k = 0; k < SPLAT_SUMS / 4; ++k)
+            store4_own((float4*)(d_splats + (size_t)i * SPLAT_SUMS) + k, zero, visible, SPLAT_SUMS / 4);
     }
     TileBox box = {};
-    if (visible) box = tile_box(ellipse, camera);
-    const bool large = num_tiles_of(box) > LARGE_BOX;
-    if (large) {
-        const unsigned place = atomicAdd(&state->num_large, 1u);
-        if (place < (unsigned)capacity) large_splats[place] = i;        // always, unless a caller forgot to clear the count
+    if (some(visible)) box = tile_box(view.ellipse, camera);
+    const vbool large = visible & (num_tiles_of(box) > LARGE_BOX);
+    if (some(large)) {
+        const vint place = take_numbers(&state->num_large, large);
+        store(large_splats, place, splat, large & (place < capacity));  // always, unless a caller forgot to clear the count
     }
-    for_each_tile(work, blockIdx.x * blockDim.x, !large, ellipse, box, camera, depth, [&](const TileBatch& batch) {
-#pragma unroll
-        for (int k = 0; k < IN_FLIGHT; ++k)
-            if (batch.tile[k] != NO_TILE) atomicAdd(&tile_counts[batch.tile[k]], 1u);
-    });
+    const vbool small = visible & !large;
+    for_each_tile(work, first, small, view.ellipse, box, camera, view.depth, [&](const TileBatch& batch) { count_tiles(tile_counts, batch); });
 }

@@ -1,7 +1,8 @@
 // From the gradients of projected splats to those of the raw parameters, and, in the training loop, straight on to Adam: with
 // FUSED_ADAM the 59 gradients of a splat never reach memory.
 // With BATCH, the gradient is the mean over the views of a batch, each projected into a slot of its own and added up in order.
-// project_backward: one thread owns the geometry of one splat. color_backward: one thread owns one coefficient of its colour.
+// project_backward: one lane owns the geometry of one splat. color_backward: one lane owns one coefficient of its colour.
+#include "lanes.cuh"
 #include "raster/smoothing.cuh"
 #include "optim/local_frame_adam.cuh"
 
@@ -26,7 +27,7 @@ struct UpdateOptions {
     float opacity_reg, scale_reg;   // weights of the mean opacity and the mean scale in the loss
 };
 
-// Where gradients go: into parameters by Adam, or to memory.
+// Where gradients go: into parameters by Adam, or to memory. The addresses are of the lane's own elements of the first planes.
 struct Target {
     float* __restrict__ params;     // [rows, capacity]
     float* __restrict__ moments1;   // [rows, capacity]; with FUSED_ADAM
@@ -38,24 +39,25 @@ struct Target {
 // All gradients of one splat; zero where it is not seen.
 struct SplatGradient {
     GeometryGradient geometry;
-    float3 direction;               // from the camera's centre to the splat
-    float3 color;                   // dL/d colour in that direction
+    vfloat3 direction;              // from the camera's centre to the splat
+    vfloat3 color;                  // dL/d colour in that direction
 };
 
+// params and filters: the lane's own element of the first plane.
 __device__ __forceinline__ SplatGradient splat_backward(
-    const SplatSums& sums, Gaussian g, float4 rgb, const Camera& camera, int antialias, int degree,
-    const float* __restrict__ params, const float* __restrict__ filters, size_t stride, int i)
+    const SplatSums& sums, Gaussian g, vfloat4 rgb, const Camera& camera, int antialias, int degree,
+    const float* __restrict__ params, const float* __restrict__ filters, size_t stride, vbool m)
 {
     SplatGradient d;
     Smoothing smoothing = {};
-    if (filters) smoothing = smooth(g, filters[i]);
+    if (filters) smoothing = smooth(g, load_own(filters, m));
     d.geometry = geometry_backward(g, camera, sums, antialias);
     if (filters) smooth_backward(smoothing, sums.g, d.geometry);
     d.color = unclamped(sums, rgb);
-    const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
-    const float inv_length = rsqrtf(dot(ray, ray));
+    const vfloat3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    const vfloat inv_length = rsqrtf(dot(ray, ray));
     d.direction = scale(inv_length, ray);
-    d.geometry.mean = add(d.geometry.mean, ray_backward(params, stride, i, degree, ray, inv_length, d.color));
+    d.geometry.mean = add(d.geometry.mean, ray_backward(params, stride, m, degree, ray, inv_length, d.color));
     return d;
 }
 
@@ -92,42 +94,58 @@ __device__ __forceinline__ bool losses_are_finite(const IterState& state, const 
 #endif
 }
 
-// Whether a view of the batch sees splat i.
-__device__ __forceinline__ bool seen(const float* __restrict__ depths /* [slots, stride] */, size_t stride, int i)
+// Of the splats in m, those that a view of the batch sees. depths: the lane's own element of the first slot.
+__device__ __forceinline__ vbool seen(const float* __restrict__ depths /* [slots, stride] */, size_t stride, vbool m)
 {
-    for (int b = 0; b < NUM_SLOTS; ++b)
-        if (depths[b * stride + i] > 0.0f) return true;
-    return false;
+    vbool found = m & (load_own(depths, m) > 0.0f);
+    for (int b = 1; b < NUM_SLOTS; ++b) found = found | (m & (load_own(depths + b * stride, m) > 0.0f));
+    return found;
 }
 
-// Whether a splat's gradients can be used; one that cannot is counted, and its splat stays as it is.
-__device__ __forceinline__ bool usable(IterState* state /* [1] */, const float (&gradients)[GEOMETRY_ROWS], float3 d_color)
+// Zero where m does not hold.
+__device__ __forceinline__ SplatGradient masked(vbool m, const SplatGradient& d)
 {
-    float sum = fabsf(d_color.x) + fabsf(d_color.y) + fabsf(d_color.z);
+    const vfloat3 zero = make_vec(0.0f, 0.0f, 0.0f);
+    SplatGradient r = d;
+    GeometryGradient& g = r.geometry;
+    r.direction = select(m, d.direction, zero);
+    r.color = select(m, d.color, zero);
+    g.mean = select(m, g.mean, zero);
+    g.log_scale = select(m, g.log_scale, zero);
+    g.quat.x = select(m, g.quat.x, zero.x); g.quat.y = select(m, g.quat.y, zero.x);
+    g.quat.z = select(m, g.quat.z, zero.x); g.quat.w = select(m, g.quat.w, zero.x);
+    g.logit_opacity = select(m, g.logit_opacity, zero.x);
+    return r;
+}
+
+// Of the splats in m, those whose gradients can be used; the others are counted, and stay as they are.
+__device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat (&gradients)[GEOMETRY_ROWS], vfloat3 d_color, vbool m)
+{
+    vfloat sum = fabsf(d_color.x) + fabsf(d_color.y) + fabsf(d_color.z);
 #pragma unroll
     for (int k = 0; k < GEOMETRY_ROWS; ++k) sum += fabsf(gradients[k]);
-    if (sum < 1e18f) return true;           // their squares fit in Adam's moments
-    atomicAdd(&state->skipped_updates, 1u);
-    return false;
+    const vbool fits = sum < 1e18f;         // then their squares fit in Adam's moments
+    add_count(&state->skipped_updates, m & !fits);
+    return m & fits;
 }
 
 __device__ __forceinline__ void step_geometry(
-    const Target& target, int i, const Gaussian& raw, const float (&gradients)[GEOMETRY_ROWS], const IterState& state)
+    const Target& target, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const IterState& state, vbool on)
 {
-    float p[GEOMETRY_ROWS], m[GEOMETRY_ROWS], v[GEOMETRY_ROWS];
+    vfloat p[GEOMETRY_ROWS], m[GEOMETRY_ROWS], v[GEOMETRY_ROWS];
 #pragma unroll
     for (int row = 0; row < GEOMETRY_ROWS; ++row) {     // all loads before the first store
-        const size_t k = row * target.stride + i;
-        p[row] = target.params[k]; m[row] = target.moments1[k]; v[row] = target.moments2[k];
+        const size_t k = row * target.stride;
+        p[row] = load_own(target.params + k, on); m[row] = load_own(target.moments1 + k, on); v[row] = load_own(target.moments2 + k, on);
     }
-    const float3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), m, v, state);
+    const vfloat3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), m, v, state);
     p[0] -= off.x; p[1] -= off.y; p[2] -= off.z;
 #pragma unroll
     for (int row = 0; row < GEOMETRY_ROWS; ++row) {
-        const size_t k = row * target.stride + i;
+        const size_t k = row * target.stride;
         const int rate = row < ROW_QUAT ? LR_LOG_SCALES : row < ROW_OPACITY ? LR_QUATS : LR_OPACITIES;
         if (row >= ROW_LOG_SCALE) adam_update(p[row], m[row], v[row], gradients[row], state.lr[rate], state);
-        target.params[k] = p[row]; target.moments1[k] = m[row]; target.moments2[k] = v[row];
+        store_own(target.params + k, p[row], on); store_own(target.moments1 + k, m[row], on); store_own(target.moments2 + k, v[row], on);
     }
 }
 
@@ -149,77 +167,85 @@ extern "C" __global__ void project_backward(
     float* __restrict__ d_params,           // [rows, capacity]; without
     float* __restrict__ stats)              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
 {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)state->num_splats || state->overflowed) return;
+    const int first = (blockIdx.x * blockDim.y + threadIdx.y) * 32, i = own(first), n = state->num_splats;
+    if (first >= n || state->overflowed) return;
     if (FUSED && !losses_are_finite(*state, views)) {
-        if (i == 0) state->skipped_steps += NUM_SLOTS;
+        if (first == 0 && leader()) state->skipped_steps += NUM_SLOTS;
         return;
     }
     const size_t stride = capacity;
-    if (!options.dense && !seen(depths, stride, i)) return;
+    vbool on = first + lane_id() < n;
+    if (!options.dense) on = seen(depths + i, stride, on);
+    if (!some(on)) return;
 
-    const Gaussian raw = load_gaussian(params, stride, i);
+    const Gaussian raw = load_gaussian(params + i, stride, on);
     GeometryGradient e = {};
-    float3 d_color = make_vec(0.0f, 0.0f, 0.0f);            // magnitudes
-    float moved = 0.0f, times_seen = 0.0f;
+    vfloat3 d_color = make_vec(0.0f, 0.0f, 0.0f);           // magnitudes
+    vfloat moved = 0.0f, times_seen = 0.0f;
     for (int b = 0; b < NUM_SLOTS; ++b) {
         const size_t slot = b * stride + i;
+        const vbool visible = on & (load_own(depths + slot, on) > 0.0f);
         SplatGradient d = {};
-        if (depths[slot] > 0.0f) {
+        if (some(visible)) {
 #ifdef BATCH
             const Camera& camera = views[b].camera;
 #else
             const Camera& camera = cameras[state->view];
 #endif
-            const SplatSums sums = load_sums(d_splats, slot);
-            d = splat_backward(sums, raw, colors[slot], camera, options.antialias, state->sh_degree, params, filters, stride, i);
-            const float* more = d_means + 3 * b * stride + i;
-            if (d_means) d.geometry.mean = add(d.geometry.mean, make_vec(more[0], more[stride], more[2 * stride]));
+            const SplatSums sums = load_sums(d_splats + slot * SPLAT_SUMS, visible);
+            const float* own_filters = filters ? filters + i : nullptr;
+            d = splat_backward(sums, raw, load4_own(colors + slot, visible), camera, options.antialias, state->sh_degree,
+                               params + i, own_filters, stride, visible);
+            if (d_means) d.geometry.mean = add(d.geometry.mean, load_vec(d_means + 3 * b * stride + i, stride, visible));
             if (options.absgrad) { d.geometry.d_x = sums.abs_x; d.geometry.d_y = sums.abs_y; }
-            const float d_x = 0.5f * camera.width * d.geometry.d_x, d_y = 0.5f * camera.height * d.geometry.d_y;
-            moved += sqrtf(d_x * d_x + d_y * d_y);
-            times_seen += 1.0f;
+            const vfloat d_x = 0.5f * camera.width * d.geometry.d_x, d_y = 0.5f * camera.height * d.geometry.d_y;
+            moved = select(visible, moved + sqrtf(d_x * d_x + d_y * d_y), moved);
+            times_seen = select(visible, times_seen + 1.0f, times_seen);
             if (NUM_SLOTS > 1) d.color = scale(1.0f / NUM_SLOTS, d.color);
+            d = masked(visible, d);
             d_color = add(d_color, make_vec(fabsf(d.color.x), fabsf(d.color.y), fabsf(d.color.z)));
         }
         e = b == 0 ? d.geometry : add_view(e, d.geometry);
-        float* ray = d_rays + 6 * b * stride + i;
-        ray[0] = d.direction.x; ray[stride] = d.direction.y; ray[2 * stride] = d.direction.z;
-        ray[3 * stride] = d.color.x; ray[4 * stride] = d.color.y; ray[5 * stride] = d.color.z;
+        float* rays = d_rays + 6 * b * stride + i;
+        store_vec(rays, stride, d.direction, on);
+        store_vec(rays + 3 * stride, stride, d.color, on);
     }
     if (NUM_SLOTS > 1) e = scaled(1.0f / NUM_SLOTS, e);
-    const float per_splat = 1.0f / state->num_splats;
+    const float per_splat = 1.0f / n;
     e.logit_opacity += options.opacity_reg * per_splat * raw.opacity * (1.0f - raw.opacity);
     e.log_scale = add(e.log_scale, scale(options.scale_reg * per_splat / 3.0f, raw.scale));
 
-    const float gradients[GEOMETRY_ROWS] = {e.mean.x, e.mean.y, e.mean.z, e.log_scale.x, e.log_scale.y, e.log_scale.z,
-                                            e.quat.x, e.quat.y, e.quat.z, e.quat.w, e.logit_opacity};
-    if (FUSED && !usable(state, gradients, d_color)) {
-        d_rays[3 * stride + i] = UNUSABLE;
-        return;
+    const vfloat gradients[GEOMETRY_ROWS] = {e.mean.x, e.mean.y, e.mean.z, e.log_scale.x, e.log_scale.y, e.log_scale.z,
+                                             e.quat.x, e.quat.y, e.quat.z, e.quat.w, e.logit_opacity};
+    if (FUSED) {
+        const vbool used = usable(state, gradients, d_color, on);
+        store_own(d_rays + 3 * stride + i, vfloat(UNUSABLE), on & !used);
+        on = used;
+        if (!some(on)) return;
     }
-    if (stats && times_seen > 0.0f) {
-        stats[i] += moved;
-        stats[stride + i] += times_seen;
+    if (stats) {
+        const vbool counted = on & (times_seen > 0.0f);
+        store_own(stats + i, load_own(stats + i, counted) + moved, counted);
+        store_own(stats + stride + i, load_own(stats + stride + i, counted) + times_seen, counted);
     }
-    const Target target = {params, moments1, moments2, d_params, stride};
-    if (FUSED) step_geometry(target, i, raw, gradients, *state);
-    else for (int row = 0; row < GEOMETRY_ROWS; ++row) d_params[row * stride + i] = gradients[row];
+    if (FUSED) step_geometry({params + i, moments1 + i, moments2 + i, d_params, stride}, raw, gradients, *state, on);
+    else for (int row = 0; row < GEOMETRY_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
 }
 
-// The gradient of coefficient k of splat i.
-__device__ __forceinline__ float3 coefficient_gradient(
+// The gradient of a splat's coefficient k, where m holds. depths and d_rays: the lane's own elements of the first slot.
+__device__ __forceinline__ vfloat3 coefficient_gradient(
     const float* __restrict__ depths /* [slots, stride] */, const float* __restrict__ d_rays /* [slots, 6, stride] */,
-    size_t stride, int i, int k)
+    size_t stride, int k, vbool m)
 {
-    float3 sum = make_vec(0.0f, 0.0f, 0.0f);
+    vfloat3 sum = make_vec(0.0f, 0.0f, 0.0f);
     for (int b = 0; b < NUM_SLOTS; ++b) {
-        if (NUM_SLOTS > 1 && !(depths[b * stride + i] > 0.0f)) continue;
-        const float* ray = d_rays + 6 * b * stride + i;
-        const float3 direction = make_vec(ray[0], ray[stride], ray[2 * stride]);
-        const float3 d_color = make_vec(ray[3 * stride], ray[4 * stride], ray[5 * stride]);
-        const float3 g = scale(sh_basis(k, direction), d_color);
-        sum = NUM_SLOTS == 1 ? g : add(sum, g);
+        vbool visible = m;
+        if (NUM_SLOTS > 1) visible = m & (load_own(depths + b * stride, m) > 0.0f);
+        if (!some(visible)) continue;
+        const float* rays = d_rays + 6 * b * stride;
+        const vfloat3 direction = load_vec(rays, stride, visible), d_color = load_vec(rays + 3 * stride, stride, visible);
+        const vfloat3 g = scale(sh_basis(k, direction), d_color);
+        sum = NUM_SLOTS == 1 ? g : select(visible, add(sum, g), sum);
     }
     return sum;
 }
@@ -239,25 +265,30 @@ extern "C" __global__ void color_backward(
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
     float* __restrict__ d_params)           // [rows, capacity]; without FUSED_ADAM
 {
-    const int i = blockIdx.x / num_coefficients * blockDim.x + threadIdx.x, k = blockIdx.x % num_coefficients;
-    const int degree = state->sh_degree;
-    if (i >= (int)state->num_splats || state->overflowed || k >= (degree + 1) * (degree + 1)) return;
+    const int first = (blockIdx.x / num_coefficients * blockDim.y + threadIdx.y) * 32, k = blockIdx.x % num_coefficients;
+    const int i = own(first), degree = state->sh_degree, n = state->num_splats;
+    if (first >= n || state->overflowed || k >= (degree + 1) * (degree + 1)) return;
+    if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
-    if (!dense && !seen(depths, stride, i)) return;
-    if (FUSED && (!losses_are_finite(*state, views) || !is_finite(d_rays[3 * stride + i]))) return;
+    vbool on = first + lane_id() < n;
+    if (!dense) on = seen(depths + i, stride, on);
+    if (!some(on)) return;
+    if (FUSED) {
+        on = on & (fabsf(load_own(d_rays + 3 * stride + i, on)) < UNUSABLE);
+        if (!some(on)) return;
+    }
 
-    const size_t first = (size_t)(ROW_SH0 + 3 * k) * stride + i, second = first + stride, third = second + stride;
-    const float3 g = coefficient_gradient(depths, d_rays, stride, i, k);
+    const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
+    const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, stride, k, on);
     if (FUSED) {
         const float lr = state->lr[k == 0 ? LR_SH0 : LR_SHN];
-        float p0 = params[first], p1 = params[second], p2 = params[third];      // all loads before the first store
-        float m0 = moments1[first], m1 = moments1[second], m2 = moments1[third];
-        float v0 = moments2[first], v1 = moments2[second], v2 = moments2[third];
-        adam_update(p0, m0, v0, g.x, lr, *state); adam_update(p1, m1, v1, g.y, lr, *state); adam_update(p2, m2, v2, g.z, lr, *state);
-        params[first] = p0; params[second] = p1; params[third] = p2;
-        moments1[first] = m0; moments1[second] = m1; moments1[third] = m2;
-        moments2[first] = v0; moments2[second] = v1; moments2[third] = v2;
+        vfloat3 p = load_vec(params + plane, stride, on);       // all loads before the first store
+        vfloat3 m = load_vec(moments1 + plane, stride, on), v = load_vec(moments2 + plane, stride, on);
+        adam_update(p.x, m.x, v.x, g.x, lr, *state); adam_update(p.y, m.y, v.y, g.y, lr, *state); adam_update(p.z, m.z, v.z, g.z, lr, *state);
+        store_vec(params + plane, stride, p, on);
+        store_vec(moments1 + plane, stride, m, on);
+        store_vec(moments2 + plane, stride, v, on);
     } else {
-        d_params[first] = g.x; d_params[second] = g.y; d_params[third] = g.z;
+        store_vec(d_params + plane, stride, g, on);
     }
 }

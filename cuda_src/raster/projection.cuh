@@ -1,35 +1,39 @@
 // One splat seen by one camera, forward: what project and project_backward both need (EWA splatting, Zwicker et al. 2001).
 #pragma once
 #include "common.cuh"
+#include "vectors.cuh"
 
 // px^2 that the pixel's filter adds to both variances of a projected splat: what every viewer adds, and what Mip-Splatting does
 // (Yu et al. 2024, sec. 5.2), whose splats keep their energy and so need no more than about a pixel's own width.
 __device__ __forceinline__ float dilation(int antialias) { return antialias ? 0.1f : 0.3f; }
 
-// The geometric parameters of splat i out of the planes.
-struct Gaussian { float3 mean, scale; float4 quat; float opacity; };
+// The geometric parameters of a splat.
+struct Gaussian { vfloat3 mean, scale; vfloat4 quat; vfloat opacity; };
 
-__device__ __forceinline__ Gaussian load_gaussian(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i)
+// Where m holds. p: the lane's own element of the first plane.
+__device__ __forceinline__ Gaussian load_gaussian(const float* __restrict__ p /* [rows, stride] */, size_t stride, vbool m)
 {
-    const float* p = params + i;
     Gaussian g;
-    g.mean = make_vec(p[0], p[stride], p[2 * stride]);
-    g.scale = make_vec(expf(p[3 * stride]), expf(p[4 * stride]), expf(p[5 * stride]));
-    g.quat.x = p[6 * stride]; g.quat.y = p[7 * stride]; g.quat.z = p[8 * stride]; g.quat.w = p[9 * stride];
-    g.opacity = sigmoid(p[ROW_OPACITY * stride]);
+    g.mean = load_vec(p, stride, m);
+    const vfloat3 log_scale = load_vec(p + ROW_LOG_SCALE * stride, stride, m);
+    g.scale = make_vec(expf(log_scale.x), expf(log_scale.y), expf(log_scale.z));
+    const float* q = p + ROW_QUAT * stride;
+    g.quat.x = load_own(q, m); g.quat.y = load_own(q + stride, m);
+    g.quat.z = load_own(q + 2 * stride, m); g.quat.w = load_own(q + 3 * stride, m);
+    g.opacity = sigmoid(load_own(p + ROW_OPACITY * stride, m));
     return g;
 }
 
 struct Projected {
-    float3 t;                       // mean in the camera's frame
-    float tx, ty;                   // x/z and y/z, clamped to the frame and 30 % of its half
+    vfloat3 t;                      // mean in the camera's frame
+    vfloat tx, ty;                  // x/z and y/z, clamped to the frame and 30 % of its half
     Mat3 r, m;                      // rotation of the splat; r diag(scale)
-    float3 u0, u1;                  // rows of J W
-    float3 v0, v1;                  // rows of J W R S: the covariance is v v^T
-    float inv_quat_norm;
+    vfloat3 u0, u1;                 // rows of J W
+    vfloat3 v0, v1;                 // rows of J W R S: the covariance is v v^T
+    vfloat inv_quat_norm;
     float dilation;                 // px^2
-    float a, b, c;                  // dilated covariance, px^2
-    float det0, det;                // determinants before and after the dilation
+    vfloat a, b, c;                 // dilated covariance, px^2
+    vfloat det0, det;               // determinants before and after the dilation
 };
 
 __device__ __forceinline__ Mat3 world_rotation(const Camera& k)
@@ -41,7 +45,7 @@ __device__ __forceinline__ Mat3 world_rotation(const Camera& k)
     return w;
 }
 
-__device__ __forceinline__ float3 to_camera(const Camera& k, float3 mean)
+__device__ __forceinline__ vfloat3 to_camera(const Camera& k, vfloat3 mean)
 {
     return add(mul(world_rotation(k), mean), make_vec(k.w2c[3], k.w2c[7], k.w2c[11]));
 }
@@ -51,7 +55,7 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
     Projected p;
     const Mat3 w = world_rotation(k);
     p.t = to_camera(k, g.mean);
-    const float inv_z = 1.0f / p.t.z;
+    const vfloat inv_z = 1.0f / p.t.z;
     const float margin_x = 0.15f * k.width, margin_y = 0.15f * k.height;
     p.tx = fminf(fmaxf(p.t.x * inv_z, -(k.cx + margin_x) / k.fx), (k.width + margin_x - k.cx) / k.fx);
     p.ty = fminf(fmaxf(p.t.y * inv_z, -(k.cy + margin_y) / k.fy), (k.height + margin_y - k.cy) / k.fy);
@@ -66,8 +70,8 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
     p.v0 = mul_transposed(p.m, p.u0);
     p.v1 = mul_transposed(p.m, p.u1);
 
-    const float a0 = dot(p.v0, p.v0), c0 = dot(p.v1, p.v1);
-    const float3 normal = cross(p.v0, p.v1);
+    const vfloat a0 = dot(p.v0, p.v0), c0 = dot(p.v1, p.v1);
+    const vfloat3 normal = cross(p.v0, p.v1);
     p.dilation = dilation(antialias);
     p.a = a0 + p.dilation; p.b = dot(p.v0, p.v1); p.c = c0 + p.dilation;
     p.det0 = dot(normal, normal);   // |v0 x v1|^2: a needle loses nothing to cancellation
@@ -76,7 +80,8 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
 }
 
 // Opacity of a splat after the dilation: as it is, or scaled so that it keeps its energy (Mip-Splatting, Yu et al. 2024, sec. 5.2).
-__device__ __forceinline__ float compensation(const Projected& p, int antialias)
+__device__ __forceinline__ vfloat compensation(const Projected& p, int antialias)
 {
-    return antialias ? sqrtf(p.det0 / p.det) : 1.0f;
+    if (!antialias) return 1.0f;
+    return sqrtf(p.det0 / p.det);
 }

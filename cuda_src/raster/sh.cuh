@@ -1,14 +1,15 @@
 // Real spherical harmonics up to degree 3: order and signs as every splat viewer has them (Ramamoorthi and Hanrahan 2001,
 // Sloan 2008). sh_visit hands each basis value and its gradient to a function, so that nothing is kept in arrays.
 #pragma once
+#include "vectors.cuh"
 
 #define SH_C0 0.28209479177387814f
 
 // Calls f(k, Y_k, dY_k/d(x, y, z)) for k in 1 .. (degree + 1)^2 - 1; d is a unit vector.
 template <class F>
-__device__ __forceinline__ void sh_visit(int degree, float3 d, F f)
+__device__ __forceinline__ void sh_visit(int degree, vfloat3 d, F f)
 {
-    const float x = d.x, y = d.y, z = d.z;
+    const vfloat x = d.x, y = d.y, z = d.z;
     if (degree < 1) return;
     const float c1 = 0.4886025119029199f;
     f(1, -c1 * y, make_vec(0.0f, -c1, 0.0f));
@@ -16,7 +17,7 @@ __device__ __forceinline__ void sh_visit(int degree, float3 d, F f)
     f(3, -c1 * x, make_vec(-c1, 0.0f, 0.0f));
     if (degree < 2) return;
     const float c2 = 1.0925484305920792f, c20 = 0.31539156525252005f, c22 = 0.5462742152960396f;
-    const float xx = x * x, yy = y * y, zz = z * z;
+    const vfloat xx = x * x, yy = y * y, zz = z * z;
     f(4, c2 * x * y, make_vec(c2 * y, c2 * x, 0.0f));
     f(5, -c2 * y * z, make_vec(0.0f, -c2 * z, -c2 * y));
     f(6, c20 * (2.0f * zz - xx - yy), make_vec(-2.0f * c20 * x, -2.0f * c20 * y, 4.0f * c20 * z));
@@ -38,9 +39,9 @@ __device__ __forceinline__ void sh_visit(int degree, float3 d, F f)
 }
 
 // One basis value, for a thread that owns one coefficient k.
-__device__ __forceinline__ float sh_basis(int k, float3 d)
+__device__ __forceinline__ vfloat sh_basis(int k, vfloat3 d)
 {
-    const float x = d.x, y = d.y, z = d.z, xx = x * x, yy = y * y, zz = z * z;
+    const vfloat x = d.x, y = d.y, z = d.z, xx = x * x, yy = y * y, zz = z * z;
     switch (k) {
         case 0: return SH_C0;
         case 1: return -0.4886025119029199f * y;

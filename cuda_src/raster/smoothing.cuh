@@ -4,15 +4,15 @@
 #include "raster/geometry_backward.cuh"
 
 struct Smoothing {
-    float3 share;                   // of the raw variance in the smoothed one, along each axis
-    float rest;                     // 1 - raw opacity
+    vfloat3 share;                  // of the raw variance in the smoothed one, along each axis
+    vfloat rest;                    // 1 - raw opacity
 };
 
 // Makes a raw splat what is seen of it. filter: world units, a standard deviation.
-__device__ __forceinline__ Smoothing smooth(Gaussian& g, float filter)
+__device__ __forceinline__ Smoothing smooth(Gaussian& g, vfloat filter)
 {
-    const float3 raw = mul_elements(g.scale, g.scale);
-    const float3 sum = add(raw, make_vec(filter * filter, filter * filter, filter * filter));
+    const vfloat3 raw = mul_elements(g.scale, g.scale);
+    const vfloat3 sum = add(raw, make_vec(filter * filter, filter * filter, filter * filter));
     Smoothing s;
     s.share = make_vec(raw.x / sum.x, raw.y / sum.y, raw.z / sum.z);
     s.rest = 1.0f - g.opacity;
@@ -22,9 +22,9 @@ __device__ __forceinline__ Smoothing smooth(Gaussian& g, float filter)
 }
 
 // From gradients by the smoothed splat to those by the raw one. d_log_opacity: by the logarithm of either's opacity.
-__device__ __forceinline__ void smooth_backward(const Smoothing& s, float d_log_opacity, GeometryGradient& d)
+__device__ __forceinline__ void smooth_backward(const Smoothing& s, vfloat d_log_opacity, GeometryGradient& d)
 {
-    const float3 others = make_vec(1.0f - s.share.x, 1.0f - s.share.y, 1.0f - s.share.z);
+    const vfloat3 others = make_vec(1.0f - s.share.x, 1.0f - s.share.y, 1.0f - s.share.z);
     d.log_scale = add(mul_elements(s.share, d.log_scale), scale(d_log_opacity, others));
     d.logit_opacity = d_log_opacity * s.rest;
 }

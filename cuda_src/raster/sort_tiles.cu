@@ -1,5 +1,6 @@
-// Sort each tile's list of splats by depth, ties by splat. A global sort of all pairs would move them through memory several
-// times; a tile's list fits in shared memory and is sorted there. One block owns a tile.
+// Ranges of the tiles' lists, and their sorting by depth, ties by splat. A global sort of all pairs would move them through memory
+// several times; a tile's list fits in shared memory and is sorted there.
+// scan_tiles: one block owns all tiles. sort_tiles: one block owns a tile; with RADIX, for the CPU, one thread.
 //
 // Bitonic sorting network (Batcher 1968). Stage `run` = 2, 4, 8, ... merges neighbouring sorted runs of run / 2 keys in log2(run)
 // steps of independent compare-exchanges: the first between mirror images within the run, the others between keys a stride apart.
@@ -7,6 +8,9 @@
 // Every compare-exchange puts the smaller key first, so that a list of any length n is sorted as if infinities followed it:
 // those that reach past the end are left out.
 #include "common.cuh"
+#ifdef RADIX
+#include "raster/radix_sort.cuh"
+#endif
 
 typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
 
@@ -111,6 +115,62 @@ __device__ __forceinline__ void sort_long(Key* shared /* [CHUNK] */, Key* keys /
     }
 }
 
+#define NUM_LENGTHS 128
+
+// Lists of nearly the same length, four classes to a power of two. Long lists go first, so that no block starts late on one.
+__device__ __forceinline__ int length_class(unsigned n)
+{
+    const int e = 31 - __clz((int)n | 1);
+    return e < 2 ? (int)n : 4 * e + (int)(n >> (e - 2) & 3u);
+}
+
+extern "C" __global__ void scan_tiles(
+    const Camera* __restrict__ cameras,         // [num_views]
+    IterState* __restrict__ state,          // [1] num_pairs, needed_pairs; overflowed where they do not fit
+    const unsigned* __restrict__ tile_counts,   // [num_tiles]
+    unsigned pair_capacity,
+    unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
+    unsigned* __restrict__ tile_order)          // [num_tiles] tiles, about the longest lists first
+{
+    __shared__ unsigned long long sums[256];    // of 64 bits: pairs that 32 bits cannot count must not seem to fit
+    __shared__ unsigned places[NUM_LENGTHS];
+    if (state->overflowed) return;
+    const Camera& camera = cameras[state->view];
+    const unsigned num_tiles = camera.tiles_x * camera.tiles_y, share = (num_tiles + blockDim.x - 1) / blockDim.x;
+    const unsigned begin = min(threadIdx.x * share, num_tiles), end = min(begin + share, num_tiles);
+    for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) places[k] = 0;
+    __syncthreads();
+    unsigned long long sum = 0;
+    for (unsigned t = begin; t < end; ++t) {
+        sum += tile_counts[t];
+        atomicAdd(&places[length_class(tile_counts[t])], 1u);
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned first = 0;
+        for (int k = NUM_LENGTHS - 1; k >= 0; --k) { const unsigned n = places[k]; places[k] = first; first += n; }
+    }
+    unsigned long long before = 0, total = 0;   // every thread adds up its predecessors: one barrier, no tree
+    for (unsigned t = 0; t < blockDim.x; ++t) {
+        before += t < threadIdx.x ? sums[t] : 0;
+        total += sums[t];
+    }
+    for (unsigned t = begin; t < end; ++t) {
+        tile_begins[t] = (unsigned)before;
+        before += tile_counts[t];
+    }
+    __syncthreads();
+    for (unsigned t = begin; t < end; ++t) tile_order[atomicAdd(&places[length_class(tile_counts[t])], 1u)] = t;
+    if (threadIdx.x == 0) {
+        const bool fits = total <= pair_capacity;
+        tile_begins[num_tiles] = (unsigned)total;
+        state->num_pairs = fits ? (unsigned)total : 0;
+        state->needed_pairs = (unsigned)min(total, 0xffffffffull);
+        if (!fits) state->overflowed = 1;
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(256) sort_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
     const IterState* __restrict__ state,    // [1]
@@ -128,10 +188,15 @@ extern "C" __global__ void __launch_bounds__(256) sort_tiles(
         sort_long(shared, keys + begin, n);
         sorted = keys + begin;
     } else {
+#ifdef RADIX
+        sort_by_depth(keys + begin, shared, n);
+        sorted = keys + begin;
+#else
         copy(shared, keys + begin, n);
         BitonicSort list = {shared, n, exchanges_of(n), 2 * CHUNK};
         list.sort();
         __syncthreads();
+#endif
     }
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)sorted[i];
 }

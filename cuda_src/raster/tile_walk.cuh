@@ -3,77 +3,104 @@
 // tiles of one large splat. Neighbours in memory are neighbours in space, so that without the second walk a few warps would get
 // all large splats and the rest of the device would wait for them.
 #pragma once
+#include "lanes.cuh"
 #include "raster/ellipse.cuh"
 
 #define LARGE_BOX 64                // tiles; a splat whose bounding box has more is large
 #define WORK_THREADS 256            // of a block, at most
 #define IN_FLIGHT 4                 // tiles that a lane visits at once, so that latencies of their atomics overlap
-#define NO_TILE 0xffffffffu
 
-struct TileBatch {                  // what a visitor is given: tiles of one splat; NO_TILE where there is none
-    int splat;
-    float depth;
-    unsigned tile[IN_FLIGHT];
+struct TileBatch {                  // what a visitor is given: up to IN_FLIGHT tiles of one splat
+    vint splat;
+    vfloat depth;
+    vint tile[IN_FLIGHT];
+    vbool on[IN_FLIGHT];            // where there is one
 };
 
 struct TileWork {                   // in shared memory, a row a thread
-    unsigned count[WORK_THREADS], end[WORK_THREADS];    // pieces or tiles; their running sum over the warp
-    Ellipse ellipse[WORK_THREADS];                      // for_each_tile: of the thread's splat
-    TileBox box[WORK_THREADS];
+    int count[WORK_THREADS], end[WORK_THREADS];         // pieces or tiles; their running sum over the warp
+    float4 shape[WORK_THREADS], reach[WORK_THREADS];    // for_each_tile: what tile_span needs of the thread's ellipse
+    int row[WORK_THREADS];                              // first tile of its box
+    int column[WORK_THREADS], last_column[WORK_THREADS];
     float depth[WORK_THREADS];
-    unsigned offset[WORK_THREADS];                      // for_each_tile_of_large: from a place in the running sum to its tile
+    int offset[WORK_THREADS];                           // for_each_tile_of_large: from a place in the running sum to its tile
 };
 
-// Fills `end` of a warp from `count`, and returns the warp's total. Synchronises the warp.
-__device__ __forceinline__ unsigned sum_over_warp(TileWork& work, int warp, int lane)
+// Of the block's threads the first of this warp, and the lane's own.
+__device__ __forceinline__ int first_of_warp() { return 32 * threadIdx.y; }
+
+__device__ __forceinline__ void put_ellipse(TileWork& work, int me, const Ellipse& e)
 {
+    const vfloat4 shape = {e.x, e.y, e.a, e.b}, reach = {e.det, e.reach, e.y_max, e.tilt_y};
+    store4_own(work.shape + me, shape, true);
+    store4_own(work.reach + me, reach, true);
+}
+
+__device__ __forceinline__ Ellipse get_ellipse(const TileWork& work, vint owner, vbool m)
+{
+    const vfloat4 shape = load4(work.shape, owner, m), reach = load4(work.reach, owner, m);
+    Ellipse e = {};
+    e.x = shape.x; e.y = shape.y; e.a = shape.z; e.b = shape.w;
+    e.det = reach.x; e.reach = reach.y; e.y_max = reach.z; e.tilt_y = reach.w;
+    return e;
+}
+
+// Fills `end` of a warp from `count`, and returns the warp's total. Synchronises the warp.
+__device__ __forceinline__ int sum_over_warp(TileWork& work)
+{
+    const int warp = first_of_warp();
     __syncwarp();
-    unsigned end = 0;
-    for (int k = 0; k <= lane; ++k) end += work.count[warp + k];
-    work.end[warp + lane] = end;
+    vint end = 0;
+    for (int k = 0; k < 32; ++k) end += select(lane_id() >= k, vint(work.count[warp + k]), vint(0));
+    store_own(work.end + own(warp), end, true);
     __syncwarp();
     return work.end[warp + 31];
 }
 
 // The first thread of the warp whose running sum is past `at`.
-__device__ __forceinline__ int owner_of(const TileWork& work, int warp, unsigned at)
+__device__ __forceinline__ vint owner_of(const TileWork& work, vint at, vbool m)
 {
-    int owner = warp;
-    for (int half = 16; half > 0; half /= 2) owner += work.end[owner + half - 1] <= at ? half : 0;
+    vint owner = first_of_warp();
+    for (int half = 16; half > 0; half /= 2)
+        owner += select(load(work.end, owner + (half - 1), m) <= at, vint(half), vint(0));
     return owner;
 }
 
 // Pieces of a row of tiles; 0 of an empty one.
-__device__ __forceinline__ unsigned pieces_of(int columns) { return max(columns + IN_FLIGHT - 1, 0) / IN_FLIGHT; }
+__device__ __forceinline__ vint pieces_of(vint columns) { return vmax(columns + (IN_FLIGHT - 1), 0) / IN_FLIGHT; }
 
-// Calls visit(TileBatch) until every tile that a splat of the block touches was in a batch. All threads of a block call it,
-// thread i with splat first_splat + i; `listed`: whether this walk is for it. The rows of each splat's bounding box are cut into
-// pieces of IN_FLIGHT tiles; each lane takes every 32nd piece of its warp's splats.
+// Calls visit(TileBatch) until every tile that a splat of the block touches was in a batch. All lanes of a block call it, thread
+// i with splat first_splat + i; `listed`: whether this walk is for it. The rows of each splat's bounding box are cut into pieces
+// of IN_FLIGHT tiles; each lane takes every 32nd piece of its warp's splats.
 template <class F>
 __device__ __forceinline__ void for_each_tile(
-    TileWork& work, int first_splat, bool listed, const Ellipse& e, const TileBox& box, const Camera& camera, float depth, F visit)
+    TileWork& work, int first_splat, vbool listed, const Ellipse& e, const TileBox& box, const Camera& camera, vfloat depth, F visit)
 {
-    const int me = threadIdx.x, lane = me & 31, warp = me - lane;
-    const int rows = box.rows.end - box.rows.begin, columns = box.columns.end - box.columns.begin;
-    work.count[me] = listed ? max(rows, 0) * pieces_of(columns) : 0;
-    work.ellipse[me] = e;
-    work.box[me] = box;
-    work.depth[me] = depth;
-    const unsigned total = sum_over_warp(work, warp, lane);
-    for (unsigned at = lane; at < total; at += 32) {
-        const int owner = owner_of(work, warp, at);
-        const TileBox owned = work.box[owner];
-        const unsigned nth = at - (work.end[owner] - work.count[owner]), pieces = pieces_of(owned.columns.end - owned.columns.begin);
-        const int row = owned.rows.begin + nth / pieces, begin = owned.columns.begin + nth % pieces * IN_FLIGHT;
-        const Span span = tile_span(work.ellipse[owner], camera, row);
+    const int me = own(first_of_warp());
+    const vint rows = box.rows.end - box.rows.begin, columns = box.columns.end - box.columns.begin;
+    store_own(work.count + me, select(listed, vmax(rows, 0) * pieces_of(columns), vint(0)), true);
+    put_ellipse(work, me, e);
+    store_own(work.row + me, box.rows.begin, true);
+    store_own(work.column + me, box.columns.begin, true);
+    store_own(work.last_column + me, box.columns.end - 1, true);
+    store_own(work.depth + me, depth, true);
+    const int total = sum_over_warp(work);
+    for (vint at = lane_id(); some(at < total); at += 32) {
+        const vbool on = at < total;
+        const vint owner = owner_of(work, at, on), first_column = load(work.column, owner, on);
+        const vint last_column = load(work.last_column, owner, on), pieces = pieces_of(last_column + 1 - first_column);
+        const vint nth = at - (load(work.end, owner, on) - load(work.count, owner, on));
+        const vint nth_row = to_int((to_float(nth) + 0.5f) * vrcp(to_float(pieces)));      // nth / pieces, of at most LARGE_BOX
+        const vint row = load(work.row, owner, on) + nth_row, begin = first_column + (nth - nth_row * pieces) * IN_FLIGHT;
+        const Span span = tile_span(get_ellipse(work, owner, on), camera, row);
         TileBatch batch;
         batch.splat = first_splat + owner;
-        batch.depth = work.depth[owner];
+        batch.depth = load(work.depth, owner, on);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) {
-            const int column = begin + k;
-            const bool touched = column >= span.begin && column < min(span.end, owned.columns.end);
-            batch.tile[k] = touched ? row * camera.tiles_x + column : NO_TILE;
+            const vint column = begin + k;
+            batch.on[k] = on & (column >= span.begin) & (column < span.end) & (column <= last_column);
+            batch.tile[k] = row * camera.tiles_x + column;
         }
         visit(batch);
     }
@@ -85,27 +112,36 @@ template <class F>
 __device__ __forceinline__ void for_each_tile_of_large(
     TileWork& work, int splat, const Ellipse& e, const Camera& camera, float depth, F visit)
 {
-    const int me = threadIdx.x, lane = me & 31, warp = me - lane, num_warps = blockDim.x / 32;
+    const int me = own(first_of_warp()), num_warps = blockDim.y;
     const Span rows = tile_rows(e, camera);
-    for (int first_row = rows.begin + warp / 32; first_row < rows.end; first_row += blockDim.x) {
-        const int row = first_row + num_warps * lane;
+    for (vint row = rows.begin + (int)threadIdx.y + num_warps * lane_id(); any(row < rows.end); row += 32 * num_warps) {
         Span span = {0, 0};
-        if (row < rows.end) span = tile_span(e, camera, row);
+        const vbool inside = row < rows.end;
+        if (some(inside)) span = tile_span(e, camera, row);
         __syncwarp();                                   // until all lanes are done with the rows before
-        work.count[me] = max(span.end - span.begin, 0);
-        const unsigned total = sum_over_warp(work, warp, lane);
-        work.offset[me] = row * camera.tiles_x + span.begin - (work.end[me] - work.count[me]);
+        const vint count = select(inside, vmax(span.end - span.begin, 0), vint(0));
+        store_own(work.count + me, count, true);
+        const int total = sum_over_warp(work);
+        store_own(work.offset + me, row * camera.tiles_x + span.begin - (load_own(work.end + me, true) - count), true);
         __syncwarp();
-        for (unsigned first = lane; first < total; first += 32 * IN_FLIGHT) {
+        for (int first = 0; first < total; first += 32 * IN_FLIGHT) {
             TileBatch batch;
             batch.splat = splat;
             batch.depth = depth;
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; ++k) {
-                const unsigned at = first + 32 * k;
-                batch.tile[k] = at < total ? work.offset[owner_of(work, warp, at)] + at : NO_TILE;
+                const vint at = first + 32 * k + lane_id();
+                batch.on[k] = at < total;
+                batch.tile[k] = load(work.offset, owner_of(work, at, batch.on[k]), batch.on[k]) + at;
             }
             visit(batch);
         }
     }
+}
+
+// Adds 1 for each tile of a batch.
+__device__ __forceinline__ void count_tiles(unsigned* __restrict__ tile_counts /* [num_tiles] */, const TileBatch& batch)
+{
+#pragma unroll
+    for (int k = 0; k < IN_FLIGHT; ++k) atomic_add(tile_counts, batch.tile[k], 1, batch.on[k]);
 }

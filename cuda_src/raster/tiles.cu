@@ -1,7 +1,7 @@
-// From projected splats to the ranges of each tile's list. project has counted the tiles of small splats, count_large_tiles adds
-// those of large ones; scan_tiles turns counts into ranges, emit_tiles fills these in any order, for sort_tiles.
-// count_large_tiles: a block owns a large splat at a time. scan_tiles: one block owns all tiles. emit_tiles: the first
-// `num_large_blocks` blocks own a large splat at a time, in each further one a thread owns a splat.
+// From projected splats to each tile's list. project has counted the tiles of small splats, count_large_tiles adds those of large
+// ones; scan_tiles turns counts into ranges, emit_tiles fills these in any order, for sort_tiles.
+// count_large_tiles: a block owns a large splat at a time. emit_tiles: the first `num_large_blocks` blocks own a large splat at a
+// time, in each further one a lane owns a splat.
 #include "raster/tile_walk.cuh"
 
 typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
@@ -15,7 +15,10 @@ __device__ __forceinline__ void for_each_large_tile(
 {
     for (unsigned k = block; k < num_large; k += num_blocks) {
         const unsigned i = large_splats[k];
-        for_each_tile_of_large(work, i, make_ellipse(means2d[i], conic_opacity[i]), camera, depths[i], visit);
+        const float2 mean = means2d[i];
+        const float4 conic = conic_opacity[i];
+        const vfloat4 conic_of_all = {conic.x, conic.y, conic.z, conic.w};
+        for_each_tile_of_large(work, i, make_ellipse(mean.x, mean.y, conic_of_all), camera, depths[i], visit);
     }
 }
 
@@ -33,67 +36,7 @@ extern "C" __global__ void count_large_tiles(
     if (state->overflowed) return;
     const unsigned num_large = min(state->num_large, capacity);
     for_each_large_tile(work, blockIdx.x, gridDim.x, cameras[state->view], num_large, large_splats, depths, means2d, conic_opacity,
-        [&](const TileBatch& batch) {
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; ++k)
-                if (batch.tile[k] != NO_TILE) atomicAdd(&tile_counts[batch.tile[k]], 1u);
-        });
-}
-
-#define NUM_LENGTHS 128
-
-// Lists of nearly the same length, four classes to a power of two. Long lists go first, so that no block starts late on one.
-__device__ __forceinline__ int length_class(unsigned n)
-{
-    const int e = 31 - __clz((int)n | 1);
-    return e < 2 ? (int)n : 4 * e + (int)(n >> (e - 2) & 3u);
-}
-
-extern "C" __global__ void scan_tiles(
-    const Camera* __restrict__ cameras,         // [num_views]
-    IterState* __restrict__ state,          // [1] num_pairs, needed_pairs; overflowed where they do not fit
-    const unsigned* __restrict__ tile_counts,   // [num_tiles]
-    unsigned pair_capacity,
-    unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
-    unsigned* __restrict__ tile_order)          // [num_tiles] tiles, about the longest lists first
-{
-    __shared__ unsigned long long sums[256];    // of 64 bits: pairs that 32 bits cannot count must not seem to fit
-    __shared__ unsigned places[NUM_LENGTHS];
-    if (state->overflowed) return;
-    const Camera& camera = cameras[state->view];
-    const unsigned num_tiles = camera.tiles_x * camera.tiles_y, share = (num_tiles + blockDim.x - 1) / blockDim.x;
-    const unsigned begin = min(threadIdx.x * share, num_tiles), end = min(begin + share, num_tiles);
-    for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) places[k] = 0;
-    __syncthreads();
-    unsigned long long sum = 0;
-    for (unsigned t = begin; t < end; ++t) {
-        sum += tile_counts[t];
-        atomicAdd(&places[length_class(tile_counts[t])], 1u);
-    }
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        unsigned first = 0;
-        for (int k = NUM_LENGTHS - 1; k >= 0; --k) { const unsigned n = places[k]; places[k] = first; first += n; }
-    }
-    unsigned long long before = 0, total = 0;   // every thread adds up its predecessors: one barrier, no tree
-    for (unsigned t = 0; t < blockDim.x; ++t) {
-        before += t < threadIdx.x ? sums[t] : 0;
-        total += sums[t];
-    }
-    for (unsigned t = begin; t < end; ++t) {
-        tile_begins[t] = (unsigned)before;
-        before += tile_counts[t];
-    }
-    __syncthreads();
-    for (unsigned t = begin; t < end; ++t) tile_order[atomicAdd(&places[length_class(tile_counts[t])], 1u)] = t;
-    if (threadIdx.x == 0) {
-        const bool fits = total <= pair_capacity;
-        tile_begins[num_tiles] = (unsigned)total;
-        state->num_pairs = fits ? (unsigned)total : 0;
-        state->needed_pairs = (unsigned)min(total, 0xffffffffull);
-        if (!fits) state->overflowed = 1;
-    }
+        [&](const TileBatch& batch) { count_tiles(tile_counts, batch); });
 }
 
 extern "C" __global__ void emit_tiles(
@@ -113,16 +56,16 @@ extern "C" __global__ void emit_tiles(
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const auto emit = [&](const TileBatch& batch) {
-        const Key key = (Key)__float_as_uint(batch.depth) << 32 | (unsigned)batch.splat;
-        int left[IN_FLIGHT];                    // places of the tile's range, this one included
+        vint left[IN_FLIGHT];                   // places of the tile's range, this one included
 #pragma unroll
-        for (int k = 0; k < IN_FLIGHT; ++k)
-            if (batch.tile[k] != NO_TILE) left[k] = (int)atomicSub(&tile_counts[batch.tile[k]], 1u);
+        for (int k = 0; k < IN_FLIGHT; ++k) left[k] = atomic_add(tile_counts, batch.tile[k], -1, batch.on[k]);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) {
-            if (batch.tile[k] == NO_TILE) continue;
-            if (left[k] > 0) keys[tile_begins[batch.tile[k]] + left[k] - 1] = key;
-            else atomicAdd(&tile_counts[batch.tile[k]], 1u);    // not counted: never, while both walks find the same tiles
+            const vbool counted = left[k] > 0;  // always, while both walks find the same tiles
+            const vint place = load(tile_begins, batch.tile[k], batch.on[k]) + left[k] - 1;
+            store_pair(keys, place, batch.splat, float_bits(batch.depth), batch.on[k] & counted);
+            const vbool missed = batch.on[k] & !counted;
+            if (some(missed)) atomic_add(tile_counts, batch.tile[k], 1, missed);
         }
     };
     if ((int)blockIdx.x < num_large_blocks) {
@@ -130,14 +73,18 @@ extern "C" __global__ void emit_tiles(
         for_each_large_tile(work, blockIdx.x, num_large_blocks, camera, num_large, large_splats, depths, means2d, conic_opacity, emit);
         return;
     }
-    const int first = (blockIdx.x - num_large_blocks) * blockDim.x, i = first + threadIdx.x, n = state->num_splats;
+    const int first = (blockIdx.x - num_large_blocks) * 32 * blockDim.y, n = state->num_splats;
     if (first >= n) return;
-    const float depth = i < n ? depths[i] : 0.0f;
+    const int i = own(first + first_of_warp());
+    const vfloat depth = load_own(depths + i, first + first_of_warp() + lane_id() < n);
+    const vbool visible = depth > 0.0f;
     Ellipse e = {};
     TileBox box = {};
-    if (depth > 0.0f) {
-        e = make_ellipse(means2d[i], conic_opacity[i]);
+    if (some(visible)) {
+        vfloat x, y;
+        load2_own(means2d + i, x, y, visible);
+        e = make_ellipse(x, y, load4_own(conic_opacity + i, visible));
         box = tile_box(e, camera);
     }
-    for_each_tile(work, first, num_tiles_of(box) <= LARGE_BOX, e, box, camera, depth, emit);
+    for_each_tile(work, first, visible & (num_tiles_of(box) <= LARGE_BOX), e, box, camera, depth, emit);
 }

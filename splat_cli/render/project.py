@@ -15,6 +15,7 @@ from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState
 
 THREADS = 256
+LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lanes.cuh
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
 BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 8  # of `struct BatchView` in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
@@ -102,7 +103,7 @@ def project(
         **_filters(splats),
     )
     splats.backend.kernel("raster/project", "project", **({"DROPOUT": 1} if dropout else {}))(
-        (-(-splats.capacity // THREADS),), (THREADS,),
+        (-(-splats.capacity // THREADS),), LANES,
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
         out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats, splats.filters, float(dropout),
     )  # fmt: skip
@@ -162,12 +163,12 @@ def project_backward(
     blocks, num_coefficients = -(-splats.capacity // THREADS), (splats.sh_degree + 1) ** 2
     targets = update.moments1, update.moments2, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
-        (blocks,), (THREADS,),
+        (blocks,), LANES,
         cameras.array, state.array, splats.capacity, options, views, projection.depths, projection.colors,
         projection.d_splats, update.d_means, splats.filters, projection.d_rays, splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
-        (blocks * num_coefficients,), (THREADS,),
+        (blocks * num_coefficients,), LANES,
         state.array, splats.capacity, num_coefficients, int(update.dense), views,
         projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

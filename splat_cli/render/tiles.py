@@ -6,11 +6,12 @@ from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import THREADS, Projection
+from splat_cli.render.project import LANES, THREADS, Projection
 
-# Threads of a block that works on one list. On the CPU a barrier costs more than a comparison: one thread does it all.
 SCAN_THREADS = {"cuda": 256, "cpu": 16}
+# Threads of a block that sorts one list, and defines of the kernel. On the CPU barriers cost more than comparisons.
 SORT_THREADS = {"cuda": 256, "cpu": 1}
+SORT_DEFINES: dict[str, dict[str, int]] = {"cuda": {}, "cpu": {"RADIX": 1}}
 LARGE_BLOCKS = {"cuda": 1024, "cpu": 16}  # that share the large splats, whose number only the device knows
 
 
@@ -40,18 +41,18 @@ class TileLists:
         capacity, large_blocks = len(projection.depths), LARGE_BLOCKS[name]
         splats = projection.large_splats, projection.depths, projection.means2d, projection.conic_opacity
         kernel("raster/tiles", "count_large_tiles")(
-            (large_blocks,), (THREADS,),
+            (large_blocks,), LANES,
             cameras.array, state.array, capacity, *splats, counts,
         )  # fmt: skip
-        kernel("raster/tiles", "scan_tiles")(
+        kernel("raster/sort_tiles", "scan_tiles", **SORT_DEFINES[name])(
             (1,), (SCAN_THREADS[name],),
             cameras.array, state.array, counts, self.pair_capacity, self.tile_begins, self.tile_order,
         )  # fmt: skip
         kernel("raster/tiles", "emit_tiles")(
-            (large_blocks + -(-capacity // THREADS),), (THREADS,),
+            (large_blocks + -(-capacity // THREADS),), LANES,
             cameras.array, state.array, capacity, large_blocks, *splats, self.tile_begins, counts, self.keys,
         )  # fmt: skip
-        kernel("raster/sort_tiles", "sort_tiles")(
+        kernel("raster/sort_tiles", "sort_tiles", **SORT_DEFINES[name])(
             (cameras.extent.tiles,), (SORT_THREADS[name],),
             cameras.array, state.array, self.tile_order, self.tile_begins, self.keys, self.splat_from_pair,
         )  # fmt: skip

@@ -10,6 +10,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
+from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
 from splat_cli.train.auxiliary import auxiliary_kernels
 
@@ -49,7 +50,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("optim/l1_ssim", {}),
         ("raster/tiles", {}),
         ("raster/project", {}),
-        ("raster/sort_tiles", {}),
+        ("raster/sort_tiles", SORT_DEFINES[device]),
         ("optim/begin_step", {}),
     ]
     if config.dropout != 0:

@@ -134,3 +134,42 @@ def test_shape_of_a_block(device):
     (out,) = launch(device, "lane_shape", (5,), (32, 3, 2), np.zeros((5, 2, 3, 3), np.int32))
     z, y = np.meshgrid(range(2), range(3), indexing="ij")
     np.testing.assert_array_equal(out, np.broadcast_to(np.stack([np.full((2, 3), 32), y, z], -1), out.shape))
+
+
+def test_functions_by_their_cuda_names(device):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 32)).astype(np.float32)
+    x[:3], y[:3] = [np.nan, 1, -0.5], [2, np.nan, 3]
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    *_, out = launch(device, "cuda_functions", (1,), (32,), x, y, np.zeros((15, 32), np.float32))
+    expected = [
+        np.exp(a), np.log(abs(a)), np.sqrt(abs(a)), 1 / np.sqrt(abs(a)), np.floor(a), np.ceil(a), np.fmin(a, b),
+        np.fmax(a, b), a + b, a - b, a * b, a * b + 1, a / b, np.sqrt(abs(a)), np.where(np.arange(32) % 3 == 0, a, b),
+    ]  # fmt: skip
+    np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_own_elements(device):
+    rng = np.random.default_rng(0)
+    x, pairs, rows = rng.normal(size=32), rng.random((32, 2)), rng.random((32, 3, 4))
+    x, pairs, rows = x.astype(np.float32), pairs.astype(np.float32), rows.astype(np.float32)
+    empty = [np.zeros(shape, np.float32) for shape in ((32, 2), (32, 4), (32, 3, 4))]
+    *_, out_pairs, out_quads, out_rows = launch(device, "own_elements", (1,), (32,), x, pairs, rows, *empty)
+    m = (x > 0)[:, None]
+    np.testing.assert_array_equal(out_pairs, np.where(m, pairs[:, ::-1], 0))
+    np.testing.assert_array_equal(out_quads, np.where(m, rows[:, 0], 0)[::-1])
+    np.testing.assert_array_equal(out_rows, np.where(m[..., None], rows, 0))
+
+
+def test_counters(device):
+    rng = np.random.default_rng(0)
+    n = 32 * 100
+    x, bins = rng.normal(size=n).astype(np.float32), rng.integers(0, 50, n).astype(np.int32)
+    empty = np.zeros(2, np.uint32), np.full(n, 2**32 - 1, np.uint32), np.zeros(50, np.uint32), np.zeros(n, np.uint64)
+    *_, count, places, sums, pairs = launch(device, "counters", (100,), (32,), x, bins, *empty)
+    hit = x > 0
+    assert count.tolist() == [hit.sum()] * 2
+    assert sorted(places[hit]) == list(range(hit.sum()))
+    assert (places[~hit] == 2**32 - 1).all()
+    np.testing.assert_array_equal(sums, np.bincount(bins[hit], minlength=50))
+    np.testing.assert_array_equal(pairs, np.where(hit, 7 << 32 | bins.astype(np.uint64), 0))

@@ -73,7 +73,7 @@ def test_more_pairs_than_32_bits_count_do_not_fit(backend: Backend) -> None:
     cameras, state = CameraTable(backend, [view]), IterState(backend)
     counts = backend.upload(np.full(65536, 65600, np.uint32))
     begins, order = backend.xp.empty(65537, "uint32"), backend.xp.empty(65536, "uint32")
-    backend.kernel("raster/tiles", "scan_tiles")(
+    backend.kernel("raster/sort_tiles", "scan_tiles")(
         (1,), (SCAN_THREADS[backend.name],), cameras.array, state.array, counts, 5_000_000, begins, order
     )
     after = state.read()

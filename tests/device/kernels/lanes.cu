@@ -1,5 +1,6 @@
 // Kernels over lanes and their plain counterparts.
 #include "lanes.cuh"
+#include "vectors.cuh"
 
 // Every operator of vfloat on x and y: row k of out holds the result of operator k.
 extern "C" __global__ void float_operators(const float* x /* [32] */, const float* y /* [32] */, float* out /* [24, 32] */)
@@ -77,4 +78,44 @@ extern "C" __global__ void lane_shape(int* out /* [blocks, W, Z, 3] */)
 {
     const int warp = (blockIdx.x * blockDim.z + threadIdx.z) * blockDim.y + threadIdx.y;
     if (leader()) { out[3 * warp] = blockDim.x; out[3 * warp + 1] = threadIdx.y; out[3 * warp + 2] = threadIdx.z; }
+}
+
+// Functions by their CUDA names: row k of out holds the result of function k.
+extern "C" __global__ void cuda_functions(const float* x /* [32] */, const float* y /* [32] */, float* out /* [15, 32] */)
+{
+    const vfloat a = load_own(x + own(0), true), b = load_own(y + own(0), true);
+    const vfloat results[15] = {
+        expf(a), logf(fabsf(a)), sqrtf(fabsf(a)), rsqrtf(fabsf(a)), floorf(a), ceilf(a), fminf(a, b), fmaxf(a, b), __fadd_rn(a, b),
+        __fsub_rn(a, b), __fmul_rn(a, b), __fmaf_rn(a, b, 1.0f), __fdiv_rn(a, b), __fsqrt_rn(fabsf(a)),
+        select(test_each(lane_id(), [](int i) { return i % 3 == 0; }), a, b)};
+    for (int k = 0; k < 15; ++k) store_own(out + 32 * k + own(0), results[k], true);
+}
+
+// Own elements, those of vectors and of rows included, where x is positive.
+extern "C" __global__ void own_elements(const float* x /* [32] */, const float2* pairs /* [32] */, const float4* rows /* [32, 3] */,
+                                        float2* out_pairs /* [32] */, float4* out_quads /* [32] */, float4* out_rows /* [32, 3] */)
+{
+    const vbool m = load_own(x + own(0), true) > 0.0f;
+    vfloat a, b;
+    load2_own(pairs + own(0), a, b, m);
+    store2_own(out_pairs + own(0), b, a, m);
+    for (int k = 0; k < 3; ++k) {
+        const vfloat4 v = load4_own(rows + 3 * own(0) + k, m, 3);
+        store4_own(out_rows + 3 * own(0) + k, v, m, 3);
+        if (k == 0) store4(out_quads, 31 - lane_id(), v, m);
+    }
+}
+
+// Counters: one for all lanes where x is positive, and one for each bin.
+extern "C" __global__ void counters(const float* x /* [32 blocks] */, const int* bins /* [32 blocks] */, unsigned* count /* [2] */,
+                                    unsigned* places /* [32 blocks] */, unsigned* sums, unsigned long long* pairs /* [32 blocks] */)
+{
+    const int first = 32 * blockIdx.x;
+    const vbool m = load_own(x + own(first), true) > 0.0f;
+    const vint bin = load_own(bins + own(first), true);
+    add_count(count, m);
+    store_own(places + own(first), take_numbers(count + 1, m), m);
+    const vint before = atomic_add(sums, bin, 2, m);
+    atomic_add(sums, bin, -1, m);
+    store_pair(pairs, first + lane_id(), bin, select(before >= 0, vint(7), vint(0)), m);
 }
