@@ -28,7 +28,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
         if durable:
             flush(beside)
         beside.replace(path)
-        if durable:
+        if durable and os.name != "nt":  # Windows opens no folders
             flush(path.parent)
     except OSError as error:
         raise write_error(path, error) from error

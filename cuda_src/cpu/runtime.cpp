@@ -1,17 +1,15 @@
-// The runtime library of the CPU backend: one pool of OS threads for all kernel libraries.
+// The runtime library of the CPU backend: one pool of OS threads for all kernel libraries. It needs no C++ library, so that
+// it can be linked where there is none.
 #include "runtime.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <mutex>
-#include <thread>
+#include <new>
 
 namespace {
 
@@ -22,7 +20,7 @@ void* arena(int num_fibers)
 {
     static thread_local char* memory = nullptr;
     static thread_local int guarded = 0;
-    static std::atomic<int> guards_left{16384};      // each splits a mapping, of which a process may have 65,530
+    static int guards_left = 16384;                  // each splits a mapping, of which a process may have 65,530
     if (!memory) {
         const size_t reserve = ARENA_ALIGN + ARENA_SIZE;
         char* const p = (char*)mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -35,85 +33,98 @@ void* arena(int num_fibers)
         const char* const end = memory + ARENA_SIZE;
         if (p + reserve > end) munmap((void*)end, p + reserve - end);
     }
-    for (; guarded < num_fibers && guards_left.fetch_sub(1) > 0; ++guarded)
+    for (; guarded < num_fibers && __atomic_fetch_sub(&guards_left, 1, __ATOMIC_RELAXED) > 0; ++guarded)
         mprotect(memory + (size_t)(guarded + 1) * STACK, PAGE, PROT_NONE);
     return memory;
 }
 
-// OS threads that wait for work. Jobs do not overlap: a second caller waits for the first.
-class Pool {
-public:
-    void run(const std::function<void()>& work, int num_threads)
+// A launch: its blocks, of which OS threads take chunks until none is left.
+struct Job {
+    BlockRange range;
+    void* launch;
+    long num_blocks, chunk;
+    int fibers_per_block;
+    long next;
+
+    void work()
     {
-        const std::lock_guard<std::mutex> one_job(caller_);
-        if (num_threads > 1) {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            grow(num_threads - 1);
-            work_ = &work;
-            wanted_ = pending_ = num_threads - 1;
-            ++job_;
-            start_.notify_all();
-        }
-        work();
-        if (num_threads > 1) {
-            std::unique_lock<std::mutex> lock(mutex_);
-            done_.wait(lock, [&] { return pending_ == 0; });
-        }
+        void* const memory = arena(fibers_per_block);
+        for (long begin; (begin = __atomic_fetch_add(&next, chunk, __ATOMIC_RELAXED)) < num_blocks;)
+            range(launch, memory, begin, begin + chunk < num_blocks ? begin + chunk : num_blocks);
     }
-
-    void forget() { num_workers_ = 0; }              // in a child process after fork() there are no workers
-
-private:
-    void grow(int num_workers)
-    {
-        for (; num_workers_ < num_workers; ++num_workers_)
-            std::thread([this, id = num_workers_, seen = job_] { serve(id, seen); }).detach();
-    }
-
-    void serve(int id, long seen)
-    {
-        for (std::unique_lock<std::mutex> lock(mutex_);;) {
-            start_.wait(lock, [&] { return job_ != seen; });
-            seen = job_;
-            if (id >= wanted_) continue;
-            const std::function<void()>& work = *work_;
-            lock.unlock();
-            work();
-            lock.lock();
-            if (--pending_ == 0) done_.notify_one();
-        }
-    }
-
-    std::mutex caller_, mutex_;
-    std::condition_variable start_, done_;
-    const std::function<void()>* work_ = nullptr;
-    long job_ = 0;
-    int num_workers_ = 0, wanted_ = 0, pending_ = 0;
 };
 
-Pool& pool()
-{
-    static Pool* const instance = [] {               // never destroyed: its threads outlive static destructors
-        pthread_atfork(nullptr, nullptr, [] { pool().forget(); });
-        return new Pool;
-    }();
-    return *instance;
-}
+// OS threads that wait for work. Jobs do not overlap: a second caller waits for the first. The pool is never destroyed: its
+// threads outlive static destructors.
+class Pool {
+public:
+    Pool() { sem_init(&done_, 0, 0); }
+
+    void run(Job& job, int num_threads)
+    {
+        if (process_ != getpid()) new (this) Pool;   // in a child process after fork() there are no workers
+        pthread_mutex_lock(&caller_);
+        const int num_workers = grow(num_threads - 1);
+        job_ = &job;
+        pending_ = num_workers;
+        Worker* worker = newest_;
+        for (int i = 0; i < num_workers; ++i, worker = worker->older) sem_post(&worker->start);
+        job.work();
+        if (num_workers) wait(done_);
+        pthread_mutex_unlock(&caller_);
+    }
+
+private:
+    struct Worker { Pool* pool; Worker* older; sem_t start; };
+
+    // The number of workers to use, at most `wanted`: fewer where the system gives no more threads.
+    int grow(int wanted)
+    {
+        for (; num_workers_ < wanted; ++num_workers_) {
+            Worker* const worker = (Worker*)malloc(sizeof(Worker));
+            worker->pool = this;
+            worker->older = newest_;
+            sem_init(&worker->start, 0, 0);
+            pthread_t thread;
+            if (pthread_create(&thread, nullptr, &Pool::serve, worker)) { free(worker); return num_workers_; }
+            pthread_detach(thread);
+            newest_ = worker;
+        }
+        return wanted;
+    }
+
+    static void* serve(void* argument)
+    {
+        Worker& worker = *(Worker*)argument;
+        for (Pool& pool = *worker.pool;;) {
+            wait(worker.start);
+            pool.job_->work();
+            if (__atomic_sub_fetch(&pool.pending_, 1, __ATOMIC_ACQ_REL) == 0) sem_post(&pool.done_);
+        }
+    }
+
+    static void wait(sem_t& semaphore) { while (sem_wait(&semaphore)) {} }      // again after a signal
+
+    pthread_mutex_t caller_ = PTHREAD_MUTEX_INITIALIZER;
+    sem_t done_;
+    Job* job_ = nullptr;
+    Worker* newest_ = nullptr;
+    int num_workers_ = 0, pending_ = 0;
+    pid_t process_ = getpid();
+};
+
+Pool pool;
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) void splat_run_blocks(
-    BlockRange range, void* job, long num_blocks, int fibers_per_block, int num_threads)
+    BlockRange range, void* launch, long num_blocks, int fibers_per_block, int num_threads)
 {
     if (num_threads > num_blocks) num_threads = (int)num_blocks;
     long chunk = num_blocks / (num_threads * 16L + 1);           // small enough to even out, large enough not to contend
     chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : chunk;
-    std::atomic<long> next{0};
-    pool().run([&] {
-        void* const memory = arena(fibers_per_block);
-        for (long begin; (begin = next.fetch_add(chunk, std::memory_order_relaxed)) < num_blocks;)
-            range(job, memory, begin, begin + chunk < num_blocks ? begin + chunk : num_blocks);
-    }, num_threads);
+    Job job{range, launch, num_blocks, chunk, fibers_per_block, 0};
+    pool.run(job, num_threads);
 }
 
 extern "C" __attribute__((visibility("default"))) const char* splat_simd()

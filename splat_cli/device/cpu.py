@@ -1,8 +1,6 @@
 """The CPU backend: kernels compiled by the host's C++ compiler, blocks distributed over the cores."""
 
 import ctypes
-import os
-import resource
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +11,7 @@ import numpy as np
 
 from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
 from splat_cli.device.compiled_units import CompiledUnits, Unit
+from splat_cli.device.host import main_memory, num_cores, peak_memory
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.sanitizer import check_preloaded
 from splat_cli.device.signature import Parameter
@@ -50,7 +49,7 @@ class CpuBackend:
         self._include = tuple(dict.fromkeys((self._sources, shim)))
         self._compiler = find_compiler(sanitize, flags)
         # __shared__ memory of a sanitized build is static, so that it gets red zones: one block at a time
-        self._threads = 1 if sanitize else threads or len(os.sched_getaffinity(0))
+        self._threads = 1 if sanitize else threads or num_cores()
         runtime = self._compiler.library("runtime", '#include "cpu/runtime.cpp"\n', self._include, {})
         self._runtime = ctypes.CDLL(str(runtime))
         self._runtime.splat_simd.restype = ctypes.c_char_p
@@ -67,7 +66,7 @@ class CpuBackend:
 
     def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
         """See Backend.prepare."""
-        return self._units.prepare(units, len(os.sched_getaffinity(0)))
+        return self._units.prepare(units, num_cores())
 
     def _load_library(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, ctypes.CDLL]:
         source = read_source(self._sources, file)
@@ -112,20 +111,12 @@ class CpuBackend:
     @property
     def peak_bytes(self) -> int:
         """See Backend.peak_bytes: the process' largest resident set."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak_memory()
 
     def describe(self) -> str:
         """See Backend.describe."""
         simd = self._runtime.splat_simd().decode()
         return f"CPU, {self._threads} thread{'s' * (self._threads > 1)}, {self._compiler.label} ({simd})"
-
-
-def main_memory() -> tuple[int, int]:
-    """Bytes of main memory that can still be had, and in all."""
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines}
-    # available, not free: what cached files occupy can be had
-    return kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
 
 
 class CpuTimer:

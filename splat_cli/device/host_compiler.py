@@ -9,12 +9,13 @@ import platform
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from splat_cli.device.kernel_cache import add_library, build_folder, is_intact, open_cache, unusable_cache
 from splat_cli.device.sources import headers_digest
@@ -23,11 +24,17 @@ from splat_cli.errors import DeviceError, escape_unprintable
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
 # Kernels view arrays of floats as float4 and the like, as CUDA allows: no strict aliasing.
 _FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w", "-fno-math-errno", "-fno-trapping-math",
-          "-fno-strict-aliasing")  # fmt: skip
+          "-fno-strict-aliasing", "-fno-exceptions")  # fmt: skip
 _FAST = ("-O3", "-march=native")
 # Null checks of every reference take most of the compile time, and AddressSanitizer stops at address 0 anyway.
 _SANITIZED = ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
               "-fno-sanitize=null,vptr", "-fno-sanitize-recover=undefined")  # fmt: skip
+_ZIG = (sys.executable, "-m", "ziglang", "c++")
+# Folders of intermediate files; zig would keep them otherwise.
+_FOLDERS = ("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
+# A link without libraries: before its first link `zig c++` compiles its C++ library, which takes a minute of a core and
+# which kernels do not need. The functions of the C library that they call are loaded with Python.
+_ZIG_LINKER = (sys.executable, "-m", "ziglang", "ld.lld", "-shared")
 
 _running: set[subprocess.Popen[str]] = set()  # compilers, which end with this process
 
@@ -44,11 +51,15 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A C++ compiler: the command, the first line of its --version, and the flags that every unit gets."""
+    """A C++ compiler: the command, the first line of its --version, and the flags that every unit gets.
+
+    linker: command that makes a shared library of an object file, where the compiler's own way is not used.
+    """
 
     command: tuple[str, ...]
     version: str
     flags: tuple[str, ...]
+    linker: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -84,10 +95,18 @@ class HostCompiler:
         with build_folder() as folder:
             source, library = folder / f"{name}.cpp", folder / "library.so"
             source.write_text(unit, encoding="utf-8")
-            result = _run([*self.command, *flags, "-shared", str(source), "-o", str(library)], TMPDIR=str(folder))
-            if result.returncode:
-                raise DeviceError(f"{self.label} cannot compile {name}:\n{result.stderr.strip()}")
+            for command in self._commands(flags, source, library):
+                result = _run(command, **dict.fromkeys(_FOLDERS, str(folder)))
+                if result.returncode:
+                    raise DeviceError(f"{self.label} cannot compile {name}:\n{result.stderr.strip()}")
             add_library(library, path)
+
+    def _commands(self, flags: tuple[str, ...], source: Path, library: Path) -> list[list[str]]:
+        """The commands, one after the other, that make a shared library of a source file."""
+        if not self.linker:
+            return [[*self.command, *flags, "-shared", str(source), "-o", str(library)]]
+        built = str(source.with_suffix(".o"))
+        return [[*self.command, *flags, "-c", str(source), "-o", built], [*self.linker, built, "-o", str(library)]]
 
 
 def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
@@ -112,8 +131,13 @@ def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[st
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Ends a compiler and the programs that it runs."""
+    with suppress(psutil.NoSuchProcess):
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 @atexit.register
@@ -132,7 +156,7 @@ def _candidates() -> list[tuple[str, ...]]:
             raise DeviceError(
                 f"CXX is {escape_unprintable(chosen)!r}, which is no command line ({error}): correct it"
             ) from None
-    zig = [(sys.executable, "-m", "ziglang", "c++")] if importlib.util.find_spec("ziglang") else []
+    zig = [_ZIG] if importlib.util.find_spec("ziglang") else []
     return [("g++",), ("clang++",), ("c++",), *zig]
 
 
@@ -145,11 +169,11 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
         if command and shutil.which(command[0]):
             version = _version(command)
             chosen = (*_FLAGS, *_tls_flags(version), *(_SANITIZED if sanitize else _FAST), *flags)
-            return HostCompiler(command, version, chosen)
+            return HostCompiler(command, version, chosen, _ZIG_LINKER if command == _ZIG else ())
     wanted = os.environ.get("CXX", "").strip() or "g++ or clang++"
     raise DeviceError(
         f"the CPU backend compiles its kernels and found no C++ compiler ({wanted}): "
-        "install one with `apt install g++` or `pip install ziglang`, or set CXX"
+        "install one with `pip install 'splat-cli[cpu]'` or `apt install g++`, or set CXX"
     )
 
 

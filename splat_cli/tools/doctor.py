@@ -16,12 +16,12 @@ from splat_cli.errors import SplatError, one_line
 from splat_cli.gaussians.knn import neighbor_distances
 
 _EXTRAS = {
+    "cpu": ("the CPU, without a compiler of the system", ("ziglang",)),
     "sfm": ("splat sfm", ("pycolmap", "imageio_ffmpeg")),
     "video": ("splat render --video", ("imageio_ffmpeg",)),
     "viewer": ("splat view, splat train --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
     "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
-    "zstd": ("SPZ files of version 4", ("zstandard",)),
     "test": ("the tests", ("pytest", "xdist", "hypothesis", "build")),
     "browser": ("tests of pages", ("playwright",)),
 }
@@ -98,7 +98,7 @@ def _training(kernels: list[Check]) -> Check:
     if working:  # --device auto takes the first, whether or not its kernels run
         advice = "" if kernels[0].ok else f"; add --device {working[0]} to every command"
         return Check("training", True, f"on {' and '.join(working)}{advice}", needed=True)
-    wanted = "an NVIDIA GPU with CuPy, or a C++ compiler (apt install g++, or pip install ziglang)"
+    wanted = "an NVIDIA GPU with CuPy, or a C++ compiler (pip install 'splat-cli[cpu]', or apt install g++)"
     if sys.platform != "linux":
         wanted = f"an NVIDIA GPU with CuPy: on {sys.platform} the CPU cannot be used"
     return Check("training", False, f"no device works here; it takes {wanted}", needed=True)

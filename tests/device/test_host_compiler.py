@@ -147,7 +147,8 @@ def test_cache_that_cannot_be_written(sources, tmp_path, monkeypatch):
 def test_no_compiler(sources, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(DeviceError, match=r"no C\+\+ compiler .*`apt install g\+\+` or `pip"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match=r"no C\+\+ compiler .*`pip install 'splat-cli\[cpu\]'`"):
         open_backend("cpu", sources=sources)
 
 
@@ -160,7 +161,17 @@ def test_ziglang_is_the_last_resort(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     compiler = find_compiler()
     assert compiler.command == (sys.executable, "-m", "ziglang", "c++")
+    assert compiler.linker == (sys.executable, "-m", "ziglang", "ld.lld", "-shared")
     assert compiler.label == "clang 20.1"
+
+
+def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
+    """The runtime and a kernel, without a C++ library and with nothing left beside the cache."""
+    pytest.importorskip("ziglang", reason="extra cpu")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert value(sources, EXTRA=3) == 4
+    assert [path.suffix for path in cache_dir().iterdir()] == [".so", ".so"]
 
 
 @pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.errors import UsageError
+from splat_cli.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.run.storage.run_lock import new_run_folder
 
 _TAKE = """
@@ -47,6 +48,7 @@ def test_of_two_programs_one_gets_the_folder(tmp_path):
         assert (path / "train.jsonl").is_file()
         other = next((line for line in said if line != "done"), "is in use")
         assert "is in use" in other or "is not empty" in other
+        assert not (path / LOCK_NAME).exists()
     for program in programs:
         program.communicate()
 
@@ -81,3 +83,45 @@ def test_a_folder_that_its_user_removed_is_made_again(tmp_path):
     with new_run_folder(tmp_path / "run") as run:
         run.log({"step": 1})
     assert run.log_path.is_file()
+
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from splat_cli.folder_lock import locked_folder
+with locked_folder(Path(sys.argv[1]), make=True):
+    print("locked", flush=True)
+    time.sleep(100)
+"""
+
+
+def test_message_names_the_holder_and_a_killed_process_holds_nothing(tmp_path):
+    folder = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", _HOLD, folder], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(UsageError, match=rf"run is in use by another process \(process {holder.pid} on .*: -c"):
+            locked_folder(folder).__enter__()
+        holder.kill()
+    assert (folder / LOCK_NAME).is_file()
+    with locked_folder(folder):
+        pass
+    assert list(folder.iterdir()) == []
+
+
+def test_an_unreadable_holder_is_another_process(tmp_path):
+    with locked_folder(tmp_path / "run", make=True):
+        (tmp_path / "run" / LOCK_NAME).write_bytes(b"")
+        with pytest.raises(UsageError, match="run is in use by another process: wait"):
+            locked_folder(tmp_path / "run").__enter__()
+
+
+def test_a_lock_of_a_folder_made_again_is_left_to_its_holder(tmp_path):
+    folder = tmp_path / "run"
+    with locked_folder(folder, make=True):
+        (folder / LOCK_NAME).unlink()
+        folder.rmdir()
+        second = locked_folder(folder, make=True)
+        second.__enter__()
+    with pytest.raises(UsageError, match="in use"):
+        locked_folder(folder).__enter__()
+    second.__exit__(None, None, None)

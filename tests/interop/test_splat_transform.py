@@ -69,7 +69,6 @@ def test_we_read_what_it_writes(splat_transform, tmp_path, suffix, degree):
 
 @pytest.mark.parametrize("degree", [0, 3])
 def test_its_spz_of_version_4_holds_what_version_3_does(splat_transform, tmp_path, degree):
-    pytest.importorskip("zstandard")
     write_splats(tmp_path / "ours.ply", splats_in_range(600, degree))
     for version in (3, 4):
         splat_transform(tmp_path / "ours.ply", "--spz-version", version, tmp_path / f"{version}.spz")

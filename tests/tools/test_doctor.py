@@ -45,7 +45,7 @@ def test_no_compiler_and_no_gpu(splat, no_compiler):
     found, code = checks(splat)
     assert code == 1
     assert "apt install g++" in found["C++ compiler"]["text"]
-    assert "apt install g++, or pip install ziglang" in found["training"]["text"]
+    assert "pip install 'splat-cli[cpu]', or apt install g++" in found["training"]["text"]
     assert "pip install 'splat-cli[cuda13]'" in found["CuPy"]["text"]
     assert "pip install 'splat-cli[sfm]'" in found["extra sfm"]["text"]
     assert splat("doctor").out.count("\n--  ") == len(found) - 1  # all but Python
@@ -54,7 +54,7 @@ def test_no_compiler_and_no_gpu(splat, no_compiler):
 def test_extras_are_those_that_can_be_installed():
     """Each with the modules of its packages; those for GPUs and for development are looked at elsewhere, or not."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert doctor._EXTRAS.keys() == declared.keys() - {"cuda12", "cuda13", "nvrtc", "dev"}
+    assert doctor._EXTRAS.keys() == declared.keys() - {"all", "cuda12", "cuda13", "nvrtc", "dev"}
     brought_by = importlib.metadata.packages_distributions()
     for extra, (_, modules) in doctor._EXTRAS.items():
         assert len(modules) == len(declared[extra])

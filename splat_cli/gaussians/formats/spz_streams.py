@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import zstandard
 
 from splat_cli.archives import max_unpacked_bytes
 from splat_cli.errors import FormatError, reason_of
@@ -86,12 +87,6 @@ def _read_zstd(path: Path, file: BinaryIO) -> tuple[SpzHeader, list[np.ndarray]]
 
 
 def _unpack_zstd(path: Path, data: bytes, size: int) -> bytes:
-    try:
-        import zstandard
-    except ImportError:
-        raise FormatError(
-            f"{path} is .spz of version 4, which needs zstandard: pip install 'splat-cli[zstd]'"
-        ) from None
     if size == 0:
         return b""
     try:

@@ -1,14 +1,13 @@
 """Creation of a scene's folder: locked and marked until complete, kept after an interruption."""
 
-import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.errors import UsageError
+from splat_cli.folder_lock import LOCK_NAME, locked_folder
 
 _MARKER, _RECORD = ".unfinished", "sfm.json"
 _CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-wal")
@@ -21,13 +20,7 @@ def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None
     What an interrupted program left in it is kept where its record is equal, else removed. UsageError where `scene` is
     something else than an empty folder, cannot be written, or another process fills it.
     """
-    try:
-        scene.mkdir(parents=True, exist_ok=True)
-        handle = os.open(scene, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise UsageError(f"{scene} cannot be written: {error.strerror or error}; name another folder") from None
-    try:
-        _lock(handle, scene)
+    with locked_folder(scene, make=True):
         if _read(scene / _MARKER) != record:
             _remove_unfinished(scene)
             (scene / _MARKER).write_text(json.dumps(record))
@@ -37,8 +30,6 @@ def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None
             shutil.rmtree(scene, ignore_errors=True)
             raise
         (scene / _MARKER).rename(scene / _RECORD)
-    finally:
-        os.close(handle)
 
 
 def is_made_of(scene: Path, record: Mapping[str, object]) -> bool:
@@ -48,7 +39,7 @@ def is_made_of(scene: Path, record: Mapping[str, object]) -> bool:
 
 def can_be_made(scene: Path, record: Mapping[str, object]) -> bool:
     """Whether there is no such folder, or an empty one, or one interrupted while it was made of the same."""
-    return not scene.exists() or _read(scene / _MARKER) == record or (scene.is_dir() and not any(scene.iterdir()))
+    return not scene.exists() or _read(scene / _MARKER) == record or (scene.is_dir() and not _names(scene))
 
 
 def _read(path: Path) -> object:
@@ -59,16 +50,13 @@ def _read(path: Path) -> object:
         return None
 
 
-def _lock(handle: int, scene: Path) -> None:
-    """On the folder itself; the system drops the lock of a killed process."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UsageError(f"{scene} is being made by another process: wait until it ends, or stop it") from None
+def _names(scene: Path) -> set[str]:
+    """Of what the folder holds, but for its lock."""
+    return {path.name for path in scene.iterdir()} - {LOCK_NAME}
 
 
 def _remove_unfinished(scene: Path) -> None:
-    found = {path.name for path in scene.iterdir()}
+    found = _names(scene)
     if found and not (_MARKER in found and found <= {_MARKER, *_CONTENTS}):
         raise UsageError(f"{scene} is not an empty folder: name another one for the scene, or remove it first")
     for name in found - {_MARKER}:

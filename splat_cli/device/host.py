@@ -1,0 +1,27 @@
+"""The computer that the program runs on: main memory, cores."""
+
+import os
+import sys
+
+import psutil
+
+
+def main_memory() -> tuple[int, int]:
+    """Bytes of main memory that can still be had, and in all."""
+    memory = psutil.virtual_memory()
+    return memory.available, memory.total  # available, not free: what cached files occupy can be had
+
+
+def peak_memory() -> int:
+    """The largest resident set of this process so far, in bytes."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource  # psutil has no peak of other systems
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
