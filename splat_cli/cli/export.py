@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from splat_cli.tools.export import ExportJob
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
+_AXES = "axes right, up, back, as Niantic states them; for SuperSplat and splat-transform: --spz-axes rdf"
 _LENGTH = FiniteRange(0, min_open=True)
 
 
@@ -54,6 +55,11 @@ _LENGTH = FiniteRange(0, min_open=True)
 @click.option(
     "--max-splats", type=click.IntRange(1), metavar="N",
     help="Maximum number of splats: keeps those that contribute most to the training views; of files, the largest.",
+)  # fmt: skip
+@click.option(
+    "--spz-axes", type=click.Choice(["rub", "rdf"]),
+    help="Axes of .spz: rub (right, up, back: Niantic) or rdf (right, down, forward: SuperSplat, splat-transform); "
+    "of OUT, and of sources that do not state theirs.  [default: rub]",
 )  # fmt: skip
 @click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Scale everything by this factor.")
 @click.option("--rotate", type=Numbers("X,Y,Z"), help="Rotate about x, then y, then z, in degrees.")
@@ -113,6 +119,7 @@ def command(
     appearance: str | None,
     cameras: Path | None,
     start_view: str | None,
+    spz_axes: str | None,
     display: Display,
     crop: str | None,
     **edits: Any,
@@ -136,8 +143,11 @@ def command(
         raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
     is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
     edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
-    job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance)
-    write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view)
+    if spz_axes and not any(map(_is_spz, (out, *sources), (format_name, *[None] * len(sources)))):
+        raise UsageError("--spz-axes are axes of .spz files, and neither OUT nor a source is one: leave it out")
+    axes = (spz_axes or "rub").upper()
+    job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance, spz_axes=axes)
+    write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
     if lod_steps is not None and lod is None:
@@ -147,18 +157,25 @@ def command(
     levels = job.levels(lod, 500 if lod_steps is None else lod_steps, display) if lod else [job.splats()]
     files = [_written(level_path(out, i) if lod else out, splats, write) for i, splats in enumerate(levels)]
     notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
+    notes += [_AXES] if spz_axes is None and _is_spz(out, format_name) else []
     notes += [_ANTIALIASED] if files[0]["antialiased"] and not is_page else []
     return Output([*map(_line, files), *notes], {"levels": files} if lod else files[0])
 
 
-def _file_writer(out: Path, format_name: str | None, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
+def _is_spz(path: Path, format_name: str | None = None) -> bool:
+    return format_name == "spz" or (format_name is None and path.suffix.lower() == ".spz")
+
+
+def _file_writer(
+    out: Path, format_name: str | None, start_view: str | None, spz_axes: str
+) -> Callable[[Path, SplatArrays], None]:
     from splat_cli.errors import UsageError
-    from splat_cli.gaussians.formats import format_for
+    from splat_cli.gaussians.formats import format_for, write_splats
 
     if start_view is not None:
         raise UsageError("--start-view is where a page opens: give OUT a name that ends in .html")
-    kind = format_for(out, format_name, ".html")  # before anything takes time
-    return kind.write
+    format_for(out, format_name, ".html")  # before anything takes time
+    return lambda path, splats: write_splats(path, splats, format_name, spz_axes)
 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.sh import rotate_sh
+from splat_cli.gaussians.sh import flip_sh, rotate_sh
 from splat_cli.scene.quaternion import quat_from_matrix
 
 
@@ -25,6 +25,17 @@ def rotated(splats: SplatArrays, rotation: np.ndarray) -> SplatArrays:
         means=(splats.means @ rotation.T).astype(np.float32),
         quats=_multiplied(quat_from_matrix(rotation), splats.quats).astype(np.float32),
         shN=rotate_sh(splats.shN, rotation),
+    )
+
+
+def flipped(splats: SplatArrays, signs: tuple[int, int, int]) -> SplatArrays:
+    """The same splats where the axes x, y, z change their signs, each 1 or -1; exact. One or three: a mirror image."""
+    x, y, z = signs
+    return dataclasses.replace(
+        splats,
+        means=splats.means * np.array(signs, np.float32),
+        quats=splats.quats * np.array([1, y * z, x * z, x * y], np.float32),
+        shN=flip_sh(splats.shN, signs),
     )
 
 

@@ -9,6 +9,9 @@ _C1 = 0.4886025119029199
 _C2 = (1.0925484305920792, 0.31539156525252005, 0.5462742152960396)
 _C3 = (0.5900435899266435, 2.890611442640554, 0.4570457994644658, 0.3731763325901154, 1.445305721320277)
 
+_ODD_AXES = ("y", "z", "x", "xy", "yz", "", "xz", "", "y", "xyz", "y", "z", "x", "z", "x")
+"""Axes in which a value of `_bands` is an odd function."""
+
 
 def rotate_sh(shN: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """Coefficients [N, K, 3] of the same colours after everything was turned by `rotation` [3, 3].
@@ -29,6 +32,13 @@ def rotate_sh(shN: np.ndarray, rotation: np.ndarray) -> np.ndarray:
         turned[:, begin:end] = np.einsum("jk,nkc->njc", matrix, shN[:, begin:end])
         begin = end
     return turned
+
+
+def flip_sh(shN: np.ndarray, signs: tuple[int, int, int]) -> np.ndarray:
+    """Coefficients [N, K, 3] of the same colours where the axes x, y, z change their signs, each 1 or -1."""
+    sign = dict(zip("xyz", signs, strict=True))
+    factors = [np.prod([sign[axis] for axis in axes]) for axes in _ODD_AXES[: shN.shape[1]]]
+    return shN * np.array(factors, np.float32)[:, None]
 
 
 def _bands(directions: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ class ExportJob:
 
     crop_runs: whether each run's own crop, if it has one, is applied to its splats.
     appearance: of runs with a colour field, the training photograph as which the splats look. notes: for the user.
+    spz_axes: of sources in .spz that do not state theirs, see read_splats.
     """
 
     sources: Sequence[Path]
@@ -39,6 +40,7 @@ class ExportJob:
     bake: bool = True
     crop_runs: bool = True
     appearance: str | None = None
+    spz_axes: str = "RUB"
     notes: list[str] = field(default_factory=list)
 
     def splats(self) -> SplatArrays:
@@ -55,7 +57,7 @@ class ExportJob:
 
     def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
         """A colour field was baked into what a run saved; it is baked anew for another look or degree."""
-        splats, run = load_trained_splats(source)
+        splats, run = load_trained_splats(source, self.spz_axes)
         if self.appearance is None and self.edits.sh_degree is None:
             return splats, run
         path = field_path(source)

@@ -1,6 +1,7 @@
 """`splat export`: every format and edit from the command line, and what other commands make of the files."""
 
 import dataclasses
+import gzip
 
 import numpy as np
 import pytest
@@ -59,6 +60,26 @@ def test_a_page_opens_at_the_view_that_was_asked_for(splat, trained, tmp_path):
     assert splat("export", RunDir(trained).ply_path(20), "a.spz", "--no-bake").code == 0
     assert splat("export", "a.spz", "a", "--format", "html").code == 0
     assert Page(tmp_path / "cwd" / "a").scene["antialiased"]
+
+
+def test_axes_of_spz(splat, trained, tmp_path):
+    """OUT states its axes; --spz-axes tells those of a source that does not."""
+    source = RunDir(trained).ply_path(20)
+    assert "--spz-axes rdf" in splat("export", source, "rub.spz").out
+    assert "--spz-axes" not in splat("export", source, "rdf.spz", "--spz-axes", "rdf").out
+    rub, rdf = (read_splats(tmp_path / "cwd" / f"{axes}.spz") for axes in ("rub", "rdf"))
+    np.testing.assert_array_equal(rub.means, rdf.means)
+    path = tmp_path / "cwd" / "rdf.spz"
+    content = bytearray(gzip.decompress(path.read_bytes()))
+    content[14] &= 1  # no extensions
+    path.write_bytes(gzip.compress(content))
+    splat("export", "rdf.spz", "right.ply", "--spz-axes", "rdf")
+    splat("export", "rdf.spz", "wrong.ply")
+    right, wrong = (read_splats(tmp_path / "cwd" / f"{name}.ply") for name in ("right", "wrong"))
+    np.testing.assert_array_equal(right.means, rub.means)
+    np.testing.assert_array_equal(wrong.means, rub.means * [1, -1, -1])
+    refused = splat("export", source, "a.sog", "--spz-axes", "rub")
+    assert (refused.code, "neither OUT nor a source is one" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(

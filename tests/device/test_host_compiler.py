@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from splat_cli.device import open_backend
+from splat_cli.device import host_compiler, open_backend
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.kernel_cache import cache_dir, is_intact
 from splat_cli.errors import DeviceError
@@ -152,8 +152,17 @@ def test_no_compiler(sources, monkeypatch):
         open_backend("cpu", sources=sources)
 
 
-def test_ziglang_is_the_last_resort(tmp_path, monkeypatch):
+@pytest.fixture
+def fresh_versions():
+    """Compilers are asked for their version anew, then and after the test."""
+    host_compiler._version.cache_clear()
+    yield
+    host_compiler._version.cache_clear()
+
+
+def test_ziglang_is_the_last_resort(tmp_path, monkeypatch, fresh_versions):
     (tmp_path / "ziglang").mkdir()
+    (tmp_path / "ziglang" / "__init__.py").touch()
     (tmp_path / "ziglang" / "__main__.py").write_text("print('clang version 20.1.2')")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")

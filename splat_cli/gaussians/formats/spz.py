@@ -1,6 +1,6 @@
 """Niantic's .spz: writes version 3, reads versions 2 to 4.
 
-Axes are right, up, back, where a PLY's are right, down, forward. Positions are fixed-point numbers of 24 bits whose
+Axes: spz_axes.py. Positions are fixed-point numbers of 24 bits whose
 fraction has as many bits as the header says; everything else is bytes. From version 3 on a quaternion is its
 three smallest components in 32 bits, in version 2 its x, y and z in a byte each.
 """
@@ -21,13 +21,11 @@ from splat_cli.gaussians.formats.quantize import (
     to_bytes,
     unit_quats,
 )
-from splat_cli.gaussians.formats.spz_streams import ANTIALIASED, HEADER, MAGIC, read_streams
+from splat_cli.gaussians.formats.spz_axes import axes_record, from_ply_axes, to_ply_axes
+from splat_cli.gaussians.formats.spz_streams import ANTIALIASED, EXTENDED, HEADER, MAGIC, read_streams
 from splat_cli.gaussians.ply import finite_splats
 
 _COLOR_SCALE = 0.15
-_FLIPPED_AXES = np.array([1, -1, -1], np.float32)
-_FLIPPED_SH = np.array([-1, -1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, -1, 1], np.float32)[:, None]
-"""Signs of the coefficients beyond the constant one when y and z change theirs."""
 _SH_STEPS = np.array([2] * 3 + [4] * 12)[:, None]
 """Coefficients are rounded to multiples, for gzip to find repetition: 7 bits in the first band and 6 in the others.
 
@@ -35,44 +33,51 @@ Niantic's own writer keeps 5 and 4, which costs 0.6 dB where this costs 0.1, for
 """
 
 
-def write_spz(path: Path, splats: SplatArrays) -> None:
+def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
     """Writes version 3 with as fine a fraction as the largest coordinate leaves room for.
 
-    Coordinates are cut to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9.
+    Coordinates are cut to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9. axes: see WRITABLE_AXES; the
+    file states them.
     """
+    splats = from_ply_axes(splats, axes)
     n, k = splats.shN.shape[:2]
     bits = _fraction_bits(splats.means)
-    fixed = np.clip(np.rint(splats.means * _FLIPPED_AXES * 2.0**bits), -(2**23), 2**23 - 1).astype("<i4")
+    fixed = np.clip(np.rint(splats.means * 2.0**bits), -(2**23), 2**23 - 1).astype("<i4")
     steps = _SH_STEPS[:k]
     parts = (
-        HEADER.pack(MAGIC, 3, n, splats.sh_degree, bits, ANTIALIASED * splats.antialiased, 0),
+        HEADER.pack(MAGIC, 3, n, splats.sh_degree, bits, EXTENDED | ANTIALIASED * splats.antialiased, 0),
         fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3],  # the low three bytes
         opacity_bytes(splats),
         to_bytes(255 * (0.5 + _COLOR_SCALE * splats.sh0.astype(np.float64))),
         to_bytes(16 * (splats.log_scales.astype(np.float64) + 10)),
         _pack_quats(splats.quats),
-        to_bytes(np.rint(128 * (1 + splats.shN * _FLIPPED_SH[:k]) / steps) * steps),
+        to_bytes(np.rint(128 * (1 + splats.shN) / steps) * steps),
+        axes_record(axes),
     )
     data = b"".join(part if isinstance(part, bytes) else part.tobytes() for part in parts)
     with replacing(path) as beside:
         beside.write_bytes(gzip.compress(data, compresslevel=6, mtime=0))
 
 
-def read_spz(path: Path) -> SplatArrays:
-    """Reads versions 2 to 4. FormatError where the file is damaged, of another version or has extensions."""
+def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
+    """Reads versions 2 to 4. FormatError where the file is damaged or of another version.
+
+    axes: see AXES; of a file that does not state its own.
+    """
     header, streams = read_streams(path)
     k = streams[-1].shape[1] // 3
 
     def unpack(rows: slice) -> SplatArrays:
         positions, alphas, colors, scales, quats, sh = (stream[rows] for stream in streams)
-        return SplatArrays(
-            means=_unpack_fixed(positions, header.fraction_bits) * _FLIPPED_AXES,
+        stored = SplatArrays(
+            means=_unpack_fixed(positions, header.fraction_bits),
             log_scales=scales.astype(np.float32) / 16 - 10,
             quats=_unpack_quats(quats),
             logit_opacities=logits_from_bytes(alphas[:, 0]),
             sh0=(colors.astype(np.float32) / 255 - 0.5) / np.float32(_COLOR_SCALE),
-            shN=(sh.reshape(len(sh), k, 3).astype(np.float32) - 128) / 128 * _FLIPPED_SH[:k],
+            shN=(sh.reshape(len(sh), k, 3).astype(np.float32) - 128) / 128,
         )
+        return to_ply_axes(stored, header.axes or axes)
 
     return finite_splats(unpack_in_blocks(header.num_splats, k, unpack, header.antialiased))
 
@@ -92,8 +97,7 @@ def _unpack_fixed(positions: np.ndarray, bits: int) -> np.ndarray:
 
 def _pack_quats(quats: np.ndarray) -> np.ndarray:
     """Words [N] of quaternions wxyz [N, 4]: index of the largest in x y z w, and three times a sign and 9 bits."""
-    flipped = np.roll(unit_quats(quats), -1, axis=1) * [1, -1, -1, 1]
-    word, three = smallest_three(flipped)
+    word, three = smallest_three(np.roll(unit_quats(quats), -1, axis=1))
     for column in three.T:
         word = word << 10 | (column < 0).astype(np.uint32) << 9 | np.rint(511 * np.abs(column)).astype(np.uint32)
     return word.astype("<u4")
@@ -109,4 +113,4 @@ def _unpack_quats(content: np.ndarray) -> np.ndarray:
         fields = word[:, None] >> np.array([20, 10, 0], np.uint32)
         three = np.where(fields >> 9 & 1, -1.0, 1.0) * (fields & 511) / 511
         quats = from_smallest_three(word >> 30, three)
-    return (np.roll(quats, 1, axis=1) * [1, 1, -1, -1]).astype(np.float32)
+    return np.roll(quats, 1, axis=1).astype(np.float32)

@@ -2,8 +2,10 @@
 
 Versions 2 and 3 are one gzip stream of a 16-byte header and then property after property. Version 4 is a plain header
 of 32 bytes, a table of compressed and uncompressed sizes as 64-bit integers, and a zstd stream for each property.
+Extensions are records of type, number of bytes and content: at the end of the gzip stream, or before the table.
 """
 
+import dataclasses
 import gzip
 import struct
 import zlib
@@ -17,11 +19,15 @@ import zstandard
 from splat_cli.archives import max_unpacked_bytes
 from splat_cli.errors import FormatError, reason_of
 from splat_cli.gaussians.arrays import splat_bytes
+from splat_cli.gaussians.formats.spz_axes import stated_axes
 
 MAGIC = b"NGSP"
 HEADER = struct.Struct("<4sIIBBBB")
 """Magic, version, splats, SH degree, bits of the fraction, flags; reserved, in version 4 the number of streams."""
-ANTIALIASED, _EXTENSIONS = 1, 2
+ANTIALIASED, EXTENDED = 1, 2
+"""Bits of the flags."""
+_END_OF_HEADER = 32
+_MAX_RECORDS = 1 << 16  # bytes of extensions that are read
 _TABLE_OFFSET = struct.Struct("<I")
 _SIZES = struct.Struct("<QQ")
 _CHUNK = 1 << 20
@@ -36,6 +42,9 @@ class SpzHeader:
     sh_degree: int
     fraction_bits: int
     antialiased: bool
+    extended: bool
+    axes: str | None = None
+    """As the file states them."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -50,7 +59,7 @@ def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:
             is_plain = file.read(len(MAGIC)) == MAGIC
             file.seek(0)
             return _read_zstd(path, file) if is_plain else _read_gzip(path, file)
-    except (OSError, EOFError, zlib.error, struct.error) as error:
+    except (OSError, EOFError, ValueError, zlib.error, struct.error) as error:
         raise FormatError(
             f"{path} cannot be read as .spz ({reason_of(error)}): give a whole file of version 2 to 4"
         ) from error
@@ -65,8 +74,10 @@ def _read_gzip(path: Path, compressed: BinaryIO) -> tuple[SpzHeader, list[np.nda
         while chunk := file.read(min(_CHUNK, len(data) - end)):  # `read` of all at once takes twice as much
             data[end : end + len(chunk)] = np.frombuffer(chunk, np.uint8)
             end += len(chunk)
+        records = file.read(_MAX_RECORDS) if header.extended else b""
     if end < len(data):
         raise FormatError(f"{path} promises {len(data)} bytes of splats and holds {end}: export it again")
+    header = dataclasses.replace(header, axes=stated_axes(records))
     columns = np.split(data, np.cumsum(sizes)[:-1])
     return header, [column.reshape(header.num_splats, w) for column, w in zip(columns, header.widths, strict=True)]
 
@@ -75,6 +86,9 @@ def _read_zstd(path: Path, file: BinaryIO) -> tuple[SpzHeader, list[np.ndarray]]
     header = _read_header(path, file.read(HEADER.size), versions=(4,))
     widths = [width for width in header.widths if width]
     (offset,) = _TABLE_OFFSET.unpack(file.read(_TABLE_OFFSET.size))
+    file.seek(_END_OF_HEADER)
+    records = file.read(min(max(offset - _END_OF_HEADER, 0), _MAX_RECORDS)) if header.extended else b""
+    header = dataclasses.replace(header, axes=stated_axes(records))
     file.seek(offset)
     sizes = [_SIZES.unpack(file.read(_SIZES.size)) for _ in widths]
     if [size for _, size in sizes] != [width * header.num_splats for width in widths]:
@@ -103,11 +117,11 @@ def _read_header(path: Path, content: bytes, versions: tuple[int, ...]) -> SpzHe
     _, version, n, degree, bits, flags, _ = HEADER.unpack(content)
     if version not in versions:
         raise FormatError(f"{path} is .spz of version {version}: versions 2 to 4 are read; export it as one of these")
-    if degree > 3 or bits > 23 or flags & _EXTENSIONS:
+    if degree > 3 or bits > 23:
         raise FormatError(
-            f"{path} has SH degree {degree}, {bits} bits of fraction and flags {flags}: expected at most "
-            "degree 3 and 23 bits and no extensions; export it again"
+            f"{path} has SH degree {degree} and {bits} bits of fraction: expected at most degree 3 and 23 bits; "
+            "export it again"
         )
     if n * splat_bytes(degree) > max_unpacked_bytes(path):
         raise FormatError(f"{path} promises {n} splats, too many for {path.stat().st_size} bytes; export it again")
-    return SpzHeader(version, n, degree, bits, bool(flags & ANTIALIASED))
+    return SpzHeader(version, n, degree, bits, bool(flags & ANTIALIASED), bool(flags & EXTENDED))

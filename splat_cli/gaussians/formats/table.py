@@ -48,17 +48,26 @@ def format_for(path: Path, name: str | None = None, *others: str) -> Format:
     raise UsageError(f"{path} is no file of splats by its name: expected one that ends in {known}")
 
 
-def read_splats(path: str | Path) -> SplatArrays:
+def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:
     """Reads splats from a file of any of the formats; a PLY may be a compressed one whatever its name.
 
-    Splats that are not finite are dropped and counted. FormatError where the file is damaged, UsageError where its
-    name has no known extension.
+    spz_axes: axes of an .spz file that does not state its own, "RUB" or "RDF". Splats that are not finite are dropped
+    and counted. FormatError where the file is damaged, UsageError where its name has no known extension.
     """
     path = Path(path)
     found = format_for(path)
+    if found.read is read_spz:
+        return read_spz(path, spz_axes)
     return read_compressed_ply(path) if found.read is read_ply and is_compressed_ply(path) else found.read(path)
 
 
-def write_splats(path: str | Path, splats: SplatArrays, name: str | None = None) -> None:
-    """Writes splats in the format called `name`, by default by the file's extension; it appears when complete."""
-    format_for(Path(path), name).write(Path(path), splats)
+def write_splats(path: str | Path, splats: SplatArrays, name: str | None = None, spz_axes: str = "RUB") -> None:
+    """Writes splats in the format called `name`, by default by the file's extension; it appears when complete.
+
+    spz_axes: axes in an .spz file, "RUB" or "RDF".
+    """
+    found = format_for(Path(path), name)
+    if found.write is write_spz:
+        write_spz(Path(path), splats, spz_axes)
+    else:
+        found.write(Path(path), splats)

@@ -36,10 +36,13 @@ def load_splats_for_viewers(source: Path, bake: bool = True, backend: Backend | 
     return bake_for_viewers(splats, run, backend) if bake else splats
 
 
-def load_trained_splats(source: Path) -> tuple[SplatArrays, RunDir | None]:
-    """The splats of `source` as they were trained, and the run that they are from, if any."""
+def load_trained_splats(source: Path, spz_axes: str = "RUB") -> tuple[SplatArrays, RunDir | None]:
+    """The splats of `source` as they were trained, and the run that they are from, if any.
+
+    spz_axes: see read_splats.
+    """
     file, run = find_splats(source)
-    splats = read_splats(file)
+    splats = read_splats(file, spz_axes)
     return (dataclasses.replace(splats, antialiased=run.config().antialias) if run else splats), run
 
 

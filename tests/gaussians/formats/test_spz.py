@@ -11,6 +11,10 @@ import zstandard
 
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.formats import read_splats, write_splats
+from splat_cli.gaussians.formats.spz_axes import AXES
+from splat_cli.gaussians.sh import _bands
+from splat_cli.scene.quaternion import matrix_from_quat
+from tests.gaussians.formats.differences import differences
 from tests.gaussians.formats.refused import assert_one_line
 from tests.gaussians.some_splats import some_splats
 
@@ -28,7 +32,6 @@ def rewrite_spz(path, change):
         (8, "<I", 21, "promises"),
         (12, "<B", 4, "degree 4"),
         (13, "<B", 24, "24 bits"),
-        (14, "<B", 2, "flags 2"),
     ],
 )
 def test_spz_headers(tmp_path, offset, layout, value, message):
@@ -50,10 +53,11 @@ def as_version_4(path):
     widths = [width for width in (9, 1, 3, 3, 4, 3 * ((degree + 1) ** 2 - 1)) if width]
     places = np.cumsum([16, *(n * width for width in widths)])
     parts = [content[begin:end] for begin, end in itertools.pairwise(places)]
+    records = content[places[-1] :]
     streams = [zstandard.ZstdCompressor().compress(part) for part in parts]
     table = b"".join(struct.pack("<QQ", len(s), len(p)) for s, p in zip(streams, parts, strict=True))
-    header = struct.pack("<4sIIBBBBI12x", magic, 4, n, degree, bits, flags, len(parts), 32)
-    path.write_bytes(header + table + b"".join(streams))
+    header = struct.pack("<4sIIBBBBI12x", magic, 4, n, degree, bits, flags, len(parts), 32 + len(records))
+    path.write_bytes(header + records + table + b"".join(streams))
 
 
 @pytest.mark.parametrize("degree", [0, 2])
@@ -74,9 +78,9 @@ def test_damaged_spz_of_version_4(tmp_path):
     for length in (5, 20, 33, 60, 140, len(whole) - 3):
         path.write_bytes(whole[:length].tobytes())
         assert_one_line(path)
-    for offset, value in ((8, 21), (8, 4_000_000_000), (12, 4), (14, 2), (16, 1 << 30), (40, 1 << 30)):
+    for offset, value in ((8, 21), (8, 4_000_000_000), (12, 4), (16, 1 << 30), (36, 5), (40, 17), (52, 1 << 30)):
         content = bytearray(whole.tobytes())
-        struct.pack_into("<I" if offset not in (12, 14) else "<B", content, offset, value)
+        struct.pack_into("<I" if offset != 12 else "<B", content, offset, value)
         path.write_bytes(content)
         assert_one_line(path)
     rng = np.random.default_rng(3)
@@ -92,5 +96,78 @@ def test_spz_of_version_2(tmp_path):
     """Version 3 has four bytes for a quaternion, version 2 three, which are x, y and z."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(1, 0))
-    rewrite_spz(path, lambda c: c[:4] + struct.pack("<I", 2) + c[8:-4] + bytes([255, 128, 128]))
+    records = 12
+    rewrite_spz(
+        path, lambda c: c[:4] + struct.pack("<I", 2) + c[8 : -4 - records] + bytes([255, 128, 128]) + c[-records:]
+    )
     np.testing.assert_allclose(np.abs(read_splats(path).quats[0]), [0, 1, 0, 0], atol=0.01)
+
+
+def stating(code):
+    """What rewrites a file to state the axes of a code, in a record after an unknown one."""
+    unknown = struct.pack("<II6s", 0x12340001, 6, b"abcdef")
+    return lambda content: content[:-12] + unknown + struct.pack("<III", 0xADBE0003, 4, code)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("axes", AXES)
+def test_axes_that_a_file_states(tmp_path, version, axes):
+    """Directions of positions and rotated axes, against a matrix of the letters; a colour seen from where it was."""
+    path = tmp_path / "a.spz"
+    splats = some_splats(20, 3)
+    write_splats(path, splats)
+    stored = read_splats(path)  # to be read as what it is in other axes
+    rewrite_spz(path, stating(AXES.index(axes)))
+    if version == 4:
+        as_version_4(path)
+    back = read_splats(path, "LFD")  # which does not count
+    ply = np.array([[1.0, 0, 0], [0, -1, 0], [0, 0, -1]])  # of the letters R, U and B
+    columns = {"R": ply[0], "L": -ply[0], "U": ply[1], "D": -ply[1], "B": ply[2], "F": -ply[2]}
+    change = np.stack([columns[letter] for letter in axes or "RUB"], axis=1) @ ply
+    np.testing.assert_allclose(back.means, stored.means @ change.T, atol=1e-5)
+    np.testing.assert_allclose(shapes(back), change @ shapes(stored) @ change.T, atol=1e-5)
+    direction = np.random.default_rng(1).normal(size=(20, 3))
+    expected = sh_colors(stored, direction)
+    np.testing.assert_allclose(sh_colors(back, direction @ change.T), expected, atol=1e-4)
+
+
+def sh_colors(splats, directions):
+    """Sum of the coefficients beyond the constant one, each splat in its direction."""
+    return np.einsum("nk,nkc->nc", _bands(directions / np.linalg.norm(directions, axis=1, keepdims=True)), splats.shN)
+
+
+def shapes(splats):
+    """Covariance matrices [N, 3, 3], at sizes about 1."""
+    axes = np.stack([matrix_from_quat(quat) for quat in splats.quats.astype(np.float64)])
+    sizes = np.exp(splats.log_scales - splats.log_scales.max())
+    return axes * sizes[:, None] ** 2 @ axes.transpose(0, 2, 1)
+
+
+@pytest.mark.parametrize("axes", ["RUB", "RDF"])
+def test_written_axes_are_stated(tmp_path, axes):
+    splats = some_splats(20, 3)
+    write_splats(tmp_path / "a.spz", splats, spz_axes=axes)
+    write_splats(tmp_path / "b.spz", splats)
+    one, other = read_splats(tmp_path / "a.spz"), read_splats(tmp_path / "b.spz")
+    assert max(differences(one, other).values()) < 1 / 64  # 1 and -1 are not cut alike
+    content = gzip.decompress((tmp_path / "a.spz").read_bytes())
+    (x, y, z) = (int.from_bytes(content[16 + 3 * i : 19 + 3 * i], "little", signed=True) for i in range(3))
+    sign = 1 if axes == "RDF" else -1
+    np.testing.assert_array_equal(np.sign([x, y, z]), np.sign(splats.means[0]) * [1, sign, sign])
+
+
+def test_axes_of_a_file_that_states_none(tmp_path):
+    """As programs without the extension write it; --spz-axes tells."""
+    path = tmp_path / "a.spz"
+    write_splats(path, some_splats(20, 3), spz_axes="RDF")
+    rewrite_spz(path, lambda content: content[:14] + b"\0" + content[15:-12])
+    np.testing.assert_allclose(read_splats(path).means, read_splats(path, "RDF").means * [1, -1, -1])
+
+
+@pytest.mark.parametrize("records", [b"abc", struct.pack("<II", 0xADBE0003, 4), struct.pack("<III", 0xADBE0003, 4, 17)])
+def test_damaged_extensions(tmp_path, records):
+    path = tmp_path / "a.spz"
+    write_splats(path, some_splats(20, 0))
+    rewrite_spz(path, lambda content: content[:-12] + records)
+    with pytest.raises(FormatError, match=r"an extension is cut off|an unknown coordinate system"):
+        read_splats(path)
