@@ -24,7 +24,7 @@ def render_job(source: Path, views: str | None, cameras: Path | None, **options:
     path, files = _path(options), _files(options)
     job = plan_job(source, views, cameras, path)
     job = dataclasses.replace(
-        job.with_look(options["background"], options["antialias"]).with_appearance(options["appearance"]),
+        job.with_overrides(options["background"], options["antialias"]).with_appearance(options["appearance"]),
         files=files,
         frames_per_second=options["fps"] or job.frames_per_second,
         samples=options["samples"],

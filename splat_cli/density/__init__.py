@@ -1,4 +1,4 @@
-"""Strategies that add, move and remove splats. A new one is a class and a row in STRATEGIES (docs/extending.md)."""
+"""Densification strategies. To add one: a class and a row in STRATEGIES (docs/extending.md)."""
 
 from collections.abc import Callable
 
@@ -14,9 +14,9 @@ STRATEGIES: dict[str, Callable[[ResolvedConfig, float], Strategy]] = {
     "adc": ADCStrategy,
     "mcmc": MCMCStrategy,
 }
-"""Value of the setting `strategy` -> what makes it, from the settings and the scene's extent in world units."""
+"""Value of the setting `strategy` -> constructor, called with the settings and the scene's extent (world units)."""
 
 
 def make_strategy(config: ResolvedConfig, extent: float) -> Strategy:
-    """The strategy that the settings ask for. extent: the scene's, in world units."""
+    """The strategy named by the settings. extent: of the scene, in world units."""
     return STRATEGIES[config.strategy](config, extent)

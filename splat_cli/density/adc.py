@@ -12,12 +12,12 @@ from splat_cli.optim.columns import list_slots, partition
 from splat_cli.optim.model import Model
 
 DENSE_SCALE = 0.01  # of the scene's extent: smaller splats are cloned, larger ones split
-HUGE_SCALE = 0.1  # of the scene's extent: removed, once opacities have been reset
+HUGE_SCALE = 0.1  # of the scene's extent: pruned, after the first opacity reset
 RESET_OPACITY = 0.01
 
 
 class ADCStrategy:
-    """Clone or split where screen-space gradients are high, remove the transparent, reset opacities now and then."""
+    """Clone or split splats with large screen-space gradients, prune transparent ones, reset opacities periodically."""
 
     collects_stats = True
     noise_scale = 0.0

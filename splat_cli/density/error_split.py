@@ -1,4 +1,4 @@
-"""The default in short runs: dead splats move to where the error is and split what they find there."""
+"""Default strategy of short runs: relocation of dead splats to regions of high error, by splitting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from splat_cli.optim.model import Model
 
 
 class ErrorSplitStrategy(ErrorCopyStrategy):
-    """The error-guided chain with halves in place of copies: copies that coincide need many steps of noise to part."""
+    """As ErrorCopyStrategy, but splits in place of copies: coincident copies need many steps of noise to separate."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
         ratings, num_new = self._demand(model, scorer)

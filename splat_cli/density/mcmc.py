@@ -1,4 +1,4 @@
-"""3DGS as Markov chain Monte Carlo (Kheradmand et al. 2024): relocate dead splats, grow to a cap, explore by noise."""
+"""3DGS as Markov chain Monte Carlo (Kheradmand et al. 2024): relocation, growth to a maximum, exploration noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splat_cli.optim.model import Model
 
 
 class MCMCStrategy(PeriodicStrategy):
-    """Dead splats move to live ones, drawn by opacity; growth adds copies in the same way."""
+    """Relocate dead splats to live ones sampled by opacity; grow by adding copies of sampled splats."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
         ratings, num_new = self._demand(model, scorer)
@@ -29,19 +29,19 @@ class MCMCStrategy(PeriodicStrategy):
             self._relocate(model, parents, slots)
 
     def _demand(self, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
-        """Who dies and who may be copied; number of splats to be added."""
+        """Ratings of all splats, and number of splats to add."""
         target = min(self.config.max_splats, int((1 + self.config.growth_rate) * model.num))
         ratings = rate_splats(model, self.config.prune_opacity, self._errors(scorer))
         return ratings, max(target - model.num, 0)
 
     def _errors(self, scorer: ErrorScorer) -> Any | None:
-        """What splats are copied by, float32 [num], or None for their opacity."""
+        """Sampling weights of copies, float32 [num], or None for opacities."""
         return None
 
     def _add(self, model: Model, count: int, holes: Any | None = None) -> Any:
-        """Places for `count` splats: `holes`, then new ones, which it adds."""
+        """Slots for `count` splats: `holes` first, then new columns, which it adds."""
         num_new, first = count - (0 if holes is None else len(holes)), model.num
-        model.reserve(first + num_new, self.config.max_splats)  # may fail, and nothing has changed yet
+        model.reserve(first + num_new, self.config.max_splats)  # may raise MemoryError: before anything is changed
         model.extend(num_new)
         return list_slots(model.backend, holes, first, count)
 
@@ -50,7 +50,7 @@ class MCMCStrategy(PeriodicStrategy):
 
 
 class ErrorCopyStrategy(MCMCStrategy):
-    """The default in long runs: the same, with copies where several views agree that the picture is wrong."""
+    """Default strategy of long runs: as MCMCStrategy, with copies sampled by the error over several views."""
 
     def _errors(self, scorer: ErrorScorer) -> Any | None:
         return scorer.scores(self.config.score_views)[1]

@@ -1,4 +1,4 @@
-"""What strategies do to splats: relocation, splits, resets. The host side of cuda_src/density/refine.cu.
+"""Operations of strategies: relocation, splits, resets. Host side of cuda_src/density/refine.cu.
 
 Indices of splats are int64 [K] on the device.
 """
@@ -17,10 +17,10 @@ FILE = "density/refine"
 
 
 def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None:
-    """Put a copy of the splat parents[k], which may repeat, in the place slots[k]; all start with fresh moments.
+    """Copy splats parents[k], with repetition, to slots[k]; parents and copies get zero moments.
 
-    A parent and its copies together look like the parent before: 3DGS-MCMC (Kheradmand et al. 2024), eq. 9.
-    min_opacity: of each afterwards.
+    Parent and copies together render as the parent did: 3DGS-MCMC (Kheradmand et al. 2024), eq. 9. min_opacity: lower
+    limit of the new opacities.
     """
     backend, params, num = model.backend, model.splats.params, model.num
     moments = model.moments.first, model.moments.second
@@ -31,7 +31,7 @@ def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None
 
 
 def split_long_axis(model: Model, parents: Any, slots: Any) -> None:
-    """Split the different splats `parents` in two along their longest axes: one half stays, one goes to its slot."""
+    """Split each of the distinct splats `parents` along its longest axis: one half in its place, one in its slot."""
     backend, params, count = model.backend, model.splats.params, len(parents)
     model.copy(parents, slots)
     model.clear_moments(parents)
@@ -39,7 +39,7 @@ def split_long_axis(model: Model, parents: Any, slots: Any) -> None:
 
 
 def split_random(model: Model, parents: Any, slots: Any, random: np.random.Generator) -> None:
-    """Two smaller splats for each of the different splats `parents`: one in its place, one in its slot."""
+    """Replace each of the distinct splats `parents` by two smaller ones: in its place and in its slot."""
     backend, params, count = model.backend, model.splats.params, len(parents)
     normals = backend.upload(random.standard_normal((3, 2 * count), np.float32))
     model.copy(parents, slots)
@@ -48,13 +48,13 @@ def split_random(model: Model, parents: Any, slots: Any, random: np.random.Gener
 
 
 def reset_opacities(model: Model, max_opacity: float) -> None:
-    """Lower all opacities to at most max_opacity, with fresh moments."""
+    """Lower all opacities to at most max_opacity, with zero moments."""
     max_logit = float(np.log(max_opacity / (1 - max_opacity)))
     rows = (planes[OPACITY] for planes in (model.splats.params, model.moments.first, model.moments.second))
     launch(model.backend, FILE, "limit_opacities", model.num, model.num, max_logit, *rows)
 
 
 def limit_scales(model: Model, min_scale: float) -> None:
-    """Make no axis of a splat shorter than min_scale, world units."""
+    """Raise all scales to at least min_scale, in world units."""
     params, min_log_scale = model.splats.params, float(np.log(min_scale))
     launch(model.backend, FILE, "limit_scales", model.num, params.shape[1], model.num, min_log_scale, params)

@@ -1,4 +1,4 @@
-"""What the strategies without screen-space statistics share: when their rounds come."""
+"""Base class of strategies with periodic rounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from splat_cli.config import ResolvedConfig
 
 
 class PeriodicStrategy:
-    """A round every densify_interval steps, between densify_start and densify_stop."""
+    """Rounds every densify_interval steps, from densify_start to densify_stop."""
 
     collects_stats = False
 

@@ -1,4 +1,4 @@
-"""What a round of density control decides by: the host side of cuda_src/density/ratings.cu. Masks are bool."""
+"""Selection criteria of density control: host side of cuda_src/density/ratings.cu. Masks are bool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = "density/ratings"
 
 
 def mean_scores(backend: Backend, sums: Any, num: int, num_views: int) -> Any:
-    """Means over views of what blend_scores (render/blend.py) added up in sums [capacity, 2 or 4], float32 [2, num]."""
+    """Means over views, float32 [2, num], of the sums [capacity, 2 or 4] of blend_scores (render/blend.py)."""
     means, defines = backend.xp.empty((2, num), "float32"), {"FIXED_SUMS": 1} if sums.shape[1] == 4 else {}
     launch(backend, FILE, "mean_scores", num, sums, num, float(num_views), means, **defines)
     return means
@@ -22,10 +22,10 @@ def mean_scores(backend: Backend, sums: Any, num: int, num_views: int) -> Any:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Which splats may be copied, and which are dead: too transparent to matter.
+    """Sampling weights of splats, and dead splats: those too transparent to matter.
 
-    weights: float32 [num], of a draw, 0 for dead splats. num_candidates: weights over 0. dead: indices int64.
-    totals: uint32 [3] on the device: dead splats, candidates, the bits of the largest weight.
+    weights: float32 [num], 0 for dead splats. num_candidates: number of positive weights. dead: int64 indices. totals:
+    uint32 [3] on the device: number of dead splats, of candidates, bits of the largest weight.
     """
 
     weights: Any
@@ -35,7 +35,7 @@ class Ratings:
 
 
 def rate_splats(model: Model, prune_opacity: float, errors: Any | None = None) -> Ratings:
-    """Rate by the splats' errors float32 [num], or by their opacities. Waits for the device."""
+    """Ratings by errors float32 [num], or by opacities. Waits for the device."""
     backend, num, empty = model.backend, model.num, model.backend.xp.empty
     weights, dead, totals = empty(num, "float32"), empty(num, "bool"), backend.xp.zeros(3, "uint32")
     logits = model.splats.params[OPACITY]
@@ -46,7 +46,7 @@ def rate_splats(model: Model, prune_opacity: float, errors: Any | None = None) -
 
 
 def rate_gradients(model: Model, threshold: float) -> tuple[Any, Any]:
-    """Which mean screen-space gradients reach the threshold, and keys float32 that sort these first, largest first."""
+    """Mask of mean screen-space gradients over the threshold, and float32 keys that sort these first, descending."""
     backend, num = model.backend, model.num
     chosen, keys = backend.xp.empty(num, "bool"), backend.xp.empty(num, "float32")
     stats, capacity = model.stats, model.splats.capacity
@@ -55,7 +55,7 @@ def rate_gradients(model: Model, threshold: float) -> tuple[Any, Any]:
 
 
 def split_by_size(model: Model, index: Any, max_scale: float) -> tuple[Any, Any]:
-    """Those of the splats `index` int64 [K] whose longest axis is max_scale (world units) or less, and the others."""
+    """Partition of `index` int64 [K]: splats with a longest axis up to max_scale (world units), and larger ones."""
     backend, splats, count = model.backend, model.splats, len(index)
     small = backend.xp.empty(count, "bool")
     launch(backend, FILE, "mark_small", count, splats.params, splats.capacity, index, count, float(max_scale), small)
@@ -63,7 +63,7 @@ def split_by_size(model: Model, index: Any, max_scale: float) -> tuple[Any, Any]
 
 
 def prune_mask(model: Model, min_opacity: float, max_scale: float) -> Any:
-    """Which splats are more transparent than min_opacity or longer than max_scale (world units), bool [num]."""
+    """Mask [num] of splats less opaque than min_opacity or larger than max_scale (world units)."""
     backend, splats, num = model.backend, model.splats, model.num
     mask, limits = backend.xp.empty(num, "bool"), (float(min_opacity), float(max_scale))
     launch(backend, FILE, "mark_prunable", num, splats.params, splats.capacity, num, *limits, mask)

@@ -1,6 +1,6 @@
-"""Random choices of splats by weight: the host side of cuda_src/density/sampling.cu.
+"""Weighted random sampling of splats: host side of cuda_src/density/sampling.cu.
 
-The host draws uniform numbers, the device looks up what they mean: same seed, same choice on every device.
+Uniform random numbers come from the host, so that a seed gives the same samples on every device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FILE = "density/sampling"
 
 
 class WeightedSampler:
-    """Draws with replacement, with probability proportional to the weights of `ratings`."""
+    """Samples with replacement, with probabilities proportional to the weights of `ratings`."""
 
     def __init__(self, backend: Backend, ratings: Ratings) -> None:
         self._backend, weights = backend, ratings.weights
@@ -35,7 +35,7 @@ class WeightedSampler:
 
 
 def sample_distinct(backend: Backend, ratings: Ratings, count: int, random: np.random.Generator) -> Any:
-    """Up to `count` different indices, likelier with larger weights, those of weight 0 never; int64 on the device.
+    """Up to `count` distinct indices, int64 on the device, sampled by weight; never those of weight 0.
 
     Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir".
     """

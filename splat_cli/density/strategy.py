@@ -1,4 +1,4 @@
-"""What the training loop asks of a strategy that adds, moves and removes splats."""
+"""Interface of densification strategies."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from splat_cli.optim.model import Model
 
 
 class ErrorScorer(Protocol):
-    """Looks at training views for a strategy."""
+    """Scores of splats over training views."""
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
-        """Contribution and error of every splat over random training views, float32 [num] each, in pixels a view."""
+        """Blending weight and share of the error over random training views, float32 [num] each, in pixels per view."""
 
 
 class Strategy(Protocol):
-    """One way to control density. Everything it draws at random comes from the generator it is given."""
+    """A densification strategy. All random numbers come from the generator passed to `refine`."""
 
-    collects_stats: bool  # whether the iteration has to sum screen-space gradients
-    noise_scale: float  # of langevin_noise each step; 0 for none
+    collects_stats: bool  # whether training steps sum screen-space gradients
+    noise_scale: float  # of langevin_noise in each step; 0: none
 
     def due(self, step: int) -> bool:
-        """Whether `refine` is to run after this step."""
+        """Whether `refine` is called after this step."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
-        """Add, move and remove splats; never more than the hard cap."""
+        """Add, relocate and prune splats, within config.max_splats."""

@@ -21,15 +21,15 @@ from splat_cli.render.contribution import view_contributions
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View, evenly_spread
 
-MAX_VIEWS = 128  # looked from, evenly spread over those there are
-AROUND = 24  # directions from far away, all around, that hold the fit where no view is
-FLOOR = 0.02  # weight that all views have alike, and that all directions around have; by pixels they have 1
-CHUNK = 16384  # splats at once
+MAX_VIEWS = 128  # used, evenly spread over all views
+AROUND = 24  # distant directions, evenly spread, that regularise the fit where there is no view
+FLOOR = 0.02  # weight of all views alike, and of the distant directions; weights by pixels sum to 1
+CHUNK = 16384  # splats per batch
 
 
 @dataclass(frozen=True)
 class Baked:
-    """residual: root mean square difference of colours, 0 to 1, over the pixels in which the views see the splats."""
+    """residual: root mean square difference of colours, 0 to 1, over the pixels that the splats cover in the views."""
 
     splats: SplatArrays
     residual: float
@@ -38,10 +38,10 @@ class Baked:
 def bake_field(
     field: ColorField, splats: SplatArrays, views: Sequence[View], degree: int, embedding: np.ndarray | None = None
 ) -> Baked:
-    """The splats with harmonics of `degree` that show what the field says, by least squares over directions.
+    """The splats with spherical harmonics of `degree` fitted to the field, by least squares over view directions.
 
-    The directions are those in which `views` see a splat, each as important as the pixels that it makes up there.
-    embedding: of the photograph whose appearance is baked, by default the mean of all.
+    The directions are those from which `views` see a splat, weighted by the pixels that it covers there. embedding:
+    appearance to bake, by default the mean of all photographs.
     """
     chosen = evenly_spread(views, MAX_VIEWS)
     distant, backend = _views_around(field), field.backend
@@ -65,7 +65,7 @@ def bake_field(
 
 
 def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any:
-    """How many pixels of each view each splat makes up, float32 [N, V]."""
+    """Pixels of each view that each splat covers, float32 [N, V]."""
     pixels = backend.xp.zeros((len(splats), len(views)), "float32")
     for index, column in enumerate(view_contributions(backend, splats, views)):
         pixels[:, index] = column
@@ -73,14 +73,14 @@ def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any
 
 
 def _weights(xp: Any, pixels: Any, num_around: int) -> Any:
-    """Of each splat's directions, the views' [N, V] and those around, float32 [N, V + num_around]; about 1 in all."""
+    """Weights of the view directions [N, V] and distant directions of splats, float32 [N, V + num_around]; sum near 1."""
     num, num_views = pixels.shape
     by_pixels = pixels / xp.maximum(pixels.sum(axis=1, keepdims=True), 1e-6) + np.float32(FLOOR / num_views)
     return xp.concatenate([by_pixels, xp.full((num, num_around), FLOOR / num_around, "float32")], axis=1)
 
 
 def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, degree: int) -> tuple[Any, Any]:
-    """Values of the harmonics [N, D, K] and colours less 0.5 [N, D, 3], of N splats to D cameras."""
+    """Values of the harmonics [N, D, K] and colours less 0.5 [N, D, 3], for N splats and D cameras."""
     backend, num = coloring.backend, len(splats)
     on_device, state = Splats.from_arrays(backend, splats, CHUNK), IterState(backend, num_splats=num)
     size, xp = (degree + 1) ** 2, backend.xp
@@ -95,14 +95,14 @@ def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, de
 
 
 def _least_squares(xp: Any, basis: Any, colors: Any, weights: Any) -> Any:
-    """Coefficients float32 [N, K, 3] of the smallest sum of squares, weighted [N, D]."""
+    """Coefficients float32 [N, K, 3] of the weighted least-squares fit; weights [N, D]."""
     weighted = (basis * weights[:, :, None]).transpose(0, 2, 1)
     squares, products = (weighted @ values for values in (basis, colors))
     return xp.linalg.solve(squares.astype("float64"), products.astype("float64")).astype("float32")
 
 
 def _views_around(field: ColorField) -> list[View]:
-    """Views from so far away that all splats are in the same direction, spread evenly (Fibonacci's lattice)."""
+    """Distant views, from which all splats have the same direction, evenly spread (Fibonacci lattice)."""
     z = 1 - (2 * np.arange(AROUND) + 1) / AROUND
     angle = np.pi * (3 - 5**0.5) * np.arange(AROUND)
     directions = np.stack([np.sqrt(1 - z * z) * np.cos(angle), np.sqrt(1 - z * z) * np.sin(angle), z], axis=1)

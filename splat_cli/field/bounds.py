@@ -11,7 +11,7 @@ INSIDE = 0.8  # share of the points that lie within the radius
 
 
 def field_bounds(points: np.ndarray) -> np.ndarray:
-    """BOUNDS_DTYPE scalar: the median of points [N, 3], and the distance within which most of them lie."""
+    """BOUNDS_DTYPE scalar: median of points [N, 3], and the distance within which a share INSIDE of them lies."""
     finite = points[np.isfinite(points).all(axis=1)]
     center = np.median(finite, axis=0)
     radius = float(np.quantile(np.linalg.norm(finite - center, axis=1), INSIDE))

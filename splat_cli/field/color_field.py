@@ -1,4 +1,4 @@
-"""The colour field: from position, direction and photograph to gain and offset of a splat's colour."""
+"""The colour field: maps position, direction and photograph to gain and offset of a splat's colour."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from splat_cli.field.network import Network, num_weights, padded
 from splat_cli.field.parameters import Parameters
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
 
-OUTPUTS = 6  # gains less 1 and offsets of three channels
-RATE = LEARNING_RATES.index("shN")  # of the tables
-NETWORK_RATE = 0.2  # times it: the network's, and
-EMBEDDING_RATE = 4.0  # that of photographs
-EMBEDDING_SIZE = 0.1  # standard deviation that embeddings begin with
+OUTPUTS = 6  # gain - 1 and offset of three channels
+RATE = LEARNING_RATES.index("shN")  # learning rate of the tables
+NETWORK_RATE = 0.2  # learning rate of the network, relative to the tables
+EMBEDDING_RATE = 4.0  # of the embeddings, relative to the tables
+EMBEDDING_SIZE = 0.1  # initial standard deviation
 
 
 @dataclass(frozen=True)
 class FieldShape:
-    """The sizes of a field; appearance: numbers that describe a photograph, 0 where all look alike."""
+    """Sizes of a field. appearance: length of the embedding of a photograph; 0: none."""
 
     grid: GridShape
     direction_degree: int = 4
@@ -34,25 +34,25 @@ class FieldShape:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the network's inputs (position, direction, appearance), its hidden layers and its outputs."""
+        """Numbers of inputs (position, direction, appearance), values of hidden layers, and outputs."""
         return (self.grid.width + self.direction_degree**2 + self.appearance, *self.hidden, OUTPUTS)
 
     def sizes(self) -> dict[str, int]:
-        """Numbers of values of the tables and of the network."""
+        """Numbers of values of tables and network."""
         return {"tables": self.grid.num_entries * self.grid.features, "network": num_weights(self.widths)}
 
     @property
     def bytes(self) -> int:
-        """Of device memory that the tables take: values, gradients and two moments as floats, and the halves."""
+        """Device memory of the tables in bytes: values, gradients and two moments as floats, and a copy as halves."""
         return self.grid.num_entries * self.grid.features * (4 * 4 + 2)
 
     @property
     def bytes_per_row(self) -> int:
-        """That a splat takes while the field is evaluated: layers with their gradients, position, direction, index."""
+        """Device memory per evaluated splat in bytes: layers with gradients, position, direction, index."""
         return 4 * (2 * sum(map(padded, self.widths)) + 16)
 
     def facts(self) -> dict[str, Any]:
-        """The same as JSON can hold it."""
+        """The sizes as JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -61,10 +61,10 @@ class FieldShape:
 
 
 class ColorField:
-    """A hash grid, a network, and an embedding of each of `num_views` photographs, with their optimiser's moments.
+    """Hash grid, network and embeddings of `num_views` photographs, with moments of their optimiser.
 
-    frame: BOUNDS_DTYPE scalar, where the scene lies. rows: splats that can be evaluated at once. The tables are read in
-    half precision; a field as it begins leaves every colour as it is.
+    frame: BOUNDS_DTYPE scalar, bounds of the scene. rows: maximum number of splats per evaluation. Tables are read in
+    half precision; a new field leaves colours unchanged.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ColorField:
         random: np.random.Generator,
     ) -> None:  # fmt: skip
         self.backend, self.shape, self.frame, self.num_views = backend, shape, frame, num_views
-        self._bounds = backend.upload(np.frombuffer(frame.tobytes(), np.float32).copy())  # what a checkpoint keeps
+        self._bounds = backend.upload(np.frombuffer(frame.tobytes(), np.float32).copy())  # saved in checkpoints
         self.grid = HashGrid(backend, shape.grid, random, half=True)
         self.network = Network(backend, shape.widths, rows, random, zero_outputs=True)
         start = random.normal(0, EMBEDDING_SIZE, (num_views, max(shape.appearance, 1)))
@@ -83,36 +83,36 @@ class ColorField:
         return self.network.rows
 
     def with_rows(self, rows: int) -> ColorField:
-        """The same field, for so many splats at once: it shares all that is trained."""
+        """The same field for `rows` splats per evaluation; shares all parameters."""
         other = copy.copy(self)
         other.network = copy.copy(self.network)
         other.network.resize(rows)
         return other
 
     def parts(self) -> dict[str, Parameters]:
-        """What is trained, by name."""
+        """Trained parameters by name."""
         return {"tables": self.grid.parameters, "network": self.network.parameters, "embeddings": self.embeddings}
 
     def arrays(self) -> dict[str, Any]:
-        """Everything that the next steps depend on, by name."""
+        """State arrays by name, as saved in checkpoints."""
         parts = self.parts()
         trained = {f"field_{part}_{name}": array for part in parts for name, array in parts[part].arrays().items()}
         return trained | {"field_bounds": self._bounds}
 
     def refresh(self) -> None:
-        """Bring derived state up to date after the arrays were written to."""
+        """Recompute derived state after the arrays were written to."""
         self.grid.parameters.refresh()
         self.frame = self.backend.download(self._bounds).view(BOUNDS_DTYPE).reshape(())
 
     def step(self, state: IterState) -> None:
-        """A step of Adam: of the table entries and photographs that were seen, and of the whole network."""
+        """One Adam step: table entries and embeddings with a gradient, and the whole network."""
         self.grid.parameters.adam_flat(state, RATE, sparse=True)
         self.network.parameters.adam_flat(state, RATE, factor=NETWORK_RATE)
         if self.shape.appearance:
             self.embeddings.adam_flat(state, RATE, sparse=True, factor=EMBEDDING_RATE)
 
     def forget_gradients(self) -> None:
-        """Drop what backward passes have added up."""
+        """Set all gradients to zero."""
         for parameters in self.parts().values():
             parameters.gradients.fill(0)
 

@@ -23,11 +23,10 @@ WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.
 
 
 class FieldColoring(AuxiliaryModel):
-    """render.rasterizer.Coloring by a field: it is evaluated for the splats that the view shows, and for no others.
+    """Colours visible splats by a field: a render.rasterizer.Coloring.
 
-    embeddings: one row a view of the camera table, in place of those that the field was trained with. moves: also leave
-    the gradients of the splats' positions in `d_means` float32 [3, capacity], else None. only_embeddings: the backward
-    pass spares the tables.
+    embeddings: one row per view of the camera table; by default those of the field. moves: also write gradients of
+    positions to `d_means` float32 [3, capacity], else None. only_embeddings: the backward pass skips the tables.
     """
 
     LATE_ARRAYS = ("field_bounds",)
@@ -47,7 +46,7 @@ class FieldColoring(AuxiliaryModel):
         self._capacity = 0
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.color == "field"
 
     @staticmethod
@@ -62,7 +61,7 @@ class FieldColoring(AuxiliaryModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> FieldColoring:
-        """See AuxiliaryModel.make. UsageError where sums in a fixed order are asked for on a GPU."""
+        """See AuxiliaryModel.make. UsageError with --deterministic on a GPU."""
         config, splats = setup.config, setup.splats
         return cls(new_field(splats, len(setup.cameras.views), config), moves=config.field_moves)
 
@@ -85,7 +84,7 @@ class FieldColoring(AuxiliaryModel):
         self.field.refresh()
 
     def resize(self, capacity: int) -> None:
-        """See Coloring.resize: as many rows as splats, for a view may show them all."""
+        """See Coloring.resize: one row per splat, since a view may show all."""
         if self.field.rows != capacity:
             self.field.network.resize(capacity)
         if self._capacity == capacity:
@@ -104,7 +103,7 @@ class FieldColoring(AuxiliaryModel):
         self._evaluate(splats, cameras, state, projection.colors)
 
     def color_all(self, splats: Splats, cameras: CameraTable, state: IterState, colors: Any) -> None:
-        """Write the colours, float32 [capacity, 4], that all splats show to the state's view, seen or not."""
+        """Write the colours, float32 [capacity, 4], of all splats in the state's view, visible or not."""
         self.num_rows.fill(splats.num)
         self.splat_from_row[...] = self.backend.xp.arange(self._capacity, dtype="int32")
         self._evaluate(splats, cameras, state, colors)
@@ -145,7 +144,7 @@ class FieldColoring(AuxiliaryModel):
             )  # fmt: skip
 
     def _parts(self, planes: Any) -> tuple[Any, Any, Any]:
-        """The planes of position, direction and appearance."""
+        """Planes of position, direction and appearance."""
         shape = self.field.shape
         begin, end = shape.grid.width, shape.grid.width + shape.direction_degree**2
         return planes[:begin], planes[begin:end], planes[end : end + shape.appearance]

@@ -11,7 +11,7 @@ MAX_DIRECTION_DEGREE = 4
 
 
 def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: int, features: Any) -> None:
-    """Write degree^2 values (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
+    """Write degree^2 harmonics (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
     rows = _check("sh_encode", directions, degree, features)
     backend.kernel("field/sh_encode", "sh_encode")(
         (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, features
@@ -21,7 +21,7 @@ def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: 
 def backward_directions(
     backend: Backend, directions: Any, num_rows: Any, degree: int, d_features: Any, d_directions: Any
 ) -> None:
-    """Write the gradients of the directions' coordinates as free variables, planes [3, rows]."""
+    """Write gradients of the directions, planes [3, rows], with coordinates as independent variables."""
     rows = _check("sh_encode_backward", directions, degree, d_features)
     backend.kernel("field/sh_encode", "sh_encode_backward")(
         (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, d_features, d_directions

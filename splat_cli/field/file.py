@@ -29,7 +29,7 @@ COLUMNS = ("means", "log_scales", "quats", "logit_opacities", "sh0")
 
 @dataclass(frozen=True)
 class FieldFile:
-    """splats: of degree 0. arrays: values of the field's parts by name. names: of the photographs, as embedded."""
+    """splats: of SH degree 0. arrays: values of the field's parts by name. names: of the embedded photographs."""
 
     splats: SplatArrays
     shape: FieldShape
@@ -38,7 +38,7 @@ class FieldFile:
     arrays: dict[str, np.ndarray]
 
     def open(self, backend: Backend, rows: int) -> ColorField:
-        """The field on a device, for `rows` splats at once."""
+        """The field on a device, for `rows` splats per evaluation."""
         field = ColorField(backend, self.shape, self.frame, len(self.names), rows, np.random.default_rng(0))
         for part, parameters in field.parts().items():
             values = self.arrays[part].astype(np.float32).ravel()
@@ -47,7 +47,7 @@ class FieldFile:
         return field
 
     def embedding(self, name: str | None) -> np.ndarray:
-        """Of a photograph, float32 [appearance]; of None or "mean" the mean of all. UsageError for an unknown one."""
+        """Embedding of a photograph, float32 [appearance]; None or "mean": the mean. UsageError for unknown names."""
         rows = self.arrays["embeddings"].reshape(len(self.names), self.shape.appearance)
         if name is None or name == MEAN:
             return rows.mean(axis=0)
@@ -60,7 +60,7 @@ class FieldFile:
 
 
 def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Sequence[str]) -> None:
-    """Writes the field and the splats, of degree 0, that it colours. DiskError, UsageError as `replacing`."""
+    """Write the field and its splats, of SH degree 0. DiskError, UsageError as in `replacing`."""
     lengths = np.maximum(np.linalg.norm(splats.quats, axis=1, keepdims=True), 1e-12)
     halves = {
         "log_scales": splats.log_scales, "quats": splats.quats / lengths, "logit_opacities": splats.logit_opacities,
@@ -84,7 +84,7 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
 
 
 def read_field(path: Path) -> FieldFile:
-    """Reads the file back. FormatError where it is damaged or not one."""
+    """Read a file. FormatError if it is damaged or of another kind."""
     try:
         with path.open("rb") as file:
             arrays = read_npz(file, path.stat().st_size)
@@ -94,7 +94,7 @@ def read_field(path: Path) -> FieldFile:
         if not all(array.dtype.kind == "f" for array in arrays.values()):
             raise ValueError("its arrays are not floating-point numbers")
         shape, frame, names = _shape(header["shape"]), _frame(header["frame"]), _names(header["names"])
-        with np.errstate(over="ignore"):  # beyond float32: infinite, and dropped
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and their splats are dropped
             columns: dict[str, Any] = {name: arrays.pop(name).astype(np.float32) for name in COLUMNS}
         none = np.zeros((len(columns["means"]), 0, 3), np.float32)
         splats = finite_splats(SplatArrays(**columns, shN=none, antialiased=header["antialiased"] is True))
@@ -110,7 +110,7 @@ def read_field(path: Path) -> FieldFile:
 
 
 def _shape(facts: dict[str, Any]) -> FieldShape:
-    """The shape that `FieldShape.facts` gave; ValueError, TypeError, ShapeError for others."""
+    """The shape from the output of `FieldShape.facts`; ValueError, TypeError or ShapeError if invalid."""
     shape = FieldShape.from_facts(facts)
     grid = shape.grid
     counts = (grid.dimensions, grid.levels, grid.table_size, grid.features, grid.base_resolution,
@@ -124,7 +124,7 @@ def _shape(facts: dict[str, Any]) -> FieldShape:
 
 
 def _frame(facts: dict[str, Any]) -> np.ndarray:
-    """BOUNDS_DTYPE scalar; ValueError where it is not finite or has no radius."""
+    """BOUNDS_DTYPE scalar; ValueError if it is not finite or has no radius."""
     frame = np.zeros((), BOUNDS_DTYPE)
     with np.errstate(over="ignore"):
         frame["center"], frame["inv_radius"] = np.array(facts["center"], np.float64).reshape(3), facts["inv_radius"]
@@ -134,7 +134,7 @@ def _frame(facts: dict[str, Any]) -> np.ndarray:
 
 
 def _names(names: Any) -> list[str]:
-    """Names of at least one photograph; TypeError where they are none."""
+    """Names of one or more photographs; TypeError for anything else."""
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise TypeError("it names no photographs")
     return names

@@ -15,13 +15,13 @@ LEVELS, FEATURES, COARSEST, GROWTH = 8, 4, 16, 2.0  # cells of 1/16 to 1/2048 of
 
 
 def field_shape(config: TrainConfig) -> FieldShape:
-    """The field that the settings ask for."""
+    """Shape of the field from the settings."""
     grid = GridShape(3, LEVELS, config.field_table_size, FEATURES, COARSEST, GROWTH)
     return FieldShape(grid, config.field_direction_degree, appearance=config.field_appearance)
 
 
 def new_field(splats: Splats, num_views: int, config: TrainConfig) -> ColorField:
-    """A fresh field for the initial `splats` and `num_views` photographs. UsageError with --deterministic on CUDA."""
+    """An untrained field for initial `splats` and `num_views` photographs. UsageError with --deterministic on CUDA."""
     if config.deterministic and splats.backend.name == "cuda":
         raise UsageError("--color field sums in any order on a GPU: leave out --deterministic, or use --device cpu")
     means = splats.backend.download(splats.params[MEANS, : splats.num]).T

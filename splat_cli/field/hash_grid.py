@@ -13,7 +13,7 @@ from splat_cli.field.parameters import Parameters
 
 THREADS = 256
 MAX_LEVELS, MAX_ENTRIES, MAX_RESOLUTION = 32, 2**28, 2**24
-INITIAL = 1e-4  # entries begin uniformly within plus and minus this
+INITIAL = 1e-4  # initial entries are uniform within +- this
 
 # Mirrors `struct Level` in cuda_src/field/hash_grid.cu.
 LEVEL_DTYPE = np.dtype([("resolution", np.int32), ("size", np.uint32), ("offset", np.uint32), ("hashed", np.int32)])
@@ -40,11 +40,11 @@ class GridShape:
 
     @property
     def width(self) -> int:
-        """Values that a point is encoded as."""
+        """Number of features of a point."""
         return self.levels * self.features
 
     def level_table(self) -> np.ndarray:
-        """The levels as LEVEL_DTYPE [L]; a table is as large as its grid where that is no more than table_size."""
+        """The levels, LEVEL_DTYPE [L]; the table of a level has at most as many entries as its grid has nodes."""
         table, offset = np.zeros(self.levels, LEVEL_DTYPE), 0
         for index in range(self.levels):
             resolution = int(self.base_resolution * self.growth**index)
@@ -61,10 +61,10 @@ class GridShape:
 
 
 class HashGrid:
-    """The encoding and its tables, which are `parameters`, [entries, F] as a flat array.
+    """The encoding with its tables: `parameters`, [entries, F] as a flat array.
 
-    Points are float32 planes [dimensions, rows] from 0 to 1, features planes [width, rows]; `num_rows`, uint32 [1] on
-    the device, says how many rows are in use. half: encode from tables in half precision.
+    Points are float32 planes [dimensions, rows], 0 to 1; features are planes [width, rows]; `num_rows`, uint32 [1] on
+    the device, is the number of rows in use. half: read the tables in half precision.
     """
 
     def __init__(self, backend: Backend, shape: GridShape, random: np.random.Generator, half: bool = False) -> None:
@@ -77,7 +77,7 @@ class HashGrid:
 
     @property
     def tables(self) -> Any:
-        """What is encoded from."""
+        """Tables that `encode` reads."""
         return self.parameters.values if self.parameters.halves is None else self.parameters.halves
 
     def encode(self, positions: Any, num_rows: Any, features: Any) -> None:
@@ -97,7 +97,7 @@ class HashGrid:
         )  # fmt: skip
 
     def backward_positions(self, positions: Any, num_rows: Any, d_features: Any, d_positions: Any) -> None:
-        """Write the gradients of the points, planes like them; zero along an axis that a point lies outside of."""
+        """Write gradients of the points, planes like them; zero along axes where a point is outside the grid."""
         rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
         self.backend.kernel("field/hash_grid", "hash_encode_d_positions", **self.table_defines)(
             (-(-rows // THREADS),), (THREADS,),

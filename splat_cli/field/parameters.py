@@ -10,14 +10,13 @@ from splat_cli.device import Backend
 from splat_cli.render.iter_state import IterState
 
 THREADS = 256
-GRAIN = 4  # values a thread owns
+GRAIN = 4  # values per thread
 
 
 class Parameters:
-    """Flat float32 arrays of one length, a multiple of 4: values, gradients, moments1 and moments2.
+    """Flat float32 arrays of equal length, a multiple of 4: values, gradients, moments1 and moments2.
 
-    halves: float16, a copy of the values that follows them, or None. What is added to `gradients` stays there until
-    `adam_flat` takes it.
+    halves: float16 copy of the values, or None. Gradients accumulate until `adam_flat`, which resets them.
     """
 
     def __init__(self, backend: Backend, values: np.ndarray, half: bool = False) -> None:
@@ -32,27 +31,27 @@ class Parameters:
         return len(self.values)
 
     def arrays(self) -> dict[str, Any]:
-        """What the next steps depend on, by name."""
+        """State arrays by name."""
         return {"values": self.values, "moments1": self.moments1, "moments2": self.moments2}
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
-        """Become what `arrays` gave, in place."""
+        """Copy arrays that `arrays` returned."""
         for name, array in self.arrays().items():
             array[...] = self.backend.upload(arrays[name])
         self.refresh()
 
     def refresh(self) -> None:
-        """Make the halves what the values are."""
+        """Update the halves from the values."""
         if self.halves is not None:
             self.halves[...] = self.values.astype("float16")
 
     def adam_flat(
         self, state: IterState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0
     ) -> None:
-        """One step of Adam, or of plain gradient descent, at `factor` times learning rate number `rate` of the state.
+        """One step of Adam, or of gradient descent, with `factor` times learning rate number `rate` of the state.
 
-        sparse: values whose gradient is zero stay as they are. A gradient that is not finite is skipped and counted in
-        the state. The gradients are zero afterwards.
+        sparse: skip values with a zero gradient. Non-finite gradients are skipped and counted in the state. Resets the
+        gradients.
         """
         halves = None if self.halves is None else self.halves.view("uint16")
         moments = (self.moments1, self.moments2) if adam else (None, None)
@@ -63,5 +62,5 @@ class Parameters:
 
 
 def adam_bias(step: int, beta1: float = 0.9, beta2: float = 0.999) -> dict[str, float]:
-    """The state's corrections of Adam's bias in step `step`, from 1 on (Kingma and Ba 2015, algorithm 1)."""
+    """Bias corrections of Adam in step `step`, counted from 1 (Kingma and Ba 2015, algorithm 1)."""
     return {"inv_bias1": 1 / (1 - beta1**step), "inv_root_bias2": (1 - beta2**step) ** -0.5}

@@ -15,8 +15,8 @@ def regression_loss(
 ) -> None:
     """Add the mean loss over rows and channels to `loss` float32 [1], and write the network's d_outputs.
 
-    targets: planes float32 [channels, rows]. kind: L2, RELATIVE_L2 (Mueller et al. 2022, sec. 5.4: over the square of
-    the output, which counts as a constant) or HUBER, linear from `delta` on.
+    targets: planes float32 [channels, rows]. kind: L2; RELATIVE_L2 (Mueller et al. 2022, sec. 5.4: divided by the
+    squared output, treated as constant); or HUBER, linear beyond `delta`.
     """
     channels = network.widths[-1]
     check_arrays("regression_loss", targets=(targets, "float32", f"{channels} {network.rows}"))

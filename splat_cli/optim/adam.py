@@ -6,7 +6,7 @@ from splat_cli.gaussians.splats import Splats
 
 
 class Moments:
-    """First and second moments of all parameters, float32 [rows, capacity] as the splats' planes."""
+    """First and second moments of all parameters, float32 [rows, capacity], in the layout of the splats' planes."""
 
     def __init__(self, splats: Splats) -> None:
         self.first = splats.backend.xp.zeros_like(splats.params)

@@ -1,4 +1,4 @@
-"""Interface of appearance models of single photographs."""
+"""Interface of appearance models: per-photograph colour corrections."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from splat_cli.render.iter_state import IterState
 
 
 class AppearanceLoss(PhotometricLoss, AuxiliaryModel):
-    """The loss of a picture after the view's own change of colour, which is trained and which the splats go without.
+    """Loss of a rendered picture after a trained colour correction of its view; the splats are saved without it.
 
-    changed: the picture after the change, float32 [3 * max_pixels].
+    changed: the corrected picture, float32 [3 * max_pixels].
     """
 
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
@@ -22,19 +22,19 @@ class AppearanceLoss(PhotometricLoss, AuxiliaryModel):
         self.changed = backend.xp.empty(3 * cameras.max_pixels, "float32")
 
     def apply(self, state: IterState, image: Any) -> None:
-        """Queue the change of the state's view: from image to `changed`, float32 planes [3, H, W]."""
+        """Queue the correction of the state's view: from image to `changed`, float32 planes [3, H, W]."""
         raise NotImplementedError
 
     def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
-        """Queue its gradients: d_image by the changed picture becomes that by `image`; sums by the parameters."""
+        """Queue its backward pass: d_image from that of `changed` to that of `image`; gradients of the parameters."""
         raise NotImplementedError
 
     def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
-        """As PhotometricLoss.forward, of the picture as the view's photograph shows it."""
+        """As PhotometricLoss.forward, of the corrected picture."""
         self.apply(state, image)
         super().forward(state, self.changed, errors)
 
     def backward(self, state: IterState, image: Any, d_image: Any) -> None:
-        """As PhotometricLoss.backward; d_image is by the picture before the change."""
+        """As PhotometricLoss.backward; d_image is the gradient of the picture before correction."""
         super().backward(state, self.changed, d_image)
         self.apply_backward(state, image, d_image)

@@ -23,10 +23,10 @@ from splat_cli.scene.view import View
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What an auxiliary model is made from.
+    """Constructor arguments of auxiliary models.
 
-    background: float32 [3] on the device, read at the start of each step. extent: of the scene, world units.
-    splats: the initial ones. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6], or None.
+    background: float32 [3] on the device, read at the start of each step. extent: of the scene, in world units. splats:
+    initial splats. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6], or None.
     """
 
     backend: Backend
@@ -50,63 +50,63 @@ class AuxiliaryModel:
     LATE_ARRAYS: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
-        """Whether the settings ask for the model; where they do not, it is neither made nor counted nor compiled."""
+    def enabled(config: TrainConfig) -> bool:
+        """Whether the settings enable the model; otherwise it is not constructed, counted or compiled."""
         raise NotImplementedError
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> AuxiliaryModel | None:
-        """The model of a run that wants it; None where the scene lacks what it needs."""
+        """The model of a run that enables it; None if the scene lacks what it needs, such as points."""
         raise NotImplementedError
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """Device memory that the model adds to a run that wants it."""
+        """Device memory of the model, if enabled."""
         return MemoryCost()
 
     @staticmethod
     def kernels(config: TrainConfig) -> list[Unit]:
-        """Kernel files and defines of a run that wants the model: they are compiled while photographs are read."""
+        """Kernel files and defines of the model, if enabled; compiled while photographs are read."""
         return []
 
     @classmethod
     def from_setup(cls, setup: TrainingSetup) -> Self | None:
-        """`make`, where the settings ask for the model, else None."""
-        return cast(Self, cls.make(setup)) if cls.wanted(setup.config) else None
+        """`make`, if the settings enable the model, else None."""
+        return cast(Self, cls.make(setup)) if cls.enabled(setup.config) else None
 
     @classmethod
     def memory_cost(cls, config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """`cost`, where the settings ask for the model, else nothing."""
-        return cls.cost(config, num_views) if cls.wanted(config) else MemoryCost()
+        """`cost`, if the settings enable the model, else zero."""
+        return cls.cost(config, num_views) if cls.enabled(config) else MemoryCost()
 
     def position_gradients(self, capacity: int) -> Any | None:
         """Gradients of positions to add to the rasterizer's, float32 [3, capacity], or None."""
         return None
 
     def add_loss(self, state: IterState, picture: Picture) -> None:
-        """Queue a further loss of the rendered picture: add its gradient to picture.d_image, float32 planes [3, H, W].
+        """Queue another loss of the rendered picture: add its gradient to picture.d_image, float32 planes [3, H, W].
 
-        That of the photometric loss is there.
+        d_image already holds the gradient of the photometric loss.
         """
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
-        """Queue the sums of gradients: splats are as rendered, gradients of projected splats are known.
+        """Queue gradient sums, after the backward pass of blending and before the update of the splats.
 
-        d_means: float32 [3, capacity] to which a model before this one wrote gradients of positions, or None.
+        d_means: float32 [3, capacity] with gradients of positions written by a model before this one, or None.
         """
 
     def step(self, state: IterState) -> None:
         """Queue one optimiser step."""
 
     def arrays(self) -> dict[str, Any]:
-        """Arrays on the device that decide the next steps, by name: what a checkpoint holds."""
+        """Device arrays by name that are the model's state: saved in checkpoints."""
         return {}
 
     def refresh(self) -> None:
-        """Bring derived state up to date after `arrays` were written to."""
+        """Recompute derived state after `arrays` were written to."""
 
     def set_views(self, views: Sequence[View]) -> None:
-        """Follow the training views to another resolution, between two steps."""
+        """Adapt to a new resolution of the training views, between two steps."""
 
     def constrain(self) -> None:
         """Apply constraints between the parameters, after every round of density control."""

@@ -20,10 +20,10 @@ START = 0.5  # grey
 
 
 class LearnedBackground(AuxiliaryModel):
-    """One colour for all views, from 0 to 1, which starts grey.
+    """One background colour of all views, clamped to 0 to 1; initially grey.
 
-    trained: float32 [1, 3, 3], the colour and Adam's first and second moments. shown: float32 [3] on the device, where
-    each step takes its background from; it is kept up to date.
+    trained: float32 [1, 3, 3], the colour and Adam's first and second moments. shown: float32 [3] on the device, the
+    background of the next step.
     """
 
     def __init__(self, backend: Backend, cameras: CameraTable, shown: Any, decay: Decay) -> None:
@@ -34,7 +34,7 @@ class LearnedBackground(AuxiliaryModel):
         self.refresh()
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.background == "learned"
 
     @staticmethod
@@ -52,11 +52,11 @@ class LearnedBackground(AuxiliaryModel):
         return {"background": self.trained}
 
     def refresh(self) -> None:
-        """Make the colour that of the next step."""
+        """Copy the colour to `shown`."""
         self.shown[...] = self.trained[0, 0]
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
-        """Sum the gradient from picture.d_image into rows of d_background [.., 3]."""
+        """Sum the gradients in picture.d_image into rows of d_background [.., 3]."""
         picture = rasterizer.picture
         self.backend.kernel("optim/background", "background_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
@@ -64,7 +64,7 @@ class LearnedBackground(AuxiliaryModel):
         )  # fmt: skip
 
     def step(self, state: IterState) -> None:
-        """One step of Adam, shown from the next step on."""
+        """One Adam step; takes effect in the next training step."""
         decay = self.decay
         self.backend.kernel("optim/step_background", "step_background")(
             (1,), (SUM_THREADS[self.backend.name],),

@@ -16,18 +16,18 @@ from splat_cli.render.iter_state import IterState
 
 LEVELS, HEIGHT, WIDTH, AFFINE = GRID_SHAPE = (8, 16, 16, 12)  # as in cuda_src/optim/bilateral_grid.cuh
 NUM_VALUES = LEVELS * HEIGHT * WIDTH * AFFINE
-PATCHES = (WIDTH - 1, HEIGHT - 1)  # rectangles of the picture between four nodes
-_FINAL_RATE = 0.1  # of the learning rate
+PATCHES = (WIDTH - 1, HEIGHT - 1)  # rectangles between four nodes
+_FINAL_RATE = 0.1  # relative to the initial learning rate
 _THREADS = 128
 
 
 class BilateralGridLoss(ExposureLoss):
-    """Changes colours by y = x + (E + D) (x, 1): D is interpolated in a grid over the picture and luminance.
+    """Colour correction y = x + (E + D) (x, 1), with D interpolated in a grid over the picture and luminance.
 
-    E: the exposure of ExposureLoss, which moves all nodes at once; without it, they would each have to learn it.
-    grids: float32 [num_views, 3, 8, 16, 16, 12]: D by level, row and column as three rows of three factors and an
-    offset, then Adam's first and second moments; all zero at the start. smoothness: weight of the mean squared
-    difference of neighbours along each axis.
+    E: the exposure of ExposureLoss, a common part of all nodes, which would otherwise each have to learn it. grids:
+    float32 [num_views, 3, 8, 16, 16, 12]: D by level, row and column as three rows of three factors and an offset, then
+    Adam's first and second moments; initially zero. smoothness: weight of the mean squared difference of neighbours
+    along each axis.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class BilateralGridLoss(ExposureLoss):
         self.d_grid = backend.xp.zeros(GRID_SHAPE, "float32")
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.appearance == "grid"
 
     @staticmethod
@@ -71,14 +71,14 @@ class BilateralGridLoss(ExposureLoss):
         )  # fmt: skip
 
     def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
-        """See AppearanceLoss. Leaves sums for the corners of patches in d_exposure."""
+        """See AppearanceLoss. Writes sums for the corners of patches to d_exposure."""
         self.backend.kernel("optim/bilateral_grid", "apply_bilateral_grid_backward")(
             PATCHES, (32, LEVELS), self.cameras.array, state.array, self.exposures, self.grids,
             image, d_image, self.d_exposure,
         )  # fmt: skip
 
     def step(self, state: IterState) -> None:
-        """One step of Adam on exposure and grid of the state's view. Leaves the grid's gradient in d_grid."""
+        """One Adam step on exposure and grid of the state's view. Leaves the grid's gradient in d_grid."""
         super().step(state)
         decay, blocks = self.grid_decay, (-(-NUM_VALUES // _THREADS),)
         self.backend.kernel("optim/step_bilateral_grid", "bilateral_grid_gradient")(
@@ -93,9 +93,9 @@ class BilateralGridLoss(ExposureLoss):
         return super().arrays() | {"grids": self.grids}
 
     def constrain(self) -> None:
-        """Subtract the mean over views and places, at each level: the splats show the mean photograph.
+        """Subtract the mean over views and nodes at each level, so that the splats show the mean photograph.
 
-        What all views share in place, such as vignetting, stays.
+        Differences between places that all views share, such as vignetting, remain.
         """
         super().constrain()
         differences = self.grids[:, 0]

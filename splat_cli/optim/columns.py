@@ -16,7 +16,7 @@ THREADS = 256
 
 
 def launch(backend: Backend, file: str, name: str, num: int, *args: Any, rows: int = 1, **defines: int) -> None:
-    """Launch a kernel with a thread for each of `num` columns of each row; none where there are no columns."""
+    """Launch a kernel with one thread per row and column, if there are columns."""
     if num:
         backend.kernel(file, name, **defines)((-(-num // THREADS), rows), (THREADS,), *args)
 
@@ -24,9 +24,10 @@ def launch(backend: Backend, file: str, name: str, num: int, *args: Any, rows: i
 def copy_columns(
     backend: Backend, planes: Any, num: int, source: Any = None, out: Any = None, target: Any = None, limit: Any = None
 ) -> None:
-    """Copy `num` columns source [num] of `planes` to the columns target [num] of `out` (by default the same planes).
+    """Copy `num` columns source [num] of `planes` to columns target [num] of `out` (default: the same planes).
 
-    Where source or target is None, it is the first `num`. limit: int64 [1] on the device; no more than that many.
+    source or target None: the first `num` columns. limit: int64 [1] on the device, upper bound of the number of
+    columns.
     """
     out = planes if out is None else out
     check_arrays("copy_columns", planes=(planes, "float32", "R C"), out=(out, "float32", "R D"))
@@ -37,26 +38,26 @@ def copy_columns(
 
 
 def clear_columns(backend: Backend, planes: Any, num: int, index: Any = None, first: int = 0) -> None:
-    """Set `num` columns index [num] of planes to zero, or those from `first` on."""
+    """Set `num` columns to zero: columns index [num], or those from `first` on."""
     launch(backend, FILE, "clear_columns", num, planes, planes.shape[1], index, first, num, rows=len(planes))
 
 
 def mask_sums(backend: Backend, mask: Any) -> Any:
-    """Inclusive sums of a mask [num], int64 [num]."""
+    """Inclusive prefix sums of a mask [num], int64 [num]."""
     ones = backend.xp.empty(len(mask), "int64")
     launch(backend, FILE, "mask_to_integers", len(mask), mask, len(mask), ones)
     return backend.xp.cumsum(ones)
 
 
 def last_sum(backend: Backend, sums: Any) -> int:
-    """The last of `mask_sums`; waits for the device."""
+    """The last element of `mask_sums`; waits for the device."""
     return int(backend.download(sums[-1:])[0])
 
 
 def partition(backend: Backend, mask: Any, values: Any = None, count: int | None = None) -> tuple[Any, Any]:
-    """Indices where the mask [num] is set, and where it is not, in order; or `values` [num] at these.
+    """Indices at which the mask [num] is set, and at which it is not, in ascending order; or `values` [num] there.
 
-    count: how often the mask is set; without it, this waits for the device.
+    count: number of set elements; if not given, this waits for the device.
     """
     num, empty = len(mask), backend.xp.empty
     if num == 0:
@@ -69,7 +70,7 @@ def partition(backend: Backend, mask: Any, values: Any = None, count: int | None
 
 
 def remove_columns(backend: Backend, planes: list[Any], mask: Any) -> int:
-    """Remove the columns where the mask [num] is set: the last ones move into the holes. Returns how many remain.
+    """Remove the columns at which the mask [num] is set; the last ones fill the gaps. Returns the new number.
 
     Waits for the device.
     """
@@ -89,14 +90,14 @@ def remove_columns(backend: Backend, planes: list[Any], mask: Any) -> int:
 
 
 def mark_nonfinite(backend: Backend, params: Any, num: int) -> Any:
-    """Which of the first `num` columns hold a number that is not finite, bool [num]."""
+    """Mask [num] of columns with a non-finite number."""
     mask = backend.xp.empty(num, "bool")
     launch(backend, FILE, "mark_nonfinite", num, params, *params.shape, num, mask)
     return mask
 
 
 def reorder_columns(backend: Backend, planes: Any, order: Any) -> None:
-    """Put the columns order [num] of `planes` first, in this order; it names each of the first `num` once."""
+    """Reorder the first `num` columns of `planes`: column k becomes that of order[k], a permutation."""
     num = len(order)
     ordered = backend.xp.empty((len(planes), num), np.float32)
     copy_columns(backend, planes, num, order, out=ordered)
@@ -104,7 +105,7 @@ def reorder_columns(backend: Backend, planes: Any, order: Any) -> None:
 
 
 def list_slots(backend: Backend, holes: Any | None, first: int, count: int) -> Any:
-    """`count` places for splats, int64: the first of `holes`, if there are any, then the columns from `first` on."""
+    """`count` slots for splats, int64: the first of `holes`, if any, then columns from `first` on."""
     slots, num_holes = backend.xp.empty(count, "int64"), 0 if holes is None else len(holes)
     launch(backend, FILE, "list_slots", count, holes, num_holes, first, count, slots)
     return slots

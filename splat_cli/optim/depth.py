@@ -27,10 +27,10 @@ THREADS = 256
 
 
 class DepthSupervision(AuxiliaryModel):
-    """Pulls the blended inverse depth to that of the points that a view sees: L1, relative to their mean.
+    """L1 loss of blended inverse depths against those of the dataset's points, relative to their mean.
 
-    weight: of this in the loss. points: float32 [P, 3], to be observed anew by views of another size. `backward` takes
-    a blend of its own, into the rasterizer's picture, which is used up by then.
+    weight: in the loss. points: float32 [P, 3]. The backward pass blends inverse depths into the rasterizer's picture,
+    which is overwritten.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DepthSupervision(AuxiliaryModel):
         self.most_points = int(np.diff(begins).max())
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.depth_weight > 0
 
     @staticmethod
@@ -59,7 +59,7 @@ class DepthSupervision(AuxiliaryModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> DepthSupervision | None:
-        """See AuxiliaryModel.make. Without points in the scene, there is nothing to supervise by."""
+        """See AuxiliaryModel.make: None without points in the scene."""
         config = setup.config
         if setup.points is None:
             return None
@@ -88,16 +88,16 @@ class DepthSupervision(AuxiliaryModel):
         self._d_means = empty((3, capacity), "float32")
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
-        """Add the gradients to projection.d_splats and to d_means, or write the latter to an own buffer.
+        """Add gradients to projection.d_splats and d_means, or write the latter to an own buffer.
 
-        The rasterizer must have gone back from colours to projected splats; its picture is overwritten.
+        Must follow the backward pass of colours; overwrites the rasterizer's picture.
         """
         cameras, projection, picture = rasterizer.cameras, rasterizer.projection, rasterizer.picture
         capacity = len(projection.depths)
         by_splat, pixels = (-(-capacity // THREADS),), (-(-cameras.extent.pixels // THREADS),)
         self._launch("inverse_depths", by_splat, state.array, projection.depths, self.values, self.d_values)
         of_depth = dataclasses.replace(projection, colors=self.values, d_splats=self.d_values)
-        listed = dataclasses.replace(picture, segments=None)  # those of the colours' blend stay: they are the same
+        listed = dataclasses.replace(picture, segments=None)  # keeps those of the colours: the same
         blend(cameras, state, of_depth, rasterizer.tiles, listed)
         self._launch("clear_depth", pixels, cameras.array, state.array, picture.final_T, picture.image, picture.d_image)
         weight = self.weight

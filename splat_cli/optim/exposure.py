@@ -18,10 +18,10 @@ from splat_cli.render.iter_state import IterState
 
 
 class ExposureLoss(AppearanceLoss):
-    """Changes colours by one affine map a view, y = x + D (x, 1).
+    """Colour correction by one affine map per view, y = x + D (x, 1).
 
     exposures: float32 [num_views, 3, 12]: D as three rows of three factors and an offset, then Adam's first and second
-    moments; all zero at the start. `weight` times |D|^2 keeps it near zero.
+    moments; initially zero. `weight` times |D|^2 is added to the loss.
     """
 
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float, decay: Decay, weight: float) -> None:
@@ -31,7 +31,7 @@ class ExposureLoss(AppearanceLoss):
         self.d_exposure = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 12), "float32")
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.appearance == "exposure"
 
     @staticmethod
@@ -55,14 +55,14 @@ class ExposureLoss(AppearanceLoss):
         )
 
     def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
-        """See AppearanceLoss. Leaves rows of sums in d_exposure [.., 12]."""
+        """See AppearanceLoss. Writes rows of sums to d_exposure [.., 12]."""
         self.backend.kernel("optim/exposure", "apply_exposure_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, self.exposures, image, d_image, self.d_exposure,
         )  # fmt: skip
 
     def step(self, state: IterState) -> None:
-        """One step of Adam on the exposure of the state's view."""
+        """One Adam step on the exposure of the state's view."""
         decay = self.decay
         self.backend.kernel("optim/step_exposure", "step_exposure")(
             (1,), (SUM_THREADS[self.backend.name],),
@@ -74,11 +74,11 @@ class ExposureLoss(AppearanceLoss):
         return {"exposures": self.exposures}
 
     def constrain(self) -> None:
-        """Subtract the mean exposure: the splats, which are evaluated without exposures, show the mean photograph."""
+        """Subtract the mean exposure, so that the splats, evaluated without exposures, show the mean photograph."""
         differences = self.exposures[:, 0]
         differences -= differences.mean(axis=0)
 
     def matrices(self) -> np.ndarray:
-        """The views' affine changes, float32 [num_views, 3, 4]: rows of three factors and an offset."""
+        """Affine colour maps of the views, float32 [num_views, 3, 4]: rows of three factors and an offset."""
         differences = self.backend.download(self.exposures)[:, 0].reshape(-1, 3, 4)
         return differences + np.eye(3, 4, dtype=np.float32)

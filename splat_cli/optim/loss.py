@@ -10,14 +10,14 @@ from splat_cli.optim.outliers import OutlierMask
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
-WIDTH, HEIGHT = 32, 16  # px a block owns, as in the kernel
+WIDTH, HEIGHT = 32, 16  # px of a block, as in the kernel
 WARPS = 8
 
 
 class PhotometricLoss:
-    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) of a rendered picture and the view's photograph.
+    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) between a rendered picture and the view's photograph.
 
-    mask: finds pixels to leave out, or None.
+    mask: finds outlying pixels, which are ignored, or None.
     """
 
     mask: OutlierMask | None = None
@@ -32,9 +32,9 @@ class PhotometricLoss:
         return MemoryCost(per_pixel=9 * 4)
 
     def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
-        """Add the picture's L1, L2 and SSIM to the state's sums. image: float32 planes [3, H, W].
+        """Add the picture's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].
 
-        errors: float32 [3 * max_pixels] for each value's part of the loss, or None.
+        errors: float32 [3 * max_pixels] for the loss of each value, or None.
         """
         if self.mask:
             self.mask.find(state, image)
@@ -44,7 +44,7 @@ class PhotometricLoss:
         )  # fmt: skip
 
     def backward(self, state: IterState, image: Any, d_image: Any) -> None:
-        """Write the loss's gradient d_image [3, H, W] and the running mean of the loss. Needs `forward` before."""
+        """Write the gradient d_image [3, H, W], and the running mean of the loss. Must follow `forward`."""
         self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")(
             self._grid, (32, WARPS),
             self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, d_image,

@@ -15,16 +15,16 @@ from splat_cli.gaussians.splats import MEANS, Splats, num_rows
 from splat_cli.optim.adam import Moments
 from splat_cli.optim.columns import clear_columns, copy_columns, mark_nonfinite, remove_columns, reorder_columns
 
-GROWTH = 1.5  # of the capacity when it does not suffice
+GROWTH = 1.5  # factor of the capacity, when exceeded
 GRAIN = 4096  # capacities are multiples of this
-BOUNDS_SAMPLE = 65_536  # splats that bound the curve for sorting
+BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 
 
 class Model:
-    """Splats with moments and statistics in arrays of one capacity.
+    """Splats, moments and statistics in arrays of a common capacity.
 
-    stats: float32 [2, capacity], sum of screen-space gradients and number of views, since the last `clear_stats`.
-    smooth: give the splats filters, zero at first; new splats have none.
+    stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`.
+    smooth: allocate 3D filters, initially zero.
     """
 
     def __init__(self, backend: Backend, arrays: SplatArrays, capacity: int, smooth: bool = False) -> None:
@@ -37,7 +37,7 @@ class Model:
 
     @staticmethod
     def memory_cost(sh_degree: int, smooth: bool) -> MemoryCost:
-        """Device memory of all planes, and of one more array of parameters while capacity grows."""
+        """Device memory of all planes, and of one more array of parameters during growth."""
         return MemoryCost(per_splat=4 * (4 * num_rows(sh_degree) + 2 + smooth))
 
     @property
@@ -45,7 +45,7 @@ class Model:
         return self.splats.num
 
     def planes(self) -> dict[str, Any]:
-        """All arrays by name, each float32 [.., capacity] with `num` columns in use."""
+        """All arrays by name, each float32 [.., capacity], of which the first `num` columns are in use."""
         moments, filters = self.moments, self.splats.filters
         planes = {
             "params": self.splats.params, "moments1": moments.first, "moments2": moments.second, "stats": self.stats,
@@ -58,7 +58,7 @@ class Model:
         self.splats.filters = planes.get("filters")
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
-        """Become what `planes` gave: host arrays [.., num] of the same rows. ShapeError where the rows differ."""
+        """Restore arrays that `planes` returned: host arrays [.., num] of the same rows. ShapeError if rows differ."""
         num = planes["params"].shape[1]
         for name, array in self.planes().items():
             if planes[name].shape != (len(array), num):
@@ -75,7 +75,7 @@ class Model:
         self.splats.num = num
 
     def reserve(self, num: int, limit: int) -> None:
-        """Make room for `num` splats, with room to spare up to `limit`."""
+        """Grow the capacity to at least `num` splats, with headroom up to `limit`."""
         if num <= self.splats.capacity:
             return
         before, capacity = self.splats.capacity, _rounded(max(num, min(int(self.splats.capacity * GROWTH), limit)))
@@ -86,44 +86,44 @@ class Model:
             raise
 
     def rebuild(self, num: int) -> None:
-        """The same splats with room for `num`, through the host: takes no more device memory than the result."""
+        """Reallocate for `num` splats through host memory: the peak of device memory is that of the result."""
         planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
         self._set(dict.fromkeys(planes, self.backend.xp.zeros((0, 0), "float32")))
         self.backend.release_cached()
         self._place(planes, _rounded(num))
 
     def _widen(self, capacity: int) -> None:
-        for name in list(self.planes()):  # one after the other: each old array is free before the next is widened
+        for name in list(self.planes()):  # one by one: each old array is freed before the next is reallocated
             self._set(self.planes() | {name: self._wider(self.planes()[name], capacity)})
 
     def extend(self, count: int) -> None:
-        """Add `count` splats of zeros, with fresh moments. There must be room."""
+        """Append `count` splats of zeros, with zero moments; the capacity must suffice."""
         for array in self.planes().values():
             clear_columns(self.backend, array, count, first=self.num)
         self.splats.num += count
 
     def copy(self, source: Any, target: Any) -> None:
-        """Copy the parameters of the splats `source` int64 [K] to the splats `target`, which get fresh moments."""
+        """Copy the parameters of splats `source` int64 [K] to splats `target`, with zero moments."""
         copy_columns(self.backend, self.splats.params, len(source), source, target=target)
         self.clear_moments(target)
 
     def clear_moments(self, index: Any) -> None:
-        """Fresh moments for the splats `index` int64 [K]."""
+        """Set the moments of the splats `index` int64 [K] to zero."""
         for array in (self.moments.first, self.moments.second):
             clear_columns(self.backend, array, len(index), index)
 
     def remove(self, mask: Any) -> None:
-        """Drop the splats where `mask` bool [num] is set; the last ones move into the holes. Waits for the device."""
+        """Remove the splats at which `mask` bool [num] is set; the last ones fill the gaps. Waits for the device."""
         self.splats.num = remove_columns(self.backend, list(self.planes().values()), mask)
 
     def remove_nonfinite(self) -> int:
-        """Drop the splats with a parameter that is not finite; returns how many."""
+        """Remove splats with a non-finite parameter; returns their number."""
         before = self.num
         self.remove(mark_nonfinite(self.backend, self.splats.params, before))
         return before - self.num
 
     def sort_spatially(self) -> None:
-        """Order the splats along a Morton curve, so that threads of a warp own neighbours: seen or unseen together."""
+        """Sort the splats along a Morton curve, so that threads of a warp own neighbours, visible or not together."""
         if self.num == 0:
             return
         backend, means = self.backend, self.splats.params[MEANS]

@@ -9,7 +9,7 @@ THREADS = 256
 
 
 def langevin_noise(splats: Splats, state: IterState, seed: int, noise_scale: float) -> None:
-    """Move the means by noise of the splats' own shape, strong where they are transparent (3DGS-MCMC, eq. 9)."""
+    """Add noise to the means, with the splats' covariances, decreasing with opacity (3DGS-MCMC, eq. 9)."""
     splats.backend.kernel("optim/langevin_noise", "langevin_noise")(
         (-(-splats.capacity // THREADS),), (THREADS,),
         state.array, splats.capacity, seed, float(noise_scale), splats.params,

@@ -13,19 +13,19 @@ from splat_cli.optim.per_view import PIXEL_BLOCKS
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
-WARM_UP = 0.1  # share of the steps in which every pixel counts
+WARM_UP = 0.1  # fraction of the steps without a mask
 QUANTILE = 0.75  # of the residuals of all views; the threshold is a multiple of it
-SHARE = 0.4  # of a pixel's neighbours over the threshold, from which it is left out (RobustNeRF)
+SHARE = 0.4  # a pixel is an outlier if this fraction of its neighbours exceeds the threshold (RobustNeRF)
 _WIDTH, _HEIGHT, _WARPS, _BINS = 32, 16, 8, 128  # as in the kernels
-_MEMORY = 100  # views that the histogram remembers, at most
+_MEMORY = 100  # views, at most, over which the histogram averages
 
 
 class OutlierMask(AuxiliaryModel):
-    """Marks the state's view's outliers, whose residuals are over a threshold that follows from those of all views.
+    """Mask of outlying pixels of the state's view: residuals over a threshold learned from all views.
 
-    outliers: uint8 [max_pixels], 1 where a pixel is left out. learned: float32 [129], the threshold (mean absolute
-    difference of a pixel's channels) and the histogram that it follows from. factor: the threshold over the quantile.
-    start: the last step in which every pixel counts.
+    outliers: uint8 [max_pixels], 1 for ignored pixels. learned: float32 [129], the threshold (mean absolute difference
+    of a pixel's channels) and the histogram of residuals it is derived from. factor: threshold relative to the
+    quantile. start: number of steps without a mask.
     """
 
     def __init__(self, backend: Backend, cameras: CameraTable, factor: float, start: int) -> None:
@@ -36,7 +36,7 @@ class OutlierMask(AuxiliaryModel):
         self.counts = backend.xp.zeros(_BINS, "uint32")
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.robust
 
     @staticmethod
@@ -54,7 +54,7 @@ class OutlierMask(AuxiliaryModel):
         return MemoryCost(per_pixel=1)
 
     def find(self, state: IterState, image: Any) -> None:
-        """Mark the outliers of a rendered picture, float32 planes [3, H, W], as its photograph would show it."""
+        """Mark the outliers of a rendered picture, float32 planes [3, H, W], after its colour correction."""
         extent = self.cameras.extent
         self.backend.kernel("optim/outliers", "find_outliers")(
             (-(-extent.width // _WIDTH), -(-extent.height // _HEIGHT)), (32, _WARPS),
@@ -62,7 +62,7 @@ class OutlierMask(AuxiliaryModel):
         )  # fmt: skip
 
     def learn(self, state: IterState, image: Any) -> None:
-        """Take the picture's residuals into the threshold of the next step."""
+        """Update histogram and threshold with the picture's residuals."""
         self.backend.kernel("optim/outliers", "count_residuals")(
             (PIXEL_BLOCKS,), (32, _WARPS), self.cameras.array, state.array, image, self.counts
         )

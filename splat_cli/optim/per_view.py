@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Blocks and threads of a sum over all splats. On the CPU a barrier costs more than many additions: one thread a block.
+# Blocks and threads of a sum over all splats. On the CPU, one thread per block: barriers are slow there.
 SUM_BLOCKS = {"cuda": 264, "cpu": 32}
 SUM_THREADS = {"cuda": 128, "cpu": 1}
-# Blocks and warps of a pass over all pixels: on both devices a lane owns pixels, and a warp leaves a row of sums.
+# Blocks and warps of a pass over all pixels: a lane owns pixels, a warp writes a row of sums.
 PIXEL_BLOCKS, PIXEL_WARPS = 132, 8
 
 
 @dataclass(frozen=True)
 class Decay:
-    """A learning rate that goes from `first` to `last` over `steps` steps, its logarithm evenly."""
+    """Exponential decay of a learning rate from `first` to `last` over `steps` steps."""
 
     first: float
     last: float

@@ -19,27 +19,27 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
 
-_DECAY = 0.01  # what the rate has shrunk to at the end
-_MIN_VISITS = 10  # fewer do not make up for it by larger steps
+_DECAY = 0.01  # final learning rate, relative to the first
+_MIN_VISITS = 10  # with fewer, steps are not larger
 
 
 def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
-    """The rates with which a camera may rotation by `travel` degrees in all of a run's visits of it.
+    """Learning rates with which a camera can rotate by `travel` degrees over all visits of a run.
 
-    Adam moves by about the rate each time, so that without this it would be the number of visits which decides.
+    An Adam step has about the size of the learning rate, so that the number of visits would determine the range.
     """
     visits = max(steps / num_views, _MIN_VISITS)
-    mean = (1 - (1 - _DECAY) / math.log(_DECAY)) / 2  # of 1 and then of what decays exponentially to _DECAY
+    mean = (1 - (1 - _DECAY) / math.log(_DECAY)) / 2  # mean of a rate that is 1, then decays exponentially to _DECAY
     first = math.radians(travel) / (visits * mean)
     return Decay(first, _DECAY * first, steps)
 
 
 class PoseRefinement(AuxiliaryModel):
-    """Offsets of all cameras of a table, which move by gradients and move the cameras with them.
+    """Pose offsets of all cameras in a table, optimised with the splats.
 
-    offsets: float32 [num_views, 3, 6]: rotation (radians) and translation (world units) as `scene.poses.moved_pose`
-    takes them, then Adam's first and second moments. All zero at the start. decay: radians a visit, the
-    first half of the steps at its first rate; with a radian of rotation goes `extent` of translation.
+    offsets: float32 [num_views, 3, 6]: rotation (radians) and translation (world units) as in `scene.poses.moved_pose`,
+    then Adam's first and second moments; initially zero. decay: radians per visit, constant during the first half of
+    the steps; translations move by `extent` times as many world units.
     """
 
     def __init__(self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float) -> None:
@@ -49,7 +49,7 @@ class PoseRefinement(AuxiliaryModel):
         self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6), "float32")
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.pose_opt
 
     @staticmethod
@@ -67,9 +67,9 @@ class PoseRefinement(AuxiliaryModel):
         return poses
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
-        """Sum the gradient of the state's view. Reads projection.d_splats; the splats must be as rendered.
+        """Sum the gradient of the state's pose. Reads projection.d_splats; splats must be those that were rendered.
 
-        Leaves rows of sums in d_pose [.., 6]: by rotation about the camera's centre and by translation, in its axes.
+        Writes rows of sums to d_pose [.., 6]: rotation about the camera centre and translation, in camera axes.
         """
         projection = rasterizer.projection
         self.backend.kernel("optim/pose", "pose_backward")(
@@ -79,7 +79,7 @@ class PoseRefinement(AuxiliaryModel):
         )  # fmt: skip
 
     def step(self, state: IterState) -> None:
-        """One step of Adam on the state's view, whose camera moves."""
+        """One Adam step on the state's view; updates its camera in the table."""
         decay = self.decay
         self.backend.kernel("optim/pose", "step_pose")(
             (1,), (SUM_THREADS[self.backend.name],),
@@ -91,20 +91,20 @@ class PoseRefinement(AuxiliaryModel):
         return {"poses": self.offsets}
 
     def refresh(self) -> None:
-        """Move all cameras to their offset poses."""
+        """Update all cameras in the table to their offset poses."""
         self.backend.kernel("optim/pose", "place_cameras")(
             (-(-len(self.offsets) // 32),), (32,), self.originals, self.cameras.array, len(self.offsets), self.offsets,
         )  # fmt: skip
 
     def start_from(self, offsets: np.ndarray) -> None:
-        """Move all cameras by `offsets` [num_views, 6] before the first step."""
+        """Set the offsets of all cameras to `offsets` [num_views, 6], before the first step."""
         self.offsets[:, 0] = self.backend.upload(offsets.astype(np.float32))
         self.refresh()
 
     def current(self) -> np.ndarray:
-        """How far the cameras have moved, float32 [num_views, 6]."""
+        """Pose offsets, float32 [num_views, 6]."""
         return self.backend.download(self.offsets)[:, 0]
 
     def refined_views(self) -> list[View]:
-        """The table's views at the poses they have now."""
+        """The training views at their refined poses."""
         return moved_views(self.cameras.views, self.current())

@@ -9,9 +9,9 @@ THREADS = 256
 
 
 def update_filters(splats: Splats, cameras: CameraTable, variance: float) -> None:
-    """Set splats.filters to what the views of `cameras` sample at each splat (Mip-Splatting, sec. 5.1).
+    """Set splats.filters to the sampling rate of `cameras` at each splat (Mip-Splatting, sec. 5.1).
 
-    variance: of the filter, in squares of a pixel's width at the splat in the view that sees it finest.
+    variance: of the filter, in squared pixel widths at the splat in the view with the highest sampling rate.
     """
     splats.backend.kernel("optim/filter_3d", "filter_3d")(
         (-(-splats.capacity // THREADS),), (THREADS,),

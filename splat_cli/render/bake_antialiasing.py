@@ -1,7 +1,8 @@
 """Baking of antialiasing into splats, for viewers without it.
 
-Such a viewer widens a projected splat by 0.3 px^2, where antialiasing widens it by 0.1 and lowers its opacity by what
-it then covers more (Mip-Splatting, Yu et al. 2024, sec. 5.2). Both depend on the distance, which a file cannot.
+Such a viewer dilates a projected splat by 0.3 px^2. Antialiasing dilates it by 0.1 px^2 and lowers its opacity by the
+ratio of areas (Mip-Splatting, Yu et al. 2024, sec. 5.2). Both effects depend on the distance; a file has one value per
+splat.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, project
 from splat_cli.scene.view import View, evenly_spread
 
-MAX_VIEWS = 64  # looked at, evenly spread over those there are
-OPACITIES = 1e-4, 1 - 1e-6  # the least and the greatest of a baked splat
-NARROWING = 0.1  # px^2; the 0.2 by which viewers widen splats more would make them look broken from nearer
-NARROWEST = 0.01  # px^2, of splats that are not narrower anyway
+MAX_VIEWS = 64  # rendered, evenly spread over all views
+OPACITIES = 1e-4, 1 - 1e-6  # range after baking
+NARROWING = 0.1  # px^2; the full difference of 0.2 would leave gaps from nearer views
+NARROWEST = 0.01  # px^2, unless a splat was narrower before
 
 
 def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> SplatArrays:
-    """The antialiased splats as `plain` makes them, for viewers without antialiasing."""
+    """The antialiased splats, converted by `plain`, for viewers without antialiasing."""
     baked = plain(Splats.from_arrays(backend, splats), views).to_arrays()
     return dataclasses.replace(
         splats, log_scales=baked.log_scales, logit_opacities=baked.logit_opacities, antialiased=False
@@ -35,10 +36,10 @@ def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[Vie
 
 
 def plain(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> Splats:
-    """What looks without antialiasing as the antialiased `splats` do with it, of degree 0.
+    """Splats that render without antialiasing as the antialiased `splats` of SH degree 0 do with it.
 
-    Splats are a little narrower, and cover as much as before (opacity times area) in all views that see them taken
-    together. Splats that no view sees stay as they are. At most `max_views` are looked at.
+    Splats become slightly narrower and keep opacity times area, summed over the views that show them. Splats that no
+    view shows are unchanged. At most `max_views` views are rendered.
     """
     backend, xp = splats.backend, splats.backend.xp
     cameras = CameraTable(backend, evenly_spread(views, max_views))
@@ -56,7 +57,7 @@ def plain(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> 
 
 
 def _narrowed(splats: Splats, cameras: CameraTable) -> Any:
-    """Log scales float32 [3, num], by the harmonic mean of what a pixel's variance is at the splat in each view."""
+    """Log scales float32 [3, num], narrowed by the harmonic mean over views of a pixel's variance at the splat."""
     xp, num = splats.backend.xp, splats.num
     eye = _Eye(splats, cameras, antialias=False)
     count, pixels = xp.zeros(num, "float32"), xp.zeros(num, "float32")  # a pixel: 1 / (world units)^2

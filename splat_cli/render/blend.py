@@ -18,10 +18,10 @@ FORWARD_WARPS, BACKWARD_WARPS = 8, 4  # of a block that owns a tile or a segment
 
 @dataclass
 class Picture:
-    """What `blend` writes, for views of up to `max_pixels`; a smaller view uses the first part, without padding.
+    """Output buffers of `blend`, for views of up to `max_pixels`; smaller views use the first part, without padding.
 
-    image, d_image float32 [3 * max_pixels] as planes [3, H, W]; final_T float32, last_pair int32 [max_pixels].
-    states float32 [slots, 4, 256], segments uint32 [slots, 2]: for the backward pass, else None.
+    image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32, last_pair: int32 [max_pixels].
+    states: float32 [slots, 4, 256], segments: uint32 [slots, 2]: for the backward pass, else None.
     """
 
     image: Any
@@ -33,7 +33,7 @@ class Picture:
 
     @staticmethod
     def memory_cost(training: bool) -> MemoryCost:
-        """Device memory of the buffers; a tile may end with a segment that is not full."""
+        """Device memory of the buffers; the last segment of a tile may be partly filled."""
         slot = (4 * 4 * 256 + 8) * training
         return MemoryCost(per_pixel=4 * (5 + 3 * training), per_pair=slot / SEGMENT, per_tile=slot)
 
@@ -83,8 +83,8 @@ def blend_backward(
 ) -> None:  # fmt: skip
     """Add the gradients of the blend to projection.d_splats, given picture.d_image.
 
-    With projection.fixed_sums the result has the same bits each time. matrix_sums: whether tensor cores add up pixels,
-    where there are some and neither these sums nor those of absgrad are wanted; the error is 2^-17 of each term.
+    With projection.fixed_sums the result has the same bits each time. matrix_sums: whether tensor cores sum over
+    pixels, if available, without fixed_sums and absgrad; the error is 2^-17 of each term.
     """
     assert picture.segments is not None
     fixed = projection.fixed_sums
@@ -107,7 +107,7 @@ def blend_backward(
 def blend_backward_plain(
     cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture
 ) -> None:
-    """The same by the plain kernel, one thread a pixel: the baseline of benchmarks and an oracle of tests."""
+    """As blend_backward, with one thread per pixel: baseline of benchmarks and oracle of tests."""
     tiles.backend.kernel("raster/blend_backward_plain", "blend_backward_plain")(
         (cameras.extent.tiles,), (256,),
         cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,

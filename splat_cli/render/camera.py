@@ -14,7 +14,7 @@ from splat_cli.scene.view import View
 
 TILE = 16  # px, as in cuda_src/common.cuh
 
-Shown = tuple[Any, Any, int]  # photograph and mask or None on the device, number of pixels that count
+Shown = tuple[Any, Any, int]  # photograph, mask or None, number of unmasked pixels
 
 # Mirrors `struct Camera` in cuda_src/common.cuh.
 CAMERA_DTYPE = np.dtype([
@@ -26,8 +26,8 @@ CAMERA_DTYPE = np.dtype([
 
 
 assert CAMERA_DTYPE.fields is not None
-_INTRINSICS = CAMERA_DTYPE.fields["fx"][1]  # bytes; before, a row has the camera's pose
-_SHOWN = CAMERA_DTYPE.fields["num_pixels"][1]  # bytes; from there on, a row has the camera's photograph
+_INTRINSICS = CAMERA_DTYPE.fields["fx"][1]  # offset in bytes; the pose comes before
+_SHOWN = CAMERA_DTYPE.fields["num_pixels"][1]  # offset in bytes; the photograph's fields follow
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ class CameraTable:
         self.array.reshape(-1).view(np.uint32)[...] = self.backend.upload(table.reshape(-1).view(np.uint32))
 
     def show(self, photographs: Mapping[int, Shown]) -> None:
-        """From now on, these views have these photographs, masks or None, and numbers of pixels that count.
+        """Set photographs, masks or None, and numbers of unmasked pixels of these views.
 
-        In stream order, like a launch; the rest of a camera's row stays as it is on the device. The arrays are for the
-        caller to keep alive.
+        In stream order, like a launch; other fields of the cameras on the device are unchanged. The caller keeps the
+        arrays alive.
         """
         rows = np.zeros(len(photographs), CAMERA_DTYPE)
         self._fill(rows, enumerate(photographs.values()))

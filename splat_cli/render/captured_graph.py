@@ -8,9 +8,9 @@ from splat_cli.render.rasterizer import Rasterizer
 
 
 class CapturedGraph:
-    """Replays what `launch` queues; captured again when buffers of the rasterizer or splats were reallocated.
+    """Captures what `launch` queues, and replays it; captured again after buffers were reallocated.
 
-    launch: queues kernels and copies, always the same with the same arrays; what varies lies in device memory.
+    launch: queues kernels and copies with fixed arrays and scalars; values that vary lie in device memory.
     """
 
     def __init__(self, rasterizer: Rasterizer, launch: Callable[[], None]) -> None:
@@ -24,9 +24,9 @@ class CapturedGraph:
         return self._generation == self._rasterizer.generation
 
     def run(self, count: int) -> None:
-        """Queue it `count` times."""
+        """Queue the graph `count` times."""
         if count > 0 and not self.current:
-            self._launch()  # loads kernels, which is not allowed during capture
+            self._launch()  # loads kernels: not allowed during capture
             self._replay = self._rasterizer.backend.capture_graph(self._launch)
             self._generation = self._rasterizer.generation
             count -= 1

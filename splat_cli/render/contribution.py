@@ -15,9 +15,9 @@ from splat_cli.scene.view import View
 
 
 def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Iterator[Any]:
-    """For each view every splat's blending weight summed over the picture: device arrays float32 [N], pixels.
+    """Blending weight of every splat, summed over each view: iterator of device arrays float32 [N], in pixels.
 
-    Rendered with antialiasing where the splats say that they were trained with it.
+    Rendered with antialiasing if the splats were trained with it.
     """
     if len(splats) == 0:
         yield from (backend.xp.zeros(0, "float32") for _ in views)
@@ -32,5 +32,5 @@ def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[Vi
 
 
 def contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> np.ndarray:
-    """The mean of that over the views: float32 [N]. The same as density control goes by."""
+    """Mean of `view_contributions` over the views: float32 [N]; the same measure as in density control."""
     return backend.download(sum(view_contributions(backend, splats, views))) / np.float32(len(views))

@@ -3,16 +3,16 @@
 import numpy as np
 
 FULL_ERROR = 0.2
-"""The mean absolute difference of a pixel's channels, 0 to 1, from which it has the last colour."""
+"""Mean absolute difference of a pixel's channels, 0 to 1, of the last colour; larger ones are clamped."""
 
 COLORS = np.array(
     [(0, 0, 4), (59, 15, 112), (140, 41, 129), (222, 73, 104), (254, 159, 109), (252, 253, 191)], np.float64
 )
-"""From no difference to FULL_ERROR, evenly: matplotlib's "magma" in six of its colours."""
+"""Colour map from 0 to FULL_ERROR: six evenly spaced colours of matplotlib's "magma"."""
 
 
 def error_map(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    """uint8 [H, W, 3] of two such images; pixels where `mask`, uint8 [H, W], is 0 show no difference."""
+    """Colour map uint8 [H, W, 3] of the difference of two images; zero where `mask`, uint8 [H, W], is 0."""
     error = np.abs(render.astype(np.float32) - photograph).mean(axis=2) / (255 * FULL_ERROR)
     if mask is not None:
         error = np.where(mask > 0, error, 0)
@@ -22,6 +22,6 @@ def error_map(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | Non
 
 
 def side_by_side(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    """uint8 [H, 3 W + 16, 3]: the photograph, the render and their error map."""
+    """Photograph, render and their error map, uint8 [H, 3 W + 16, 3]."""
     gap = np.full((len(render), 8, 3), 255, np.uint8)
     return np.concatenate([photograph, gap, render, gap, error_map(render, photograph, mask)], axis=1)

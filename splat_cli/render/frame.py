@@ -14,24 +14,24 @@ from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, Splats
 from splat_cli.render.view import ViewRenderer
 
 MIN_ALPHA = 1 / 255
-"""A pixel that is more transparent than this has neither depth nor normal."""
+"""Pixels with less opacity have neither depth nor normal."""
 
 
 @dataclass(frozen=True)
 class RenderOutput:
-    """What a camera sees, float32; None for a map that nobody asked for."""
+    """Rendered maps of a view, float32; None for maps that were not requested."""
 
     color: np.ndarray
-    """[H, W, 3] over the background, 0 to 1 and beyond"""
+    """[H, W, 3] over the background, not clamped."""
     alpha: np.ndarray | None = None
-    """[H, W], 0 to 1: how much of the background is hidden"""
+    """[H, W] opacity, 0 to 1."""
     depth: np.ndarray | None = None
-    """[H, W] world units along the view's axis: the splats' mean by their share in the pixel; 0 where there is none"""
+    """[H, W] world units along the optical axis: mean of the splats, weighted by blending weight; 0: none."""
     normal: np.ndarray | None = None
-    """[H, W, 3] of length 1 in the camera's frame (x right, y down, z forward), towards the camera; 0 for none"""
+    """[H, W, 3] unit vectors in camera coordinates (x right, y down, z forward), facing the camera; 0: none."""
 
     def maps(self) -> dict[str, np.ndarray]:
-        """All that is there, by name."""
+        """All rendered maps by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -43,9 +43,9 @@ def render_frame(
     maps: Collection[str] = (),
     distances: bool = False,
 ) -> RenderOutput:
-    """View `index` with those of the maps "alpha", "depth" and "normal" that are asked for.
+    """View `index` with the requested ones of the maps "alpha", "depth" and "normal".
 
-    distances: depths are those of the splats from the camera, not along its axis.
+    distances: depths are distances from the camera centre instead of z.
     """
     color = renderer.render(index, background)
     if not maps:
@@ -66,9 +66,9 @@ def render_frame(
 
 
 def splat_normals(splats: Splats, w2c: np.ndarray) -> Any:
-    """The shortest axis of each splat, turned towards the camera, in the camera's frame: float32 [num, 3], length 1.
+    """Shortest axis of each splat, facing the camera, in camera coordinates: float32 [num, 3], unit length.
 
-    A trained splat lies flat on the surface that it shows (as in SuGaR, Guedon and Lepetit 2024, sec. 4.1).
+    Trained splats are flat and lie on surfaces (SuGaR, Guedon and Lepetit 2024, sec. 4.1).
     """
     xp, params = splats.backend.xp, splats.params[:, : splats.num]
     shortest = xp.argmin(params[LOG_SCALES], axis=0)

@@ -36,11 +36,11 @@ class IterState:
         return self.backend.download(self.array).view(ITER_STATE_DTYPE)[0]
 
     def clear_counts(self) -> None:
-        """Before a forward pass without `begin_step` or `next_view`: what its kernels count starts at zero."""
+        """Reset the counters: required before a forward pass without `begin_step` or `next_view`."""
         self.write(num_visible=0, num_large=0, num_segments=0)
 
     def write(self, **fields: Any) -> None:
-        """Change the named fields and leave the others as they are on the device."""
+        """Write the named fields; others are unchanged on the device."""
         layout = ITER_STATE_DTYPE.fields
         assert layout is not None
         for name, value in fields.items():

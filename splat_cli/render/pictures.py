@@ -11,16 +11,16 @@ from splat_cli.files import replacing
 from splat_cli.image_files import open_image
 
 _TEXT, _DESCRIPTION = "splat", 270
-"""Where a PNG and a TIFF file keep their key: a text of this name, and the tag ImageDescription."""
+"""Place of the key: a PNG text chunk of this name, the TIFF tag ImageDescription."""
 
 
 def background_color(name: str) -> tuple[float, float, float]:
-    """What stands behind the splats in a picture, 0 to 1: white for a run trained on white, black for the others."""
+    """Background of rendered pictures, RGB, 0 to 1: white for runs trained on white, black for others."""
     return (1.0, 1.0, 1.0) if name == "white" else (0.0, 0.0, 0.0)
 
 
 def to_8bit(image: np.ndarray) -> np.ndarray:
-    """Floats of any shape, 0 to 1 and beyond -> uint8, clamped and rounded; NaN becomes 0."""
+    """Floats of any shape as uint8: times 255, rounded and clamped; NaN becomes 0."""
     return np.rint(np.nan_to_num(np.clip(image, 0.0, 1.0)) * 255).astype(np.uint8)
 
 
@@ -41,24 +41,24 @@ def save_tiff(path: Path, pixels: np.ndarray, key: str) -> None:
 
 
 def key_of(path: Path) -> str | None:
-    """What the picture was saved with; None where there is none, or one that somebody else made."""
+    """The key that the picture was saved with; None without a file or for a picture of another program."""
     try:
         with open_image(path) as image:
             found = image.tag_v2.get(_DESCRIPTION) if image.format == "TIFF" else image.info.get(_TEXT)  # type: ignore[attr-defined]
-    except Exception:  # decoders raise whatever a broken file leads them into
+    except Exception:  # decoders raise exceptions of any type on broken files
         return None
     return found if isinstance(found, str) else None
 
 
 def refuse_foreign(paths: Iterable[Path]) -> None:
-    """UsageError where one of the files is a picture that this program did not make: a photograph, perhaps."""
+    """UsageError if one of the files is a picture of another program, such as a photograph."""
     for path in paths:
         if path.exists() and key_of(path) is None and _is_picture(path):
             raise UsageError(f"{path} would be replaced, which is a picture of your own: name another folder")
 
 
 def _is_picture(path: Path) -> bool:
-    """Whether the file can be opened; one that is damaged may be replaced."""
+    """Whether the file can be opened as an image; damaged ones may be replaced."""
     try:
         open_image(path).close()
     except Exception:  # as above
@@ -77,9 +77,9 @@ def save_animation(path: Path, frames: Sequence[np.ndarray], frames_per_second: 
 
 
 def png_names(names: Sequence[str]) -> list[PurePosixPath]:
-    """A PNG file's relative path for each photograph's name: its own with another ending, where that stays unique.
+    """A unique relative PNG path for each photograph's name.
 
-    Parts that would lead out of the folder are dropped.
+    The suffix is replaced if paths stay unique, else appended. Parts that lead out of the folder are dropped.
     """
     safe = [PurePosixPath(*(part for part in PurePosixPath(name).parts if part.strip("./"))) for name in names]
     short = [name.with_suffix(".png") if name.name else PurePosixPath(f"{i}.png") for i, name in enumerate(safe)]

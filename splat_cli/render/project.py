@@ -30,7 +30,7 @@ UPDATE_OPTIONS_DTYPE = np.dtype([
 
 @dataclass
 class Projection:
-    """What one view sees of up to `capacity` splats, on the device; rows of culled splats are undefined.
+    """Projected splats of a view, up to `capacity`, on the device; rows of culled splats are undefined.
 
     depths float32 [capacity], z and 0 for a culled splat.  means2d float32 [capacity, 2] px.
     conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
@@ -89,9 +89,9 @@ def project(
 ) -> None:
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
-    out: overwritten. Adds the number of visible splats to the state, and clears their gradients. dropout: share of the
-    splats that are not seen, others in each step; the opacities of the rest make up for them.
-    Raises ShapeError when out was made for another capacity.
+    out: overwritten. Adds the number of visible splats to the state, and clears their gradients. dropout: fraction
+    of splats dropped at random, others in each step; the opacities of the rest are scaled to compensate.
+    ShapeError if `out` has another capacity.
     """
     check_arrays(
         "project",
@@ -115,7 +115,7 @@ def _filters(splats: Splats) -> dict[str, tuple[Any, str, str]]:
 
 @dataclass
 class Update:
-    """What project_backward does with the gradients of raw parameters.
+    """Use of the gradients of raw parameters by project_backward.
 
     With moments (float32 [rows, capacity] each) Adam is applied in place; with d_params they are stored instead.
     stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
@@ -136,11 +136,11 @@ class Update:
 def project_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update
 ) -> None:
-    """Carry the gradients of projected splats back to raw parameters, and on to Adam where `update` has moments.
+    """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
 
     Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam then moves as far as in as many steps
     with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
-    Raises ShapeError when an array was made for another capacity or SH degree.
+    ShapeError if an array has another capacity or SH degree.
     """
     views = projection.views
     slots = "" if views is None else f"{len(views)} "

@@ -1,4 +1,4 @@
-"""The rasterizer: scratch buffers and order of all passes."""
+"""The rasterizer: scratch buffers, forward and backward pass."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from splat_cli.render.project import SPLAT_SUMS, Projection, Update, project, pr
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
-MAX_PAIRS = 2**31 - 2**10  # the kernels that blend number pairs by int, and look ahead by up to a batch
-HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # of pair buffers that had to grow; in training splats become more
+MAX_PAIRS = 2**31 - 2**10  # blending kernels index pairs by int, and read ahead by up to a batch
+HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # when pair buffers grow; larger in training, where splats are added
 
 
 class Coloring(Protocol):
-    """What colours the visible splats in place of their spherical harmonics, which then have degree 0."""
+    """Colour model of visible splats that replaces their spherical harmonics, which then have degree 0."""
 
     def resize(self, capacity: int) -> None:
-        """Make room for `capacity` splats."""
+        """Allocate buffers for `capacity` splats."""
 
     def forward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
-        """Overwrite projection.colors of what the state's view shows."""
+        """Overwrite projection.colors of the splats visible in the state's view."""
 
     def backward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
-        """Take up the gradients of these colours in projection.d_splats, and leave those of the splats' own."""
+        """Backward pass from the gradients of colours in projection.d_splats to the model and the splats' colours."""
 
 
 class Rasterizer:
-    """Forward and backward of one view for splats of one capacity and the views of one camera table.
+    """Forward and backward pass of one view, for splats of a fixed capacity and the views of a camera table.
 
-    `generation` is another number whenever arrays have moved, so that what was recorded with them is out of date.
+    `generation` changes when arrays are reallocated, which invalidates captured graphs.
     """
 
     def __init__(
@@ -66,28 +66,28 @@ class Rasterizer:
         return projection + TileLists.memory_cost() + Picture.memory_cost(training)
 
     def resize_pairs(self, pair_capacity: int) -> None:
-        """Make room for `pair_capacity` pairs; what was rendered before is lost.
+        """Allocate buffers for `pair_capacity` pairs; their contents are lost.
 
-        Raises MemoryError where there is not enough, also where the system would promise more than it has.
+        MemoryError if memory does not suffice, also where the operating system overcommits.
         """
         cameras = self.cameras
         fitting = min(int(self.backend.memory()[0] / self.memory_cost(self.training).per_pair), MAX_PAIRS)
         if pair_capacity > fitting:
             raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, of which {fitting:,} fit")
         self.generation += 1
-        self.projection.tile_counts[...] = 0  # a view whose pairs did not fit left its counts
+        self.projection.tile_counts[...] = 0  # not cleared by a view that overflowed
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
         self.picture = Picture.allocate(
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
         )
 
     def grow_pairs(self, needed_pairs: int) -> None:
-        """After a view that did not fit: room for its pairs and some more. Raises as `resize_pairs`."""
+        """After an overflow: allocate buffers for the pairs needed, with headroom. MemoryError as in `resize_pairs`."""
         roomy = int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM))
         self.resize_pairs(max(needed_pairs, min(roomy, MAX_PAIRS)))
 
     def grow_if_overflowed(self, state: IterState) -> bool:
-        """Whether the state's last view was overflowed; then its pairs fit now, and it can be repeated."""
+        """Whether the last view overflowed; if so, the buffers are enlarged and the view can be repeated."""
         after = state.read()
         if after["overflowed"]:
             self.grow_pairs(int(after["needed_pairs"]))
@@ -95,12 +95,12 @@ class Rasterizer:
         return bool(after["overflowed"])
 
     def release(self) -> None:
-        """Give up all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
+        """Free all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
         for name in ("projection", "updated", "slots", "tiles", "picture"):
             self.__dict__.pop(name, None)
 
     def resize_splats(self, capacity: int) -> None:
-        """Make room for `capacity` splats, which have moved; what was rendered before is lost."""
+        """Allocate buffers for `capacity` splats, after these were reallocated; the contents are lost."""
         self.generation += 1
         self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training, self.batch)
         if self.deterministic:
@@ -124,9 +124,9 @@ class Rasterizer:
             self.backend.kernel("optim/begin_step", "record_view")((1,), (1,), *arrays)
 
     def forward(self, splats: Splats, state: IterState, dropout: float = 0.0) -> None:
-        """Render the state's view into `picture`, without a share of the splats, others in each step.
+        """Render the state's view into `picture`. dropout: fraction of splats dropped at random.
 
-        Sets the state's `overflowed` where the pairs did not fit.
+        Sets the state's `overflowed` if the pairs exceed the buffers.
         """
         project(splats, self.cameras, state, self.antialias, self.projection, dropout)
         self.tiles.build(self.cameras, state, self.projection)
@@ -135,20 +135,20 @@ class Rasterizer:
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
     def blend_values(self, state: IterState, values: Any) -> None:
-        """Blend once more into `picture`, with values float32 [num, C <= 3] in place of the splats' colours."""
+        """Blend again into `picture`, with values float32 [num, C <= 3] in place of colours."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
     def score(self, state: IterState, errors: Any, scores: Any) -> None:
-        """Add what each splat contributes to the last picture, and to its errors, as `blend_scores` says."""
+        """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
         blend_scores(self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, self.deterministic)
 
     def backward(
         self, splats: Splats, state: IterState, update: Update, between: Callable[[], None] | None = None
     ) -> None:
-        """From picture.d_image back to the raw parameters, as `update` says.
+        """Backward pass from picture.d_image to raw parameters, which `update` specifies.
 
-        between: called when the gradients of projected splats are there and no splat has moved yet.
+        between: called after the gradients of projected splats are computed and before splats are updated.
         """
         self.backward_to_projection(splats, state, update.absgrad)
         if between:

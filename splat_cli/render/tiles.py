@@ -12,15 +12,15 @@ SCAN_THREADS = {"cuda": 256, "cpu": 16}
 # Threads of a block that sorts one list, and defines of the kernel. On the CPU barriers cost more than comparisons.
 SORT_THREADS = {"cuda": 256, "cpu": 1}
 SORT_DEFINES: dict[str, dict[str, int]] = {"cuda": {}, "cpu": {"RADIX": 1}}
-LARGE_BLOCKS = {"cuda": 1024, "cpu": 16}  # that share the large splats, whose number only the device knows
+LARGE_BLOCKS = {"cuda": 1024, "cpu": 16}  # over which large splats are distributed; the host does not know their number
 
 
 class TileLists:
-    """Lists of pairs for views of up to `max_tiles` tiles with up to `pair_capacity` pairs.
+    """Lists of (splat, tile) pairs, for views of up to `max_tiles` tiles and `pair_capacity` pairs.
 
     After `build`: tile_begins uint32 [max_tiles + 1], tile_order uint32 [max_tiles], splat_from_pair uint32
-    [pair_capacity]. Too many pairs set the
-    state's `overflowed` and leave `needed_pairs` there; the lists must then be made anew.
+    [pair_capacity]. If there are more pairs, `overflowed` and `needed_pairs` of the state are set, and the lists must
+    be built again.
     """
 
     def __init__(self, backend: Backend, pair_capacity: int, max_tiles: int) -> None:
@@ -36,7 +36,7 @@ class TileLists:
         return MemoryCost(per_pair=8 + 4, per_tile=4 + 4)
 
     def build(self, cameras: CameraTable, state: IterState, projection: Projection) -> None:
-        """Fill the lists for the state's view, as `project` counted them in projection.tile_counts."""
+        """Build the lists of the state's view; `project` has counted the pairs in projection.tile_counts."""
         kernel, name, counts = self.backend.kernel, self.backend.name, projection.tile_counts
         capacity, large_blocks = len(projection.depths), LARGE_BLOCKS[name]
         splats = projection.large_splats, projection.depths, projection.means2d, projection.conic_opacity

@@ -17,7 +17,7 @@ from splat_cli.scene.view import View
 
 
 class ViewRenderer:
-    """Renders `splats` from each of `views`; its buffers grow as they must and are reused."""
+    """Renders `splats` from any of `views`; buffers grow as needed and are reused."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ViewRenderer:
         return self._download(index)
 
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
-        """Render view `index` and leave it on the device."""
+        """Render view `index`; the picture remains on the device."""
         self.state.write(view=index, background=background, overflowed=0)
         while True:
             self.state.clear_counts()
@@ -47,15 +47,15 @@ class ViewRenderer:
                 return
 
     def alpha(self, index: int) -> np.ndarray:
-        """How much of the background the splats of the last view, `index`, hide: float32 [H, W], 0 to 1."""
+        """Opacity of the last view, `index`: float32 [H, W], 0 to 1."""
         view = self.cameras.views[index]
         left = self.rasterizer.picture.final_T[: view.height * view.width]
         return 1 - self.backend.download(left).reshape(view.height, view.width)
 
     def blended(self, index: int, values: Any) -> np.ndarray:
-        """Values of the splats blended in place of colours in the last view, `index`, over nothing.
+        """Blend other values than colours in the last view, `index`, over zero.
 
-        values: float32 [num, C] on the device, C at most 3, of any sign. Returns float32 [H, W, 3], C of them filled.
+        values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3], of which C are used.
         """
         self.state.write(background=(0.0, 0.0, 0.0))
         self.rasterizer.blend_values(self.state, values)

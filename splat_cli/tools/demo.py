@@ -66,9 +66,9 @@ def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display
 def _render_path(root: Path, result: RunResult, config: TrainConfig, backend: Backend, display: Display) -> None:
     views = interpolate_path(result.run.views("all"), _NUM_FRAMES)
     splats = Splats.from_arrays(backend, read_ply(result.run.ply_path(result.steps)))
-    look = RenderSettings(background_color(config.background), config.antialias)
+    settings = RenderSettings(background_color(config.background), config.antialias)
     with display.counting("pictures", len(views)) as count:
-        written = render_sequence(backend, splats, views, root / "path", look, on_frame=count)
+        written = render_sequence(backend, splats, views, root / "path", settings, on_frame=count)
     frames = [np.asarray(open_image(picture)) for picture in written.pictures]
     save_animation(root / "path.webp", frames, _FRAMES_PER_SECOND)
 

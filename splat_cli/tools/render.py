@@ -65,7 +65,7 @@ class RenderJob:
     samples: int | None = None
     is_path: bool = False
 
-    def with_look(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
+    def with_overrides(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
         """The same job with what is given in place of what the run was trained with."""
         return dataclasses.replace(
             self,
@@ -98,7 +98,7 @@ class RenderJob:
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file)
         antialias = arrays.antialiased if self.antialias is None else self.antialias
-        look = RenderSettings(self.background, antialias, self.rig, self._samples(antialias), self.files)
+        settings = RenderSettings(self.background, antialias, self.rig, self._samples(antialias), self.files)
         with (self.field_file or self.file).open("rb") as file:
             source = hashlib.file_digest(file, "sha256").hexdigest()
         splats, coloring = Splats.from_arrays(backend, arrays), None
@@ -107,7 +107,7 @@ class RenderJob:
             source = f"{source} {self.appearance} {len(self.views)}"
         with display.counting("pictures", len(self.views)) as count:
             folder = folder or self.folder
-            written = render_sequence(backend, splats, self.views, folder, look, source, count, coloring)
+            written = render_sequence(backend, splats, self.views, folder, settings, source, count, coloring)
         if self.is_path and (left := remove_frames_from(folder, len(self.views))):
             display.say(f"{left} frames that an earlier, longer path left in {folder} are removed")
         return written

@@ -1,7 +1,6 @@
-"""Parameters optimised jointly with the splats: camera poses, appearance of photographs, background,
-depth, colour field.
+"""List of auxiliary models: parameters optimised jointly with the splats.
 
-A new one is a class with the interface of `optim.auxiliary_model.AuxiliaryModel`, and a row in MODELS.
+To add one: a class with the interface of `optim.auxiliary_model.AuxiliaryModel`, and a row in MODELS.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ MODELS: tuple[type[AuxiliaryModel], ...] = (
     DepthSupervision,
     OutlierMask,
 )
-"""In the order of their backward passes; depth reuses the rendered picture and comes after them."""
+"""In the order of their backward passes; depth overwrites the rendered picture, which those before it read."""
 
 
 class AuxiliaryModels:
-    """The models that the settings ask for; without any, nothing is launched.
+    """The auxiliary models that the settings enable.
 
-    loss: the photometric loss, or the model that replaces it. coloring: what colours the splats, or None for their
+    loss: the photometric loss, or the model that replaces it. coloring: colour model of the splats, or None for
     spherical harmonics.
     """
 
@@ -63,12 +62,12 @@ class AuxiliaryModels:
 
     @property
     def field(self) -> ColorField | None:
-        """The colour field, if one colours the splats."""
+        """The colour field, if enabled."""
         return self.coloring.field if self.coloring else None
 
     def position_gradients(self, capacity: int) -> Any | None:
         """Gradients of positions to add to the rasterizer's, float32 [3, capacity]: all models share one buffer."""
-        buffers = [model.position_gradients(capacity) for model in self.models]  # each resizes its own
+        buffers = [model.position_gradients(capacity) for model in self.models]  # each model resizes its buffer
         return next((buffer for buffer in buffers if buffer is not None), None)
 
     def add_losses(self, state: IterState, picture: Picture) -> None:
@@ -77,7 +76,7 @@ class AuxiliaryModels:
             model.add_loss(state, picture)
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
-        """Queue the sums of gradients, between the two backward passes of the rasterizer."""
+        """Queue gradient sums, between the two backward passes of the rasterizer."""
         d_means = None
         for model in self.models:
             model.accumulate(splats, state, rasterizer, d_means)
@@ -90,7 +89,7 @@ class AuxiliaryModels:
             model.step(state)
 
     def set_views(self, views: Sequence[View]) -> None:
-        """Tell the models that the training views have another resolution now."""
+        """Adapt the models to a new resolution of the training views."""
         for model in self.models:
             model.set_views(views)
 
@@ -100,11 +99,11 @@ class AuxiliaryModels:
             model.constrain()
 
     def arrays(self) -> dict[str, Any]:
-        """All trained arrays by name, which `load` takes back."""
+        """State arrays of all models by name."""
         return {name: array for model in self.models for name, array in model.arrays().items()}
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
-        """Restore what `arrays` gave. Arrays that an earlier version did not save stay as they are."""
+        """Restore arrays that `arrays` returned. Arrays missing in checkpoints of earlier versions are unchanged."""
         for name, array in self.arrays().items():
             if name in arrays:
                 array[...] = self.backend.upload(arrays[name])
@@ -121,21 +120,21 @@ class AuxiliaryModels:
         return {number: found for model in self.models for number, found in model.camera_responses().items()}
 
     def refined_views(self) -> list[View] | None:
-        """The training views at their refined poses, or None where cameras stay."""
+        """The training views at their refined poses, or None without pose refinement."""
         refined = (model.refined_views() for model in self.models)
         return next((list(views) for views in refined if views is not None), None)
 
 
 def auxiliary_memory(config: ResolvedConfig, num_views: int) -> MemoryCost:
-    """Device memory of all models together."""
+    """Device memory of all models."""
     return sum((model.memory_cost(config, num_views) for model in MODELS), MemoryCost())
 
 
 def auxiliary_kernels(config: TrainConfig) -> list[Unit]:
-    """Kernel files and defines of the models that the settings ask for."""
-    return [unit for model in MODELS if model.wanted(config) for unit in model.kernels(config)]
+    """Kernel files and defines of the enabled models."""
+    return [unit for model in MODELS if model.enabled(config) for unit in model.kernels(config)]
 
 
 def late_arrays(config: TrainConfig) -> set[str]:
-    """Names of arrays that checkpoints of earlier versions lack, and initial splats determine."""
-    return {name for model in MODELS if model.wanted(config) for name in model.LATE_ARRAYS}
+    """Names of arrays that checkpoints of earlier versions lack and initial splats determine."""
+    return {name for model in MODELS if model.enabled(config) for name in model.LATE_ARRAYS}

@@ -15,7 +15,7 @@ from splat_cli.gaussians.init import splats_from_points
 
 
 def check_source(config: TrainConfig) -> None:
-    """UsageError where --init-from names no file of splats: before photographs are read, which takes time."""
+    """UsageError if --init-from is not a file of splats; called before photographs are read, which takes time."""
     if config.init_from is None:
         return
     path = Path(config.init_from)
@@ -27,9 +27,9 @@ def check_source(config: TrainConfig) -> None:
 def initial_splats(
     backend: Backend, config: ResolvedConfig, points: np.ndarray, colors: np.ndarray, random: np.random.Generator
 ) -> tuple[SplatArrays, list[str]]:
-    """At most config.max_splats splats of the trained degree, from points float32 [P, 3] and colors uint8 [P, 3].
+    """At most config.max_splats splats, from points float32 [P, 3] and colors uint8 [P, 3].
 
-    Without points, from the file config.init_from. Also returns notices for the user. SceneError, FormatError where
+    Without points, from the file config.init_from. Also returns notices for the user. SceneError or FormatError if
     there is nothing to start from.
     """
     if config.init_from is not None and len(points) == 0:
@@ -43,7 +43,7 @@ def initial_splats(
 
 
 def with_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:
-    """The splats with coefficients up to `degree`: higher ones are dropped, missing ones are zero."""
+    """The splats with SH degree `degree`: higher coefficients are dropped, missing ones are zero."""
     splats = limit_sh_degree(splats, degree)
     missing = (degree + 1) ** 2 - 1 - splats.shN.shape[1]
     return dataclasses.replace(splats, shN=np.pad(splats.shN, ((0, 0), (0, missing), (0, 0))))

@@ -13,22 +13,22 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.view_scores import ViewScorer
 
 T = TypeVar("T")
-_KEPT = 0.9  # of the splats, each time that what rendering needs does not fit
+_KEPT = 0.9  # fraction of the splats kept in each attempt
 _PAIR_HEADROOM = 1.2
 _MIN_SPLATS, _MIN_PAIRS = 100, 1024
 
 
 class ScratchMemory:
-    """The scratch memory of training, which can be given up and allocated again. allocated: whether it is there."""
+    """Scratch buffers of training, which can be released and reallocated. allocated: whether they are allocated."""
 
     def __init__(self, model: Model, rasterizer: Rasterizer, scorer: ViewScorer, state: IterState) -> None:
         self.model, self.rasterizer, self.scorer, self.state = model, rasterizer, scorer, state
         self.allocated = True
 
     def recover(self, step: int) -> str:
-        """Release and allocate all scratch memory, pruning the least opaque splats until it fits; returns a notice.
+        """Release and reallocate all scratch buffers, pruning the least opaque splats until they fit; returns a notice.
 
-        Step `step` can be repeated afterwards. OutOfMemory where nothing helps.
+        Step `step` can be repeated afterwards. OutOfMemory if pruning does not help.
         """
         model, raster, before = self.model, self.rasterizer, self.model.num
         pairs = max(int(_PAIR_HEADROOM * self.state.read()["needed_pairs"]), _MIN_PAIRS)
@@ -47,14 +47,14 @@ class ScratchMemory:
         return f"out of device memory at step {step}: continuing with at most {model.num:,} splats{pruned}"
 
     def lend(self, work: Callable[[], T]) -> T:
-        """The result of `work`; where memory runs out, the scratch memory is released and `work` repeated.
+        """The result of `work`; if memory runs out, release the scratch buffers and repeat it.
 
-        `allocated` is False afterwards where it could not be allocated again.
+        `allocated` is False afterwards if the buffers could not be reallocated.
         """
         try:
             return work()
         except MemoryError:
-            pass  # memory that it had taken is free again only after this block
+            pass  # memory of `work` is freed when the exception is, after this block
         pairs = self.rasterizer.tiles.pair_capacity
         self.release()
         try:
@@ -88,7 +88,7 @@ def keep_most_opaque(model: Model, num: int) -> None:
 
 
 def _prune(model: Model, num: int) -> bool:
-    """`keep_most_opaque`; whether there was memory for it."""
+    """Whether `keep_most_opaque` succeeded within memory."""
     try:
         keep_most_opaque(model, num)
     except MemoryError:

@@ -8,10 +8,10 @@ from splat_cli.train.trainer import Trainer
 
 
 def refined_views(trainer: Trainer, views: Sequence[View]) -> list[View]:
-    """`views` as they are now: those trained on (by name) at their refined poses, the others moved along.
+    """`views` at refined poses: training views by name, others by the similarity transform between poses.
 
-    Cameras that are refined together may drift together, and the splats with them: the others follow by the similarity
-    that takes the training cameras from where they were to where they are. Without --pose-opt nothing has moved.
+    Jointly refined cameras may drift together with the splats; the other cameras follow by the similarity transform
+    from the given to the refined poses of the training cameras. Without --pose-opt, `views` unchanged.
     """
     given, refined = trainer.cameras.views, trainer.auxiliary.refined_views()
     if refined is None:

@@ -20,11 +20,11 @@ SCHEDULE_DTYPE = np.dtype([
     ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("num_orders", np.int32),
 ])  # fmt: skip
 
-REFERENCE_SPLAT = 0.004  # size of a splat that lr_means is for, over the scene's
+REFERENCE_SPLAT = 0.004  # size of a splat for which lr_means is given, relative to the scene's
 
 
 def upload_schedule(backend: Backend, config: ResolvedConfig) -> Any:
-    """The device copy of `struct Schedule`; `set_position_rates` adds the rates that follow the scene's size."""
+    """`struct Schedule` on the device; `set_position_rates` adds the rates that depend on the scene's size."""
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_log_scales"], row["lr_quats"] = config.lr_scales, config.lr_quats
     row["lr_opacities"] = config.lr_opacities
@@ -38,13 +38,13 @@ def upload_schedule(backend: Backend, config: ResolvedConfig) -> Any:
 
 
 def set_position_rates(backend: Backend, schedule: Any, config: ResolvedConfig, size: float) -> None:
-    """Set the learning rates of positions, and the splat size they are for, from the scene's size in world units."""
+    """Set learning rates of positions, and the splat size they refer to, from the scene's size in world units."""
     row = [config.lr_means, config.lr_means_final, REFERENCE_SPLAT if config.local_frame_adam else 0.0]
     _part(schedule, "lr_means", 3)[...] = backend.upload((size * np.array(row)).astype(np.float32))
 
 
 def background_of(schedule: Any) -> Any:
-    """The part of a schedule that says what each step shows behind the splats, float32 [3] on the device."""
+    """Field of a schedule: background colour of the next step, float32 [3] on the device."""
     return _part(schedule, "background", 3)
 
 
@@ -67,10 +67,10 @@ def downscale_at(config: ResolvedConfig, step: int) -> int:
 
 
 def view_order(num_views: int, steps: int, seed: int) -> np.ndarray:
-    """View of each step, int32 [steps]: every view once in each round, in another order each time.
+    """View of each step, int32 [steps]: random permutations of all views.
 
-    The order of fewer steps is the beginning of that of more, so that a run may be extended.
+    The order of a shorter run is a prefix of that of a longer one, so that runs can be extended.
     """
-    random = np.random.default_rng((seed, 1))  # not the generator of the run, which density control draws from
+    random = np.random.default_rng((seed, 1))  # separate from the generator of density control
     rounds = -(-steps // num_views)
     return np.concatenate([random.permutation(num_views) for _ in range(rounds)])[:steps].astype(np.int32)

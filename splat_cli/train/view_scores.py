@@ -49,7 +49,7 @@ class ViewScorer:
         self._scores = None
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
-        """Mean over random views of every splat's blending weight and of its share of the error, float32 [num], px."""
+        """Mean over random views of every splat's blending weight and share of the error, float32 [num], px."""
         num_cameras = len(self.rasterizer.cameras.views)
         views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
         self._show(views)
@@ -60,7 +60,7 @@ class ViewScorer:
         return means[0], means[1]
 
     def _score(self, views: np.ndarray) -> None:
-        """Score all `views`, as far as their pairs fit."""
+        """Score `views`, except those whose pairs exceed the buffers."""
         backend = self.rasterizer.backend
         if self._graph.current:
             self._scores[...] = 0
@@ -75,6 +75,6 @@ class ViewScorer:
         raster = self.rasterizer
         raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
         raster.forward(self.model.splats, self.state)
-        errors = raster.picture.d_image  # free until the next training step
+        errors = raster.picture.d_image  # unused between training steps
         self.loss.forward(self.state, raster.picture.image, errors)
         raster.score(self.state, errors, self._scores)

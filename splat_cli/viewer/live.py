@@ -25,7 +25,7 @@ _NUM_VIEWS = 4
 
 @contextmanager
 def attended(wanted: bool, host: str, port: int, display: Display) -> Iterator[TrainingViewer | None]:
-    """A viewer of the training inside, if `wanted`; afterwards it is served until Ctrl-C. Raises UsageError."""
+    """A viewer of the training inside, if `enabled`; afterwards it is served until Ctrl-C. Raises UsageError."""
     if not wanted:
         yield None
         return

@@ -13,9 +13,9 @@ from splat_cli.scene.view import View
 
 
 class CameraRig(Protocol):
-    """The cameras that stand in for one, and how their frames become its.
+    """Several pinhole cameras in place of one, and the composition of their frames.
 
-    distances: whether depths are distances from the camera, in place of those along its axis.
+    distances: depths are distances from the camera centre instead of z.
     """
 
     distances: ClassVar[bool]
@@ -24,12 +24,12 @@ class CameraRig(Protocol):
         """The pinhole cameras."""
 
     def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
-        """One frame of theirs."""
+        """One frame composed of the frames of `views`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SingleCamera:
-    """The view as it is."""
+    """A single pinhole camera."""
 
     distances: ClassVar[bool] = False
 
@@ -42,7 +42,7 @@ class SingleCamera:
 
 @dataclasses.dataclass(frozen=True)
 class StereoPair:
-    """Two parallel cameras `baseline` world units apart, about the view; their pictures side by side, left first."""
+    """Two parallel cameras, `baseline` world units apart and centred on the view; frames side by side, left first."""
 
     baseline: float
     distances: ClassVar[bool] = False
@@ -56,7 +56,7 @@ class StereoPair:
 
 
 def _shifted(view: View, right: float) -> View:
-    """The view from a place so many world units further right."""
+    """The view, translated to the right by a distance in world units."""
     w2c = view.w2c.copy()
     w2c[0, 3] -= right
     return dataclasses.replace(view, w2c=w2c)

@@ -31,9 +31,10 @@ _BAND = 64
 
 @dataclasses.dataclass(frozen=True)
 class Panorama:
-    """Pictures of `width` x `width` / 2 pixels: the view's axis in the middle, up at the top, 360 by 180 degrees.
+    """Pictures of `width` x `width` / 2 pixels, 360 by 180 degrees; the view's axis in the centre.
 
-    Faces are as fine at their centres as the picture at its horizon. Depths are distances from the camera.
+    The resolution of faces at their centres is that of the picture at the horizon. Depths are distances from the
+    camera.
     """
 
     width: int
@@ -41,16 +42,16 @@ class Panorama:
 
     @property
     def focal(self) -> float:
-        """Of a face, in pixels."""
+        """Focal length of a face, in pixels."""
         return self.width / (2 * math.pi)
 
     @property
     def side(self) -> int:
-        """Pixels along the edge of a face, with one on each side for resampling to find neighbours."""
+        """Pixels along the edge of a face, with a margin of one on each side for interpolation."""
         return 2 * (math.ceil(self.focal * _OVERLAP) + 1)
 
     def views(self, view: View) -> list[View]:
-        """Six cameras in the view's place."""
+        """Six cameras at the view's position."""
         faces = []
         for turn in _TURNS:
             w2c = view.w2c.copy()
@@ -60,7 +61,7 @@ class Panorama:
         return faces
 
     def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
-        """The faces' frames as one; depths by the nearest pixel, all else by the four around."""
+        """One frame of the six faces; depths from the nearest pixel, other maps by bilinear interpolation."""
         faces = [_in_one_frame(frame, turn) for frame, turn in zip(frames, _TURNS, strict=True)]
         bands = [self._band(top, faces) for top in range(0, self.width // 2, _BAND)]
         joined = {name: np.concatenate([band[name] for band in bands]) for name in faces[0]}
@@ -70,7 +71,7 @@ class Panorama:
         return RenderOutput(**joined)
 
     def _band(self, top: int, faces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Some rows of each map, from row `top` on."""
+        """Rows of each map, starting at row `top`."""
         directions = self._directions(top, min(top + _BAND, self.width // 2))
         shape = directions.shape[:2]
         sums = {name: np.zeros((*shape, *face.shape[2:]), np.float32) for name, face in faces[0].items()}
@@ -93,7 +94,7 @@ class Panorama:
         return {name: v if name == "depth" else (v.T / total.T).T for name, v in sums.items()}
 
     def _directions(self, top: int, bottom: int) -> np.ndarray:
-        """Of the pixels in rows `top` to `bottom`, float64 [rows, width, 3] of length 1 in the camera's frame."""
+        """Unit vectors float64 [rows, width, 3] of the pixels in rows `top` to `bottom`, in camera coordinates."""
         longitude = ((np.arange(self.width) + 0.5) / self.width - 0.5) * 2 * np.pi
         latitude = (0.5 - (np.arange(top, bottom) + 0.5) / (self.width // 2))[:, None] * np.pi
         down = np.broadcast_to(-np.sin(latitude), (bottom - top, self.width))
@@ -101,13 +102,13 @@ class Panorama:
 
 
 def _in_one_frame(frame: RenderOutput, turn: np.ndarray) -> dict[str, np.ndarray]:
-    """A face's maps, with normals in the frame of the face ahead."""
+    """The maps of a face, with normals in the coordinates of the front face."""
     maps = frame.maps()
     return maps if frame.normal is None else {**maps, "normal": frame.normal @ turn.astype(np.float32)}
 
 
 def _bilinear(face: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Values [P, ...] of a map [side, side, ...] at pixels [P], whose centres have whole numbers."""
+    """Bilinear interpolation of a map [side, side, ...] at pixel coordinates [P]; pixel centres are integers."""
     left, top = np.floor(x).astype(int), np.floor(y).astype(int)
     shape = (-1, *[1] * (face.ndim - 2))
     right, down = ((v - w).astype(np.float32).reshape(shape) for v, w in ((x, left), (y, top)))

@@ -24,24 +24,24 @@ from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
 _WRITERS = min(8, os.cpu_count() or 1)
-"""Threads that compress and write files: on a GPU that takes many times longer than rendering."""
+"""Threads that compress and write files, which takes longer than rendering on a GPU."""
 
 
 @dataclass(frozen=True)
 class RenderSettings:
-    """How views are shown, and what is written of them."""
+    """Rendering options and files to write."""
 
     background: tuple[float, float, float] = (0.0, 0.0, 0.0)
     antialias: bool = False
     rig: CameraRig = field(default_factory=SingleCamera)
     samples: int = 1
-    """across a pixel, and as many down"""
+    """Samples per pixel and axis."""
     files: FrameFiles = field(default_factory=FrameFiles)
 
 
 @dataclass
 class SequenceResult:
-    """The pictures in the order of the views; how many frames were there before, how many depths a file cuts."""
+    """Pictures in the order of the views, number of frames kept, number of frames with clamped depths."""
 
     pictures: list[Path]
     num_kept: int = 0
@@ -53,55 +53,55 @@ def render_sequence(
     splats: Splats,
     views: Sequence[View],
     folder: Path,
-    look: RenderSettings,
+    settings: RenderSettings,
     source: str | None = None,
     on_frame: Callable[[int], object] = lambda count: None,
     colorings: Callable[[Sequence[int]], Coloring] | None = None,
 ) -> SequenceResult:
-    """Writes what `look.files` says for each view, named after the view, into `folder`.
+    """Render each view and write the files that `settings.files` selects, named after the view, into `folder`.
 
-    Raises UsageError where that would replace a picture that somebody else made.
-    source: what the splats are, a digest of their file. With it, frames are kept whose files all carry the key of the
-    same source, view and look. on_frame: called with the number of frames just done. colorings: for the number of each
-    camera's view, what colours the splats in place of their harmonics.
+    UsageError if that would replace a picture of another program. source: digest of the file of the splats; with it,
+    frames are kept whose files all carry the key of the same source, view and settings. on_frame: called with the
+    number of frames just done. colorings: colour models by view number, in place of spherical harmonics.
     """
     pictures = [folder / name for name in png_names([view.name for view in views])]
-    paths = [look.files.paths(picture, folder) for picture in pictures]
-    keys = ["" if source is None else frame_key(source, view, look) for view in views]
-    missing = [i for i in range(len(views)) if source is None or not look.files.are_there(paths[i], keys[i])]
+    paths = [settings.files.paths(picture, folder) for picture in pictures]
+    keys = ["" if source is None else frame_key(source, view, settings) for view in views]
+    missing = [i for i in range(len(views)) if source is None or not settings.files.are_there(paths[i], keys[i])]
     refuse_foreign(path for i in missing for path in paths[i].values())
     written = SequenceResult(pictures, num_kept=len(views) - len(missing))
     on_frame(written.num_kept)
     if missing:
-        cameras = [[finer(camera, look.samples) for camera in look.rig.views(views[i])] for i in missing]
+        cameras = [[finer(camera, settings.samples) for camera in settings.rig.views(views[i])] for i in missing]
         numbers = [i for i, several in zip(missing, cameras, strict=True) for _ in several]
         coloring = colorings(numbers) if colorings else None
         every = [camera for several in cameras for camera in several]
-        renderer = ViewRenderer(backend, splats, every, look.antialias, coloring)
+        renderer = ViewRenderer(backend, splats, every, settings.antialias, coloring)
         with ThreadPoolExecutor(_WRITERS) as pool:
             writing: deque[Future[None]] = deque()
-            for i, frame in zip(missing, _frames(renderer, look, len(every) // len(cameras)), strict=True):
-                written.num_cut += look.files.cuts(frame)
-                writing.append(pool.submit(look.files.save, frame, paths[i], keys[i]))
+            for i, frame in zip(missing, _frames(renderer, settings, len(every) // len(cameras)), strict=True):
+                written.num_cut += settings.files.cuts(frame)
+                writing.append(pool.submit(settings.files.save, frame, paths[i], keys[i]))
                 while len(writing) > (_WRITERS if i != missing[-1] else 0):
                     writing.popleft().result()
                     on_frame(1)
     return written
 
 
-def _frames(renderer: ViewRenderer, look: RenderSettings, cameras_each: int) -> Iterator[RenderOutput]:
-    """The frames of all the renderer's views, each taken by so many of them in a row."""
-    background = (0.0, 0.0, 0.0) if look.files.transparent else look.background
-    maps, distances = look.files.needed_maps, look.rig.distances
+def _frames(renderer: ViewRenderer, settings: RenderSettings, cameras_each: int) -> Iterator[RenderOutput]:
+    """Frames of all the renderer's views, each joined from consecutive cameras."""
+    background = (0.0, 0.0, 0.0) if settings.files.transparent else settings.background
+    maps, distances = settings.files.needed_maps, settings.rig.distances
     for first in range(0, len(renderer.cameras.views), cameras_each):
         numbers = range(first, first + cameras_each)
         frames = [render_frame(renderer, n, background, maps, distances) for n in numbers]
-        yield look.rig.join([coarser(frame, look.samples) for frame in frames])
+        yield settings.rig.join([coarser(frame, settings.samples) for frame in frames])
 
 
-def frame_key(source: str, view: View, look: RenderSettings) -> str:
-    """A digest of all that decides what a frame's files show, but for the device and the name."""
-    files = look.files
+def frame_key(source: str, view: View, settings: RenderSettings) -> str:
+    """Digest of everything that determines the contents of a frame's files, except device and name."""
+    files = settings.files
     camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, view.w2c.tolist()]
-    shown = [look.background, look.antialias, repr(look.rig), look.samples, files.transparent, files.depth_levels]
+    shown = [settings.background, settings.antialias, repr(settings.rig), settings.samples]
+    shown += [files.transparent, files.depth_levels]
     return hashlib.sha256(json.dumps([__version__, source, camera, shown]).encode()).hexdigest()

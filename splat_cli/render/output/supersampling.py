@@ -1,7 +1,7 @@
-"""Supersampling, for renders coarser than the training photographs.
+"""Supersampling, for renders of lower resolution than the training photographs.
 
-Antialiasing keeps what each splat covers, but a pixel of many splats treats them as if they overlapped by chance, where
-training laid them side by side. As fine as in training they are right, and can be shrunk like photographs.
+Antialiasing treats the splats in a pixel as overlapping at random, although training placed them side by side. Rendered
+at the training resolution they are correct, and the picture can be downscaled like a photograph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_SAMPLES = 4
 
 
 def samples_as_fine(views: Sequence[View], trained: Sequence[View]) -> int:
-    """How many samples across a pixel of `views` are as fine as the pixels of `trained`: 1 to MAX_SAMPLES."""
+    """Samples per pixel and axis at which `views` have the resolution of `trained`: 1 to MAX_SAMPLES."""
     if not views or not trained:
         return 1
     ratio = np.median([view.fy for view in trained]) / np.median([view.fy for view in views])
@@ -26,14 +26,14 @@ def samples_as_fine(views: Sequence[View], trained: Sequence[View]) -> int:
 
 
 def finer(view: View, samples: int) -> View:
-    """The view with so many pixels for each, across and down."""
+    """The view at `samples` times the resolution."""
     return view.resized(view.width * samples, view.height * samples)
 
 
 def coarser(frame: RenderOutput, samples: int) -> RenderOutput:
-    """The frame of a view out of that of `finer`.
+    """The frame of a view from that of `finer`.
 
-    Colours and alpha are resampled like photographs (scene/images/decode.py); depth and normal are means over the
+    Colours and alpha are resampled like photographs (scene/images/decode.py); depths and normals are means over the
     samples that have one.
     """
     if samples == 1:
@@ -51,14 +51,14 @@ def coarser(frame: RenderOutput, samples: int) -> RenderOutput:
 
 
 def _lanczos(plane: np.ndarray, samples: int) -> np.ndarray:
-    """float32 [H samples, W samples] to [H, W]."""
+    """Downscale float32 [H samples, W samples] to [H, W]."""
     height, width = plane.shape
     size = width // samples, height // samples
     return np.asarray(Image.fromarray(np.ascontiguousarray(plane)).resize(size, Image.Resampling.LANCZOS))
 
 
 def _sums(values: np.ndarray, samples: int) -> np.ndarray:
-    """[H samples, W samples, ...] to float32 [H, W, ...]."""
+    """Block sums of [H samples, W samples, ...], float32 [H, W, ...]."""
     height, width, *channels = values.shape
     blocks = values.reshape(height // samples, samples, width // samples, samples, *channels)
     return blocks.sum(axis=(1, 3), dtype=np.float32)

@@ -11,13 +11,13 @@ from splat_cli.files import replacing
 from splat_cli.image_files import open_image
 
 _RATE_FACTOR = 18
-"""Of x264: hardly to be told from the pictures."""
+"""Constant rate factor of x264: visually lossless."""
 _COLORS = "bt709"
-"""Said in the file, so that no player has to guess."""
+"""Colour space tags, for players."""
 
 
 def require_video(path: Path) -> None:
-    """UsageError where no video can be written to `path`: before anything takes time."""
+    """UsageError if no video can be written to `path`; called before long work."""
     if path.suffix.lower() != ".mp4":
         raise UsageError(f"{path}: videos are written as MP4; give a name that ends in .mp4")
     try:
@@ -29,9 +29,9 @@ def require_video(path: Path) -> None:
 def write_video(
     path: Path, pictures: Sequence[Path], frames_per_second: float, on_frame: Callable[[int], object]
 ) -> None:
-    """Writes the picture files, all of one size, as a video; a last odd row or column is cut. Calls on_frame(1) each.
+    """Write picture files of equal size as a video; an odd last row or column is cropped. Calls on_frame(1) for each.
 
-    UsageError where the pictures differ in size, SplatError where ffmpeg fails.
+    UsageError if sizes differ, SplatError if ffmpeg fails.
     """
     import imageio_ffmpeg
 

@@ -25,10 +25,10 @@ def splats(backend):
 
 @pytest.fixture
 def write(backend, splats, tmp_path):
-    """`write(views, look)` renders into a folder and returns (SequenceResult, times of change of its files by name)."""
+    """`write(views, settings)` renders into a folder and returns (SequenceResult, times of change of its files by name)."""
 
-    def call(views, look, source="these splats"):
-        written = render_sequence(backend, splats, views, tmp_path / "out", look, source)
+    def call(views, settings, source="these splats"):
+        written = render_sequence(backend, splats, views, tmp_path / "out", settings, source)
         files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
         return written, {str(path.relative_to(tmp_path / "out")): path.stat().st_mtime_ns for path in files}
 
@@ -43,8 +43,8 @@ def pixels(path):
 @pytest.mark.parametrize("depth_format", ["png", "tiff"])
 def test_files_hold_the_frame(backend, splats, write, tmp_path, depth_format):
     view = ring_of_views(1)[0]
-    look = RenderSettings(files=FrameFiles(ALL, transparent=True, depth_levels=2000, depth_format=depth_format))
-    _, names = write([view], look)
+    settings = RenderSettings(files=FrameFiles(ALL, transparent=True, depth_levels=2000, depth_format=depth_format))
+    _, names = write([view], settings)
     assert set(names) == {"a_00.png", "alpha/a_00.png", f"depth/a_00.{depth_format}", "normal/a_00.png"}
     frame = render_frame(ViewRenderer(backend, splats, [view]), 0, maps=ALL)
     out, seen = tmp_path / "out", frame.alpha > 0.05
@@ -62,13 +62,13 @@ def test_files_hold_the_frame(backend, splats, write, tmp_path, depth_format):
 
 
 def test_a_second_call_keeps_all_and_a_stopped_one_is_completed(write, tmp_path):
-    views, look = ring_of_views(4), RenderSettings(files=FrameFiles(ALL))
-    _, first = write(views, look)
-    written, second = write(views, look)
+    views, settings = ring_of_views(4), RenderSettings(files=FrameFiles(ALL))
+    _, first = write(views, settings)
+    written, second = write(views, settings)
     assert (written.num_kept, second) == (4, first)
     (tmp_path / "out" / "depth" / "a_02.png").unlink()
     (tmp_path / "out" / "a_01.png").write_bytes(b"half")
-    written, third = write(views, look)
+    written, third = write(views, settings)
     assert (len(written.pictures), written.num_kept) == (4, 2)
     assert {name for name in third if third[name] == first[name]} == {
         name for name in first if "a_00" in name or "a_03" in name
@@ -76,23 +76,23 @@ def test_a_second_call_keeps_all_and_a_stopped_one_is_completed(write, tmp_path)
 
 
 def test_what_shows_something_else_is_rendered_again(write):
-    views, look = ring_of_views(2), RenderSettings(files=FrameFiles(frozenset({"depth"})))
-    write(views, look)
+    views, settings = ring_of_views(2), RenderSettings(files=FrameFiles(frozenset({"depth"})))
+    write(views, settings)
     moved = [dataclasses.replace(view, cx=view.cx + 1) for view in views]
     for change in (
-        {"look": dataclasses.replace(look, background=(1.0, 1.0, 1.0))},
-        {"look": dataclasses.replace(look, antialias=True)},
-        {"look": dataclasses.replace(look, samples=2)},
-        {"look": RenderSettings(files=FrameFiles(frozenset({"depth"}), depth_levels=10))},
-        {"look": RenderSettings(files=FrameFiles(transparent=True))},
+        {"settings": dataclasses.replace(settings, background=(1.0, 1.0, 1.0))},
+        {"settings": dataclasses.replace(settings, antialias=True)},
+        {"settings": dataclasses.replace(settings, samples=2)},
+        {"settings": RenderSettings(files=FrameFiles(frozenset({"depth"}), depth_levels=10))},
+        {"settings": RenderSettings(files=FrameFiles(transparent=True))},
         {"views": moved},
         {"source": "others"},
         {"source": None},
     ):
-        arguments = {"views": views, "look": look} | change
+        arguments = {"views": views, "settings": settings} | change
         assert write(**arguments)[0].num_kept == 0
-        write(views, look)
-    assert write(views, look)[0].num_kept == 2
+        write(views, settings)
+    assert write(views, settings)[0].num_kept == 2
     assert write(views, RenderSettings())[0].num_kept == 2  # the picture alone is the same
 
 
