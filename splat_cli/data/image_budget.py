@@ -8,27 +8,27 @@ from splat_cli.device import Backend, main_memory
 from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
 
-_SHARE = 0.5  # of what is free
+_SHARE = 0.5  # of the free memory
 _MIN_COUNT = 4
-_BATCHES = 3  # one that the device works on, one that is queued, one that is loaded
+_BATCHES = 3  # one in work on the device, one queued, one being loaded
 
 
 def photo_bytes(view: View) -> int:
-    """What a photograph takes at its view's size, with the mask that it has or that undistortion may give it."""
+    """Memory of a photograph at its view's size, with the mask that it has or undistortion may add, in bytes."""
     return (3 + (view.mask is not None or view.lens is not None)) * view.width * view.height
 
 
 def all_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> bool:
-    """Whether the photographs of these views may be in memory at once."""
+    """Whether the photographs of these views fit into memory at once."""
     return sum(map(photo_bytes, views)) <= _limit(backend, config)
 
 
 def image_budget(
     backend: Backend, config: TrainConfig, views: Sequence[View], others: Sequence[View]
 ) -> ImageBudget | None:
-    """ImageBudget for photographs to train on, beside `others` that are held out; None where all of them fit.
+    """ImageBudget of training photographs, beside `others` held out; None if all fit.
 
-    UsageError where not even those fit that one round of density control looks at.
+    UsageError if not even the photographs of one round of density control fit.
     """
     if all_fit(backend, config, [*views, *others]):
         return None
@@ -46,7 +46,7 @@ def image_budget(
 
 
 def _limit(backend: Backend, config: TrainConfig) -> int:
-    """Bytes."""
+    """Memory limit in bytes."""
     if config.image_memory is not None:
         return int(config.image_memory * 2**30)
     return int(_SHARE * min(backend.memory()[0], main_memory()[0]))

@@ -13,20 +13,20 @@ from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable, Shown
 from splat_cli.scene.images.downscale import downscale_image, downscale_mask
 
-_HORIZON = 128  # steps that are looked after ahead, at most
+_HORIZON = 128  # steps, at most, that are scheduled ahead
 _WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class ImageBudget:
-    """How many photographs there may be at a time: on the device, and decoded ahead of use."""
+    """Maximum numbers of photographs: resident on the device, and decoded ahead of use."""
 
     resident: int
     prefetch: int
 
     @classmethod
     def of(cls, count: int) -> ImageBudget:
-        """For `count` photographs, at least 3, in all."""
+        """Budget of `count` photographs in total, at least 3."""
         ahead = min(count // 3, _WORKERS)
         return cls(count - ahead, ahead)
 
@@ -35,14 +35,14 @@ Staged = tuple[np.ndarray, np.ndarray | None, int]
 
 
 class ImageStreamer:
-    """Keeps on the device what the next steps need, in their known order; threads decode what comes after.
+    """Keeps the photographs of the next steps on the device, in an order known in advance; threads decode later ones.
 
-    images uint8 [H, W, 3] and masks uint8 [H, W] or None are those of the cameras' views; each is taken when needed.
-    order: int32 [steps], the view of each step. Where budget is needed, the photograph goes that is not wanted for
-    longest (Belady 1966), so that of a set that nearly fits, only a small part is read again and again.
+    images: uint8 [H, W, 3], masks: uint8 [H, W] or None, of the cameras' views; read on demand. order: int32 [steps],
+    the view of each step. When the budget is exhausted, the photograph with the latest next use is evicted (Belady
+    1966), so that of a set that nearly fits, only a small part is decoded repeatedly.
 
-    The device never waits for the host, as long as decoding keeps up: a third of the budget is for the steps that it
-    does, a third for those that are queued behind them, and a third for those that are got ready meanwhile.
+    The device does not wait for the host as long as decoding keeps up: a third of the budget is for steps in work, a
+    third for queued steps, a third for those being loaded.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ImageStreamer:
         budget: ImageBudget,
         batch: int = 1,
     ) -> None:
-        """batch: number of steps that are queued together."""
+        """batch: number of steps queued together."""
         self.batch = batch
         self.cameras, self.images, self.masks, self.order, self.budget = cameras, images, masks, order, budget
         self._uploads = backend.uploads()
@@ -70,10 +70,10 @@ class ImageStreamer:
         self._next_use = np.full(len(cameras.views), len(order))
 
     def ready(self, step: int) -> int:
-        """The step up to which training can go on from `step`: the end of a batch, at least the next one.
+        """The step up to which training can continue from `step`: the end of a batch, at least the next one.
 
-        All steps before `step` are queued. Waits for those that were at the last call, so that their photographs can
-        make room; what the others need stays. After a repeated or another step, nothing may be queued.
+        All steps before `step` must be queued. Waits for those that were queued at the last call, to evict their
+        photographs. After a repeated or changed step, nothing may be queued.
         """
         if self._queued is None or not self._queued[0] <= step <= self._ready:
             self._begin(step)
@@ -85,11 +85,11 @@ class ImageStreamer:
         return max(half // self.batch * self.batch, self._batch_end(step))
 
     def show(self, views: Sequence[int]) -> None:
-        """Brings these views' photographs, as many as `budget.resident` at most, out of turn, between two steps."""
+        """Load these views' photographs, at most `budget.resident`, out of order, between two steps."""
         self._pass_queued()
         wanted = [int(view) for view in views]
         missing = [view for view in wanted if not self._is_here[view]]
-        self._has_room(self._done, len(missing), kept=wanted)  # before they are decoded, all at once
+        self._has_room(self._done, len(missing), kept=wanted)  # before all are decoded
         decoded = [self._take(view) for view in missing]
         for view, staged in zip(missing, decoded, strict=True):
             self._bring(view, staged)
@@ -109,13 +109,13 @@ class ImageStreamer:
         return (step // self.batch + 1) * self.batch
 
     def _begin(self, step: int) -> None:
-        """No step is under way, and `step` is next."""
+        """Reset the schedule at `step`; no step is in work."""
         self._next_use[:] = len(self.order)
         self._next_use[self.order[step:][::-1]] = np.arange(step, len(self.order))[::-1]
         self._done = self._ready = step
 
     def _pass_queued(self) -> None:
-        """The steps that were queued at the last call of `ready` are done."""
+        """Mark the steps queued at the last call of `ready` as done."""
         if self._queued:
             step, wait = self._queued
             wait()
@@ -123,7 +123,7 @@ class ImageStreamer:
             self._done = step
 
     def _get_ready(self, step: int) -> None:
-        """Brings what is decoded and has budget, in the order of its use; waits only for the batch of `step`."""
+        """Upload decoded photographs within the budget, in the order of use; waits only for the batch of `step`."""
         self._decode_ahead()
         shown, needed = list[int](), self._batch_end(step)
         last = min(step + _HORIZON, len(self.order))
@@ -137,11 +137,11 @@ class ImageStreamer:
                     shown.append(view)
                     self._decode_ahead()
                 self._ready += 1
-        finally:  # where the device's memory has run out, training may go on with less
+        finally:  # after a MemoryError, training may continue with less
             self._show(shown)
 
     def _has_room(self, step: int, count: int = 1, kept: Sequence[int] = ()) -> bool:
-        """Makes room for `count` more; False where all others are needed before `step`, or are to be `kept`."""
+        """Evict photographs for `count` more; False if all others are needed before `step` or `kept`."""
         while len(self._here) + count > self.budget.resident * self._downscale**2:
             until_use = np.where(self._is_here, self._next_use, -1)
             until_use[list(kept)] = -1
@@ -159,13 +159,13 @@ class ImageStreamer:
         self._is_here[view] = True
 
     def _show(self, views: Sequence[int]) -> None:
-        """What was brought can be used from now on."""
+        """Publish the uploaded photographs in the camera table."""
         if views:
             self._uploads.join()
             self.cameras.show({view: self._here[view] for view in views})
 
     def _decode_ahead(self) -> None:
-        """Lets threads decode what is needed next and is not here; what was asked for and is later than that is not."""
+        """Submit decoding of the photographs needed next; cancel requests that are no longer among them."""
         upcoming = self.order[self._ready : self._ready + len(self._is_here)]
         wanted = list(dict.fromkeys(upcoming[~self._is_here[upcoming]].tolist()))[: self.budget.prefetch]
         for view in self._coming.keys() - wanted:
@@ -192,7 +192,7 @@ class ImageStreamer:
 
 
 def _next_uses(order: np.ndarray) -> np.ndarray:
-    """For each step the next one with the same view, int64 [steps]; their number where there is none."""
+    """For each step the next one with the same view, int64 [steps]; the number of steps if there is none."""
     by_view = np.argsort(order, kind="stable")
     following = np.full(len(order), len(order))
     same = order[by_view[:-1]] == order[by_view[1:]]

@@ -10,11 +10,11 @@ from splat_cli.render.pictures import to_8bit
 def fit_color_on_left_half(
     render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The right halves of the render after an affine change of colour, of the photograph, and of the mask, if any.
+    """Right halves of the colour-corrected render, of the photograph and of the mask, if any.
 
-    The change is the least-squares fit between the left halves, as embeddings are fitted in NeRF in the Wild
-    (Martin-Brualla et al. 2021, sec. 5). render: float32 [H, W, 3]; the result and the photograph are uint8. Where a
-    mask leaves nothing of the right half, the whole picture is returned, unchanged.
+    The correction is an affine map fitted to the left halves by least squares, as embeddings are in NeRF in the Wild
+    (Martin-Brualla et al. 2021, sec. 5). render: float32 [H, W, 3]; the result and the photograph are uint8. If the
+    mask excludes the whole right half, the full picture is returned, unchanged.
     """
     half = render.shape[1] // 2
     kept = np.ones(render.shape[:2], bool) if mask is None else mask > 0

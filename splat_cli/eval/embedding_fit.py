@@ -22,14 +22,14 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 
-STEPS = 100  # a photograph
-FIT_RATE = 0.05  # of Adam on its embedding
+STEPS = 100  # per photograph
+FIT_RATE = 0.05  # learning rate of embeddings
 
 
 def fit_held_out_embeddings(
     splats: Splats, field: ColorField, photographs: ImageSet, config: TrainConfig, background: Sequence[float]
 ) -> FieldColoring:
-    """The field with an embedding for each of the photographs: fitted, where the field knows appearances."""
+    """The field with fitted embeddings of the photographs, if it has appearance embeddings."""
     start = np.tile(field.embedding_rows().mean(axis=0), (len(photographs.views), 1))
     embeddings = Parameters(splats.backend, start)
     if field.shape.appearance:
@@ -38,12 +38,12 @@ def fit_held_out_embeddings(
 
 
 def has_appearances(config: TrainConfig) -> bool:
-    """Whether photographs of such a run look different from each other."""
+    """Whether the run trains an appearance for each photograph."""
     return config.color == "field" and config.field_appearance > 0
 
 
 def half(photographs: ImageSet, right: bool) -> ImageSet:
-    """The photographs with masks that leave one half of each."""
+    """The photographs, masked to one half."""
     masks: list[np.ndarray | None] = []
     for image, mask in zip(photographs.images, photographs.masks, strict=True):
         kept = np.full(image.shape[:2], 255, np.uint8) if mask is None else mask.copy()
@@ -55,7 +55,7 @@ def half(photographs: ImageSet, right: bool) -> ImageSet:
 
 
 class _Fit:
-    """Adam on one embedding after the other; splats and field stay as they are."""
+    """Adam on embeddings, one after the other; splats and field are fixed."""
 
     def __init__(
         self, splats: Splats, field: ColorField, embeddings: Parameters, photographs: ImageSet, config: TrainConfig,
@@ -76,7 +76,7 @@ class _Fit:
         self.state = IterState(backend, num_splats=splats.num, lr=lr, background=background)
 
     def run(self) -> None:
-        """Fit them all."""
+        """Fit all embeddings."""
         for view in range(len(self.cameras.views)):
             step = 1
             while step <= STEPS:

@@ -31,11 +31,10 @@ def evaluate(
     background: tuple[float, float, float] | None = None,
     responses: Mapping[int, CameraResponse] = MappingProxyType({}),
 ) -> dict[str, Score]:
-    """The score of each photograph's render, by name; background and antialiasing as in training.
+    """Scores of renders against their photographs, by name; background and antialiasing as in training.
 
-    on_render: called with the number and the picture, uint8 [H, W, 3], of every view. field: what colours the splats.
-    background: a learned one. responses: by camera id, what changes a render before the comparison; of other cameras,
-    if there are any, their mean. Where training knew how photographs look, only right halves are compared.
+    on_render: called with number and picture, uint8 [H, W, 3], of each view. field: colours the splats. background:
+    learned colour. If training fitted the appearance of photographs, only right halves are compared.
     """
     background = background or background_color(config.background)
     coloring = fit_held_out_embeddings(splats, field, photographs, config, background) if field else None
@@ -46,7 +45,7 @@ def evaluate(
     scores = {}
     for index, view in enumerate(photographs.views):
         photograph, mask = photographs.images[index], photographs.masks[index]
-        if mask is not None and not mask.any():  # broken, as has turned out only now
+        if mask is not None and not mask.any():  # damaged, as decoding has shown
             continue
         image = renderer.render(index, background)
         if mean_response:

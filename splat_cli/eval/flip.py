@@ -7,7 +7,7 @@ import importlib.util
 
 import numpy as np
 
-PIXELS_PER_DEGREE = 67  # of the viewer's eye: the package's default, a monitor at arm's length
+PIXELS_PER_DEGREE = 67  # of visual angle: the package's default, a monitor at arm's length
 
 
 def has_flip() -> bool:
@@ -16,7 +16,7 @@ def has_flip() -> bool:
 
 
 def flip(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None) -> float:
-    """Mean over the pixels of two uint8 [H, W, 3] images in sRGB, of those where `mask`, uint8 [H, W], is not 0."""
+    """Mean FLIP of two sRGB images uint8 [H, W, 3], over the pixels where `mask`, uint8 [H, W], is not 0."""
     import flip_evaluator
 
     reference, test = (np.ascontiguousarray(image, dtype=np.float32) / 255 for image in (photograph, render))

@@ -25,9 +25,9 @@ _FITTED = "`fitted_`: over the right half of an image, after the affine change o
 
 @dataclass(frozen=True)
 class Score:
-    """PSNR in dB and SSIM of one image, and FLIP where it was measured.
+    """PSNR in dB, SSIM and, if computed, FLIP of an image.
 
-    fitted: of the right half, after a change of colour that was fitted to the left; with --appearance.
+    fitted: score of the right half after colour correction fitted to the left half, with --appearance.
     """
 
     psnr: float
@@ -37,7 +37,7 @@ class Score:
     fitted_ssim: float | None = None
 
     def facts(self) -> dict[str, float]:
-        """What was measured, by name."""
+        """The metrics by name."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -45,10 +45,10 @@ def protocol(
     test_every: int, held_out: bool, *, named: bool = False, refined: bool = False, with_flip: bool = False,
     fitted: bool = False, halves: bool = False,
 ) -> str:  # fmt: skip
-    """The measurement in words, for metrics.json.
+    """Description of the evaluation, for metrics.json.
 
-    named: the images are those that split.json names. refined: training has moved its cameras. fitted: measured also
-    after a change of colour. halves: a colour field's appearance of an image was fitted on its left half.
+    named: the images are those listed in split.json. refined: camera poses were refined. fitted: also scored after
+    colour correction. halves: appearance embeddings were fitted to left halves.
     """
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
@@ -63,7 +63,7 @@ def protocol(
 
 
 def score(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None, with_flip: bool = False) -> Score:
-    """Compares two uint8 [H, W, 3] images where `mask` [H, W], if there is one, is not 0."""
+    """Compare two images uint8 [H, W, 3] where `mask` [H, W], if any, is not 0."""
     looks = flip(render, photograph, mask) if with_flip else None
     if mask is None:
         return Score(psnr(render, photograph), ssim(render, photograph), looks)
@@ -74,25 +74,25 @@ def score(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = 
 
 
 def mean_score(scores: Iterable[Score]) -> Score:
-    """The mean of each measure that all have."""
+    """Mean of each metric that all scores have."""
     facts = [one.facts() for one in scores]
     return Score(**{name: float(np.mean([one[name] for one in facts])) for name in set.intersection(*map(set, facts))})
 
 
 def psnr(x: np.ndarray, y: np.ndarray) -> float:
-    """Of two uint8 images, over all pixels and channels, in dB; at most 100, which stands for equal images."""
+    """PSNR of two uint8 images over all pixels and channels, in dB; at most 100, for equal images."""
     error = float(np.mean((x.astype(np.float64) - y) ** 2)) / 255**2
     return -10 * math.log10(max(error, 1e-10))
 
 
 def ssim(x: np.ndarray, y: np.ndarray, kept: np.ndarray | None = None) -> float:
-    """Of two uint8 [H, W, 3] images: mean over channels and the pixels of `kept`, bool [H, W] (all), in float64."""
+    """SSIM of two images uint8 [H, W, 3]: mean over channels and pixels of `kept`, bool [H, W] (default: all)."""
     maps = (_ssim_of_channel(x[..., c] / 255.0, y[..., c] / 255.0) for c in range(x.shape[-1]))
     return float(np.mean([np.mean(map if kept is None else map[kept]) for map in maps]))
 
 
 def _ssim_of_channel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """float64 [H, W] of two planes of values from 0 to 1."""
+    """SSIM map float64 [H, W] of two planes, 0 to 1."""
     mean_x, mean_y = _blur(x), _blur(y)
     luminance = (2 * mean_x * mean_y + _C1) / (mean_x**2 + mean_y**2 + _C1)
     variances = _blur(x * x + y * y) - mean_x**2 - mean_y**2
@@ -101,14 +101,14 @@ def _ssim_of_channel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _blur(plane: np.ndarray) -> np.ndarray:
-    """float64 [H, W] under the window."""
+    """Gaussian blur, float64 [H, W]."""
     return _blur_first_axis(_blur_first_axis(plane).T).T
 
 
 def _blur_first_axis(rows: np.ndarray) -> np.ndarray:
-    """The 1D window along the first axis of [N, M], zeros outside.
+    """1D convolution along the first axis of [N, M], zero padding.
 
-    A matrix product for each block of rows: an order of magnitude faster than eleven shifted sums.
+    A banded matrix product per block of rows: an order of magnitude faster than eleven shifted sums.
     """
     radius = _WINDOW_RADIUS
     padded = np.pad(rows, ((radius, radius), (0, 0)))

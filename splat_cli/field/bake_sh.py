@@ -73,7 +73,7 @@ def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any
 
 
 def _weights(xp: Any, pixels: Any, num_around: int) -> Any:
-    """Weights of the view directions [N, V] and distant directions of splats, float32 [N, V + num_around]; sum near 1."""
+    """Weights of the directions of views [N, V] and of distant ones, float32 [N, V + num_around]; sum near 1."""
     num, num_views = pixels.shape
     by_pixels = pixels / xp.maximum(pixels.sum(axis=1, keepdims=True), 1e-6) + np.float32(FLOOR / num_views)
     return xp.concatenate([by_pixels, xp.full((num, num_around), FLOOR / num_around, "float32")], axis=1)

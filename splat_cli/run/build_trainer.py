@@ -26,9 +26,9 @@ def build_trainer(
     scene_points: np.ndarray | None = None,
     pose_offsets: np.ndarray | None = None,
 ) -> Trainer:
-    """A trainer of `images` that starts from splats, or from points float32 [P, 3] and their colours uint8 [P, 3].
+    """A trainer of `images` that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
-    Settings that are not a plan yet are resolved for these images. No points: starts from the file `init_from`.
+    A TrainConfig is resolved for these images. Without points, splats are read from `init_from`.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), images, (points, colors))
         trainer.run_until(500)

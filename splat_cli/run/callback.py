@@ -10,15 +10,14 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.train.trainer import Trainer
 
 OnProgress = Callable[[Progress], bool | None]
-"""A function of a program that trains; training ends early where it returns False."""
+"""User function called with the progress; training ends early if it returns False."""
 
 
 class TrainingCallback(Protocol):
-    """Sees the trainer a few times a second, between two steps, in the thread that trains.
+    """Called a few times a second between two steps, in the training thread.
 
-    Nothing else uses the device then, so a callback may; it must leave the trainer as it is. Its time does not
-    count as training. What keeps training waiting calls `check` now and then, which raises KeyboardInterrupt when the
-    user wants to stop.
+    The device is idle during a call and may be used; the trainer must not be changed. The time does not count as
+    training. A callback that pauses training calls `check` regularly, which raises KeyboardInterrupt after Ctrl-C.
     """
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
@@ -29,7 +28,7 @@ class TrainingCallback(Protocol):
 
 
 class ProgressCallback:
-    """A TrainingCallback that calls a function; where it returns False, the run ends as after Ctrl-C."""
+    """A TrainingCallback that calls a function; if it returns False, the run ends as after Ctrl-C."""
 
     def __init__(self, function: OnProgress) -> None:
         self.function, self.has_stopped = function, False

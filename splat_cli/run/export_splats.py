@@ -20,13 +20,13 @@ from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
-TUNED = 1 / 3  # of the run's steps, for the harmonics that a field was baked into
-RATES = {"lr_means": 0.2, "lr_scales": 0.4, "lr_quats": 0.5, "lr_opacities": 0.4}  # then, times the run's
+TUNED = 1 / 3  # of the run's steps, to fine-tune baked harmonics
+RATES = {"lr_means": 0.2, "lr_scales": 0.4, "lr_quats": 0.5, "lr_opacities": 0.4}  # relative to the run's
 
 
 @dataclass(frozen=True)
 class Saved:
-    """splats: those of the PLY. notice: what the user should hear about them."""
+    """splats: those of the PLY. notice: message for the user."""
 
     splats: SplatArrays
     notice: str | None = None
@@ -39,10 +39,10 @@ def save_splats(
     photographs: ImageSet,
     say: Callable[[str], object] = lambda text: None,
 ) -> Saved:
-    """Writes the finite splats as PLY; a colour field is baked into it.
+    """Write the finite splats as PLY; a colour field is baked into spherical harmonics.
 
-    config: the settings as requested. photographs: those trained on. say: called with messages on long work.
-    DivergedError where no splat is finite; DiskError, UsageError as `write_ply`.
+    config: settings as requested. photographs: training images. say: called with messages during long work.
+    DivergedError if no splat is finite; DiskError, UsageError as in `write_ply`.
     """
     splats, field = finite_splats(trainer.splats.to_arrays()), trainer.auxiliary.field
     if len(splats) == 0:
@@ -74,9 +74,9 @@ def _as_harmonics(
     photographs: ImageSet,
     say: Callable[[str], object],
 ) -> Baked:
-    """The field baked; at the end of a run trained a little on the photographs, where they tell all that it knows.
+    """The baked field; at the end of a run fine-tuned on the photographs, if these contain all that the field models.
 
-    What single splats cannot show of the field, several that lie over each other can, once they have had the time.
+    Overlapping splats together can represent parts of the field that single splats cannot, after fine-tuning.
     """
     views = refined_views(trainer, trainer.cameras.views)
     baked = trainer.run_with_memory_fallback(lambda: bake_field(field, splats, views, config.sh_degree))
@@ -97,5 +97,5 @@ def _as_harmonics(
 
 
 def _all_in_photographs(config: TrainConfig) -> bool:
-    """Whether photographs look as splats alone should: not each in its own way, nor before a colour that is learned."""
+    """Whether photographs show what splats alone should: without appearance embeddings or a learned background."""
     return not (has_appearances(config) or config.appearance != "none" or config.background == "learned")

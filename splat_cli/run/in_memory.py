@@ -18,9 +18,9 @@ from splat_cli.train.trainer import Trainer
 def train_in_memory(
     scene: Scene, config: TrainConfig, backend: Backend, display: Display, on_progress: OnProgress | None = None
 ) -> tuple[Trainer, TrainingData]:
-    """The trainer after all its steps, or fewer where `on_progress` returned False, and what it trained on.
+    """The trainer after all steps, or fewer if `on_progress` returned False, and its training data.
 
-    Nothing is written: checkpoints, save_at, tensorboard and report do nothing. SceneError, OutOfMemory.
+    Writes no files: checkpoints, save_at, tensorboard and report are ignored. SceneError, OutOfMemory.
     """
     check_source(config)
     data = load_data(scene, config, backend, display)

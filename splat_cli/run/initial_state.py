@@ -18,7 +18,7 @@ from splat_cli.scene.points import random_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 
-_TRIES = 2  # pixels a splat whose depth is searched: fewer than half are found
+_TRIES = 2  # pixels searched per splat: fewer than half yield a depth
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class InitialState:
 def find_initial_state(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> InitialState:
-    """Align the cameras first, where their poses are refined; then find points from the aligned cameras."""
+    """Initial poses, if they are refined, then points from the cameras at these poses."""
     if not config.pose_opt:
         return InitialState(starting_points(scene, training, config, backend, display))
 
@@ -45,16 +45,16 @@ def find_initial_state(
 
 
 def placeholder_state(training: ImageSet, num_splats: int) -> InitialState:
-    """As many random points as a checkpoint has splats, whose state replaces them."""
+    """Random points, as many as a checkpoint has splats, to be replaced by its state."""
     return InitialState(random_points(training.views, num_splats, np.random.default_rng(0)))
 
 
 def starting_points(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3] as --init asks for: the scene's, from a plane sweep, or random.
+    """Points float32 [P, 3] and colours uint8 [P, 3] according to --init: the scene's, from a plane sweep, or random.
 
-    Empty where --init-from names a file of splats. Reports what was found.
+    Empty if --init-from names a file of splats. Reports the numbers found.
     """
     if config.init_from is not None:
         return scene.points[:0], scene.colors[:0]
@@ -73,7 +73,7 @@ def starting_points(
 def _points_elsewhere(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Found in the photographs, with --init auto beside the scene's own, or random."""
+    """Points from a plane sweep, with --init auto in addition to the scene's, or random points."""
     max_splats, random = config.max_splats, np.random.default_rng(config.seed)
     count = min(config.init_points, max_splats)
     if config.init == "random":

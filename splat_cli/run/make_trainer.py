@@ -1,4 +1,4 @@
-"""Trainers in the initial state of a run, with as many splats as fit into memory."""
+"""Trainers in the initial state of a run, limited to the splats that fit into memory."""
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
@@ -14,7 +14,7 @@ from splat_cli.train.trainer import Trainer
 
 
 def make_trainer(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
-    """A trainer of the training images, in its initial state, as `train_scene` makes it."""
+    """A trainer in the initial state of a run, as in `train_scene`."""
     plan = resolve_plan(config, data.training.views)
     start = find_initial_state(data.scene, data.training, plan.config, backend, display)
     return fitting_trainer(backend, plan, data, start, display, PhaseTimer("training"))
@@ -23,7 +23,7 @@ def make_trainer(data: TrainingData, config: TrainConfig, backend: Backend, disp
 def fitting_trainer(
     backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer
 ) -> Trainer:
-    """A trainer with at most as many splats as fit into the device's memory. OutOfMemory where too few fit."""
+    """A trainer with at most as many splats as device memory can hold. OutOfMemory if too few fit."""
     memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget)
     memory.check()
     display.say(memory.line())

@@ -17,12 +17,12 @@ from splat_cli.train.trainer import PAIRS_PER_SPLAT, Trainer
 
 MIN_SPLATS = 1000
 _GIB = 2**30
-_USABLE = 0.95  # of what is free: others allocate too, and pools round up
+_USABLE = 0.95  # of the free memory: other programs allocate too, and pools round up
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes that a run takes: of its photographs, of the pictures it renders, a splat; and the bytes it may take."""
+    """Device memory in bytes: of photographs, of buffers, per splat; and the limit."""
 
     photographs: int
     pictures: int
@@ -33,17 +33,17 @@ class MemoryPlan:
 
     @property
     def max_splats(self) -> int:
-        """The cap: as wanted, or what fits."""
+        """Maximum number of splats: as requested, or what fits."""
         budget = self.available - self.photographs - self.pictures
         return min(self.wanted_splats, max(budget, 0) // self.per_splat)
 
     def check(self) -> None:
-        """OutOfMemory, with what would help, where not even a few splats fit."""
+        """OutOfMemory with advice if too few splats fit."""
         if self.max_splats < min(MIN_SPLATS, self.wanted_splats):
             raise OutOfMemory(f"{self.line()} do not fit; {self.advice()}")
 
     def line(self) -> str:
-        """The plan in a line."""
+        """The plan in one line of text."""
         splats = self.per_splat * self.wanted_splats
         return (
             f"Memory: {_gib(splats)} for {self.wanted_splats:,} splats, {_gib(self.photographs)} for photographs, "
@@ -51,7 +51,7 @@ class MemoryPlan:
         )
 
     def advice(self) -> str:
-        """Three settings that would help, with numbers."""
+        """Three settings that reduce memory, with numbers."""
         smaller = 0.75 * (self.photographs + self.pictures)
         without = Trainer.memory_cost(dataclasses.replace(self.config, sh_degree=0), 1)
         colours = 1 - _per_splat(without) / _per_splat(Trainer.memory_cost(self.config, 1))
@@ -64,9 +64,9 @@ class MemoryPlan:
 def plan_memory(
     backend: Backend, config: ResolvedConfig, views: Sequence[View], start: int, budget: ImageBudget | None = None
 ) -> MemoryPlan:
-    """The memory of training on `views`, from `start` splats on (0: unknown), and what the device has left.
+    """Memory of training on `views`, starting from `start` splats (0: unknown), and the free memory of the device.
 
-    budget: how many images are resident at a time, where not all.
+    budget: number of resident images, if they are streamed.
     """
     images = [photo_bytes(view) for view in views]
     pixels = max(view.width * view.height for view in views)

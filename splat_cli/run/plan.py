@@ -12,24 +12,24 @@ from splat_cli.scene.view import View
 
 REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
 REFERENCE_VIEWS = 100  # number of photographs that lr_shN is given for
-STEPS_PER_VIEW = 120  # default: more visits of the same photographs fit them closer, and other views worse
+STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
 STEPS_RANGE = (15_000, 30_000)
-SHORT_RUN = 5_000  # steps; below, splats start large and are split, which converges sooner; above, they start small
-MAX_LR_FACTOR = 5.0  # of learning rates, however short the run
-MAX_GROWTH = 0.2  # a round, however short the run
-MIN_UPDATES = 1_000  # with fewer, a batch costs quality
-MIN_BUDGET = 20_000  # splats, however few the pixels
+SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
+MAX_LR_FACTOR = 5.0  # upper bound in short runs
+MAX_GROWTH = 0.2  # per round, upper bound in short runs
+MIN_UPDATES = 1_000  # with fewer, batches reduce quality
+MIN_BUDGET = 20_000  # splats, lower bound for few pixels
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
-SH_FACTOR_RANGE = (0.3, 2.0)  # of lr_shN, whatever the number of photographs
+SH_FACTOR_RANGE = (0.3, 2.0)  # bounds of the factor of lr_shN
 DROPOUT, MAX_DROPOUT = 0.05, 0.1
-ENOUGH_VIEWS = 120  # from here on, dropout falls with the square of the number of photographs
+ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
 DROPOUT_PER_VISIT = 6e-5  # beyond HARMLESS_VISITS of each photograph
 HARMLESS_VISITS = 150
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run does. requested: the settings as given, with the number of steps; config: those it trains with."""
+    """requested: settings as given, with the number of steps. config: the resolved settings of training."""
 
     requested: TrainConfig
     config: ResolvedConfig
@@ -46,15 +46,15 @@ class RunPlan:
         )
 
     def with_max_splats(self, limit: int) -> RunPlan:
-        """The same with at most `limit` splats, where no more fit into memory."""
+        """The plan with at most `limit` splats."""
         return dataclasses.replace(self, config=dataclasses.replace(self.config, max_splats=limit))
 
 
 def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: bool | None = None) -> RunPlan:
     """The plan of a run on the training views `views`.
 
-    from_splats: whether training goes on from trained splats, which need no higher learning rates in short runs and no
-    growing SH degree; by default where the settings name a file of splats to start from.
+    from_splats: whether training starts from trained splats, for which short runs do not raise learning rates and SH
+    degrees start at the maximum; default: whether the settings name a file of splats to start from.
     """
     if from_splats is None:
         from_splats = requested.init_from is not None
@@ -80,7 +80,7 @@ def _whole_batches(step: int, batch: int) -> int:
 
 
 def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
-    """The settings with max_splats lowered to what `num_pixels` training pixels justify (setting splat_budget)."""
+    """The settings with max_splats limited by the budget for `num_pixels` training pixels (setting splat_budget)."""
     if config.splat_budget == 0:
         return config
     budget = max(int(config.splat_budget * num_pixels ** (2 / 3)), MIN_BUDGET)
@@ -95,13 +95,13 @@ def coarse_levels(config: TrainConfig, views: Sequence[View]) -> dict[str, Any]:
 
 
 def default_steps(num_views: int) -> int:
-    """Training steps where none are given: so many visits of each photograph, within bounds."""
+    """Default number of training steps: proportional to the number of views, within bounds."""
     low, high = STEPS_RANGE
     return min(max(STEPS_PER_VIEW * num_views, low), high)
 
 
 def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False) -> dict[str, Any]:
-    """The settings that depend on the number of steps: a short run is a long one in fast motion, not its beginning."""
+    """Settings that depend on the number of steps, mostly in proportion to it."""
 
     def or_share(step: int | None, share: float) -> int:
         return step if step is not None else max(1, round(share * steps))
@@ -123,20 +123,20 @@ def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False)
         "lr_means_final": factor * config.lr_means_final,
         "lr_scales": factor * config.lr_scales,
         "lr_quats": factor * config.lr_quats,
-        # the kernel multiplies noise by the learning rate of positions: the factor must not count
+        # the kernel multiplies noise by the learning rate of positions: divide by its factor
         "noise_scale": (noise_scale if config.noise_scale is None else config.noise_scale) / factor,
     }
 
 
 def lr_factor(steps: int) -> float:
-    """Factor of the learning rates of positions, sizes and rotations: splats have as far to go in fewer steps."""
+    """Factor of the learning rates of positions, scales and rotations, which have as far to move in fewer steps."""
     return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)
 
 
 def sh_lr_factor(num_views: int) -> float:
-    """Factor of lr_shN: the root of the number of views, within bounds.
+    """Factor of lr_shN: square root of the number of views, within bounds.
 
-    A few views, visited again and again, fit view-dependent colours to their noise; many views need them.
+    With few views, visited often, view-dependent colours overfit; with many views, they need higher rates.
     """
     low, high = SH_FACTOR_RANGE
     return min(max((num_views / REFERENCE_VIEWS) ** 0.5, low), high)
@@ -145,8 +145,8 @@ def sh_lr_factor(num_views: int) -> float:
 def dropout_for(steps: int, num_views: int) -> float:
     """Default fraction of splats dropped in each step.
 
-    Few photographs leave room to overfit, and so do many visits of each (measured on seven scenes: docs/quality.md);
-    short runs end before they overfit.
+    Higher for few photographs and for many visits of each, which overfit (measured on seven scenes: docs/quality.md);
+    lower in short runs.
     """
     by_views = 0.0 if steps < SHORT_RUN else DROPOUT * min(1.0, (ENOUGH_VIEWS / num_views) ** 2)
     by_visits = DROPOUT_PER_VISIT * max(steps / num_views - HARMLESS_VISITS, 0)

@@ -1,8 +1,8 @@
 """Pose alignment before training, with temporary splats on small photographs.
 
-Cameras find their places over wider gaps in blurred pictures than in sharp ones, so that sizes go from coarse to fine
-(Lin et al. 2021, "BARF", sec. 3.2). Splats that grew while cameras were off keep what they took for detail, and hold
-the cameras by it: each size starts from the points again, and so does the run.
+Coarse-to-fine: blurred pictures have wider basins of convergence (Lin et al. 2021, "BARF", sec. 3.2). Splats that were
+fitted to wrong poses keep wrong detail that holds the cameras in place: each size, and the run itself, starts from the
+points again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 
-SIZES = (128, 256)  # px of the longer side, from coarse to fine; as far as photographs are larger
-TRAVEL = (4.0, 2.0)  # how far cameras may move at each size, times --pose-travel
-VISITS = 30  # of each camera at each size, whatever the length of the run
+SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes beyond the photographs' are skipped
+TRAVEL = (4.0, 2.0)  # limit of camera motion at each size, relative to --pose-travel
+VISITS = 30  # steps per camera at each size
 
 
 Points = tuple[np.ndarray, np.ndarray]
@@ -38,9 +38,9 @@ def align_poses(
     display: Display,
     find_points: Callable[[ImageSet, ResolvedConfig], Points],
 ) -> np.ndarray:
-    """Initial offsets of the photographs' cameras, float32 [V, 6] as `moved_pose` takes them.
+    """Initial pose offsets of the photographs, float32 [V, 6] as in `moved_pose`.
 
-    find_points: points to start from and their colours, as the cameras are: the scene's, or by a plane sweep.
+    find_points: function from views to initial points and colours: the scene's, or from a plane sweep.
     """
     offsets = np.zeros((len(photographs.views), 6), np.float32)
     for small, travel in zip(pyramid(photographs), TRAVEL, strict=False):
@@ -50,7 +50,7 @@ def align_poses(
             appearance="none" if config.appearance == "none" else "exposure",
             pose_opt=True, pose_travel=min(travel * config.pose_travel, 45),
             init="points" if len(scene.points) else "sweep",
-            local_frame_adam=False,  # splats that move quickly give way where cameras should
+            local_frame_adam=False,  # fast splats would compensate for wrong poses
         )  # fmt: skip
         display.say(f"Aligning cameras at {small.views[0].width}x{small.views[0].height}")
         moved = small._replace(views=moved_views(small.views, offsets))
@@ -64,9 +64,9 @@ def align_poses(
 
 
 def pyramid(photographs: ImageSet) -> list[ImageSet]:
-    """The photographs at each of SIZES that is smaller than they are, or as they are where none is.
+    """The photographs downscaled to each of SIZES that is smaller, or unchanged if none is.
 
-    All lie in memory, also where the larger ones are decoded when needed.
+    All are kept in memory, also if the originals are streamed.
     """
     longest = max(max(view.width, view.height) for view in photographs.views)
     sizes = [size for size in SIZES if size < longest] or [longest]

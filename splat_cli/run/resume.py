@@ -19,16 +19,16 @@ _FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree
           "field_appearance", "field_direction_degree", "crop_start", "init", "init_points", "init_from",
           "init_opacity", "init_scale", "background", "smooth_3d", "pose_opt", "appearance", "robust",
           "local_frame_adam")  # fmt: skip
-"""Settings that were used up at the start, or that decide what is held out or what the arrays of a checkpoint mean."""
+"""Settings that cannot change in a run: used at the start only, or defining held-out views or checkpoint arrays."""
 
 
 class FinishedError(UsageError):
-    """A run that has nothing left to train or to save."""
+    """The run has nothing left to train or save."""
 
 
 @dataclass(frozen=True)
 class Resumption:
-    """What to train with; without a checkpoint, from the start."""
+    """Scene, settings and checkpoint to continue from; None: from step 0."""
 
     scene: Path
     config: TrainConfig
@@ -48,9 +48,9 @@ def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -
 
 
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:
-    """How to go on with `run` with `changes` to its settings, and with its scene elsewhere if `scene` says so.
+    """How to continue `run` with `changes` to its settings; scene: new location of the scene, if it moved.
 
-    FinishedError where nothing is left to do, UsageError where a change cannot be made.
+    FinishedError if nothing is left to do, UsageError if a setting cannot be changed.
     """
     before, scene = run.config(), scene or run.scene_path()
     config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
@@ -73,7 +73,7 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
 
 
 def _lacks_results(run: RunDir, config: TrainConfig) -> bool:
-    """Whether splats or scores are missing that a checkpoint could be asked for."""
+    """Whether splats or scores are missing that can be computed from a checkpoint."""
     unsaved = run.unsaved_steps(config, config.num_steps)
     return any(checkpoint_path(run.checkpoints_path, step).is_file() for step in unsaved)
 

@@ -26,9 +26,9 @@ _BACKGROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255)}
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The scene, the photographs to train on, and those that are held out, if any.
+    """Scene, training photographs and held-out photographs, if any.
 
-    split: the views of both, before decoding. budget: how many images are resident at a time, where not all fit.
+    split: views of both, before decoding. budget: numbers of resident and prefetched images, if streamed.
     """
 
     scene: Scene
@@ -40,14 +40,14 @@ class TrainingData:
 
 
 def read_data(scene_path: Path, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
-    """`load_data` of the scene in a folder, read as the settings say."""
+    """`load_data` of the scene in a folder."""
     return load_data(read_scene(scene_path, SceneOptions.of(config)), config, backend, display)
 
 
 def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
-    """Split the scene's views and decode their photographs; reports what was found and what was left out.
+    """Split the scene's views and decode their photographs; reports numbers found and skipped.
 
-    SceneError where nothing is left.
+    SceneError if nothing is left.
     """
     if config.depth_weight > 0 and not len(scene.points):
         raise SceneError(f"{scene.root} has no points that could tell depths: leave out --depth-weight")
@@ -62,9 +62,9 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
 def load_image_set(
     views: Sequence[View], config: TrainConfig, backend: Backend, display: Display, lazily: bool = False
 ) -> ImageSet:
-    """Pixels and masks; transparent photographs on the run's background. Raises SceneError.
+    """Photographs and masks; transparent ones are composed over the run's background. SceneError.
 
-    lazily: each is decoded whenever it is needed, and what is broken is found out and told only then.
+    lazily: each is decoded when needed, and damaged ones are found only then.
     """
     background = _BACKGROUNDS.get(config.background)
     if lazily:
@@ -97,7 +97,7 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
-    """Paths that were given relative to where the user is, made absolute for later commands."""
+    """The settings with relative paths made absolute, for later commands in other folders."""
     fixed: dict[str, Any] = placed_paths(vars(config), Path(), scene)
     return dataclasses.replace(config, **fixed)
 

@@ -19,9 +19,9 @@ from splat_cli.train.trainer import Trainer
 
 
 class Checkpointer:
-    """Saves a trainer to `folder`/step_N.npz. What goes wrong with a disk is told through `warn`; training goes on.
+    """Writes checkpoints of a trainer to `folder`/step_N.npz; write errors are warnings, and training continues.
 
-    unsaved: steps, up to a given one, of which splats or scores could not be saved: their checkpoints stay.
+    unsaved: function from a step to the earlier ones whose splats or scores are not saved; their checkpoints are kept.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class Checkpointer:
         self._last_step, self._last_time = 0, time.monotonic()
 
     def start_from(self, step: int) -> None:
-        """Nothing is due yet: the state after `step` is on the disk."""
+        """Start the schedule at `step`, whose state is on disk."""
         self._last_step, self._last_time = step, time.monotonic()
 
     def save_if_due(self, trainer: Trainer, seconds: float) -> None:
-        """Saves where the settings say so, unless the save before is still being written."""
+        """Save if the settings require it and the previous checkpoint has been written."""
         if self.config.keep and self._due(trainer.step) and not (self._thread and self._thread.is_alive()):
             self.save(trainer, seconds)
 
     def save(self, trainer: Trainer, seconds: float) -> None:
-        """Copies the state now and writes it in the background; `finish` waits for it. seconds: of training so far."""
+        """Copy the state now and write it in the background; `finish` waits for it. seconds: training time so far."""
         self.finish()
         if self.config.keep == 0 or (self._last_step == trainer.step and self._path(trainer.step).exists()):
             return
@@ -63,7 +63,7 @@ class Checkpointer:
         self._thread.start()
 
     def finish(self) -> None:
-        """Waits until the last save is on the disk, or tells why it is not."""
+        """Wait for the last checkpoint to be written; warn if that failed."""
         if self._thread:
             self._thread.join()
             self._thread = None
@@ -104,7 +104,7 @@ class Checkpointer:
 
 
 def checkpoint_of(folder: Path, step: int) -> Checkpoint | None:
-    """The checkpoint after `step` steps; None where there is none that can be read."""
+    """The checkpoint after `step` steps; None if there is none that is readable."""
     try:
         return read_checkpoint(checkpoint_path(folder, step))
     except FormatError:
@@ -112,21 +112,21 @@ def checkpoint_of(folder: Path, step: int) -> Checkpoint | None:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint after `step` steps lies."""
+    """Path of the checkpoint after `step` steps."""
     return folder / f"step_{step}.npz"
 
 
 def checkpoint_paths(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, the newest first."""
-    paths = [path for path in folder.glob("step_*.npz") if path.is_file() or path.is_dir()]  # no pipe, which never ends
+    """Paths of the checkpoints in a folder, newest first."""
+    paths = [path for path in folder.glob("step_*.npz") if path.is_file() or path.is_dir()]  # no pipes: they block
     found = ((re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in paths)
     return [path for _, path in sorted(((int(match[1]), path) for match, path in found if match), reverse=True)]
 
 
 def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that can be read; None where there is none at all.
+    """The newest readable checkpoint; None if there is none.
 
-    One that cannot is told and set aside as FILE.unreadable. FormatError where none of them can be read.
+    Warns about unreadable ones and renames them to FILE.unreadable. FormatError if all are unreadable.
     """
     last_error = None
     for path in checkpoint_paths(folder):

@@ -21,11 +21,10 @@ _CHUNK = 1 << 22
 
 @dataclass
 class Checkpoint:
-    """A moment of a run.
+    """State of a run after a step.
 
-    arrays: float32 `params`, `moments1`, `moments2` [rows, num] and `stats` [2, num], and what the run trains beyond
-    (train.auxiliary); on the device until written.
-    facts: everything else, as JSON can hold it (docs/checkpoints.md lists the keys).
+    arrays: float32 `params`, `moments1`, `moments2` [rows, num], `stats` [2, num], and arrays of auxiliary models
+    (train.auxiliary); on the device until written. facts: all other values, as JSON (keys: docs/checkpoints.md).
     """
 
     step: int
@@ -38,7 +37,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes and flushes the file; `path` appears when it is complete. DiskError."""
+    """Write and flush the file atomically. DiskError."""
     header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.facts}
     header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with replacing(path, durable=True) as beside, beside.open("wb+") as file:
@@ -48,7 +47,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint back. FormatError where it is damaged, of another version or cannot be read."""
+    """Read a checkpoint. FormatError if it is damaged, of another version or unreadable."""
     try:
         with path.open("rb") as file:
             _check_digest(path, file)
@@ -85,7 +84,7 @@ def _check_digest(path: Path, file: IO[bytes]) -> None:
 
 
 def _digest(file: IO[bytes], length: int) -> bytes:
-    """SHA-256 of the first `length` bytes of the file, in hexadecimal; the position is then after them."""
+    """SHA-256 of the next `length` bytes of the file, in hexadecimal."""
     digest = hashlib.sha256()
     file.seek(0)
     while length > 0:

@@ -19,7 +19,7 @@ _MiB = 2**20
 
 
 def capture_state(trainer: Trainer) -> Checkpoint:
-    """A copy of the trainer's state between two steps. The arrays are copied on the device, where it has the room."""
+    """A copy of the trainer's state between two steps. Arrays are copied on the device if its memory suffices."""
     model, num = trainer.model, trainer.model.num
     state = trainer.state.read()
     arrays = {name: _copy(trainer, array, num) for name, array in model.planes().items()}
@@ -39,9 +39,10 @@ def capture_state(trainer: Trainer) -> Checkpoint:
 
 
 def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Makes the trainer what it was.
+    """Set the trainer to the state of a checkpoint.
 
-    UsageError where the photographs are not those it was trained on, FormatError where its arrays are not the run's.
+    UsageError if the photographs differ from those of the checkpoint, FormatError if its arrays do not fit the
+    settings.
     """
     views = [view.name for view in trainer.cameras.views]
     if views != checkpoint.facts["views"]:
@@ -56,7 +57,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.model.load_planes(checkpoint.arrays, capacity)
     trainer.auxiliary.load(checkpoint.arrays)
     trainer.rasterizer.resize_splats(capacity)
-    trainer.set_size(checkpoint.facts.get("size", trainer.extent))  # older checkpoints followed that
+    trainer.set_size(checkpoint.facts.get("size", trainer.extent))  # older checkpoints used the extent
     known = {name: value for name, value in checkpoint.facts["state"].items() if name in (ITER_STATE_DTYPE.names or ())}
     trainer.state.write(**known)
     trainer.density.random.bit_generator.state = checkpoint.facts["random"]
@@ -65,7 +66,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """FormatError where the arrays are not those that the run's settings ask for, or those beside splats not finite."""
+    """FormatError unless shapes match the settings and arrays of auxiliary models are finite."""
     planes = {name: (len(array), checkpoint.num_splats) for name, array in trainer.model.planes().items()}
     auxiliary = {name: array.shape for name, array in trainer.auxiliary.arrays().items()}
     optional = late_arrays(trainer.config)
@@ -88,7 +89,7 @@ def needs_initial_state(checkpoint: Checkpoint, config: TrainConfig) -> bool:
 
 
 def checkpoint_bytes(num_splats: int, rows: int) -> int:
-    """Size of the file in bytes, a little more than exactly."""
+    """Upper bound of the size of the file, in bytes."""
     return num_splats * (3 * rows + 2) * 4 + _MiB
 
 

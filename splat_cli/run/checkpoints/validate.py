@@ -14,13 +14,13 @@ from splat_cli.render.iter_state import ITER_STATE_DTYPE
 _MAX_STEP = 2**31 - 1
 _PLANES = ("params", "moments1", "moments2", "stats")
 _GEOMETRY_ROWS = 11
-"""Of `params`, before the three of the constant colours and those of the other coefficients."""
+"""Rows of `params` before the coefficients of colours."""
 _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
-"""Fields of the state that may be infinite or not a number after a step that was skipped."""
+"""Fields of the state that may be non-finite after a skipped step."""
 
 
 def check_contents(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-    """ValueError, in a few words, where arrays or facts cannot be those of a run."""
+    """ValueError with a short reason if arrays or facts are invalid."""
     _check_arrays(arrays)
     rows, num = arrays["params"].shape
     for key, (is_valid, wanted) in _FACTS.items():
@@ -52,7 +52,7 @@ def _check_arrays(arrays: dict[str, np.ndarray]) -> None:
 
 
 def _check_state(state: dict[str, Any], step: int, num_views: int, rows: int, num: int) -> None:
-    """The fields of `struct IterState`, as JSON holds them."""
+    """Check the fields of `struct IterState`, as stored in JSON."""
     for name in sorted(state.keys() & set(ITER_STATE_DTYPE.names or ())):
         dtype = ITER_STATE_DTYPE[name]
         if not _fits(state[name], dtype, name in _UNBOUNDED):
@@ -68,7 +68,7 @@ def _check_state(state: dict[str, Any], step: int, num_views: int, rows: int, nu
 
 
 def _fits(value: Any, dtype: np.dtype, may_be_unbounded: bool) -> bool:
-    """Whether a number, or a list of numbers, can be stored as `dtype`."""
+    """Whether a number or a list of numbers is representable as `dtype`."""
     numbers = value if isinstance(value, list) else [value]
     if (len(numbers),) != (dtype.shape or (1,)) or isinstance(value, list) != bool(dtype.shape):
         return False
@@ -91,7 +91,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _is_random(value: Any) -> bool:
-    """Whether NumPy takes it as the state of its generator."""
+    """Whether NumPy accepts it as the state of its generator."""
     try:
         np.random.default_rng().bit_generator.state = value
     except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
@@ -112,5 +112,5 @@ _FACTS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a list of names",
     ),
 }
-"""Key of the header -> (whether a value will do, what it should be)."""
-_REQUIRED = tuple(key for key in _FACTS if key != "size")  # which older checkpoints lack
+"""Key of the header -> (predicate of valid values, description of these)."""
+_REQUIRED = tuple(key for key in _FACTS if key != "size")  # older checkpoints lack it

@@ -15,7 +15,7 @@ _INTERVAL = 1.0  # seconds between two lines
 
 
 class RunLog:
-    """Writes a run's log; a disk that is full loses lines, not the run."""
+    """Writes the training log; on a full disk, lines are lost and training continues."""
 
     def __init__(self, run: RunDir, display: Display) -> None:
         self.run, self.display = run, display
@@ -26,11 +26,11 @@ class RunLog:
         self._num_logged = 0
 
     def start_from(self, step: int, seconds: float) -> None:
-        """The next line's speed is measured from here."""
+        """Start of the interval over which the next line's speed is measured."""
         self._last_step, self._last_seconds = step, seconds
 
     def note(self, trainer: Trainer, progress: Progress, seconds: float, last_step: int) -> None:
-        """A line a second and one for the last step; `seconds` of training so far."""
+        """Write one line per second, and one for the last step. seconds: training time so far."""
         for notice in trainer.notices:
             self.display.warn(notice)
         trainer.notices.clear()
@@ -49,20 +49,20 @@ class RunLog:
         self.board.figures(entry)
 
     def close(self, step: int, phases: Mapping[str, float]) -> None:
-        """The last line of a session that ended in order: seconds by phase, from reading the scene on."""
+        """Write the last line of a session: seconds by phase, including reading of the scene."""
         self._add_warnings(step)
         self._add({"step": step, "phases": phases})
         self.board.close()
 
     def _speed(self, step: int, seconds: float) -> float:
-        """Steps a second since the line before, or since the one before that where the last was just now."""
+        """Steps per second since the last line, or over a longer interval if that is shorter than half a second."""
         if seconds - self._last_seconds > _INTERVAL / 2 or self._steps_per_second == 0:
             self._steps_per_second = (step - self._last_step) / max(seconds - self._last_seconds, 1e-6)
             self.start_from(step, seconds)
         return round(self._steps_per_second, 3)
 
     def _add_warnings(self, step: int) -> None:
-        """A line for each warning that anybody has given since the last time."""
+        """Write a line for each warning displayed since the last call."""
         for text in self.display.warnings[self._num_logged :]:
             self._add({"step": step, "warning": text})
         self._num_logged = len(self.display.warnings)

@@ -1,6 +1,6 @@
 """TensorBoard logs of training: scalars, held-out renders, histograms of the splats.
 
-Written with TensorBoard's own package, without TensorFlow; the extra `tensorboard` brings it.
+Written with the package `tensorboard` (extra `tensorboard`), without TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities
 
 _FLUSH_SECONDS = 5
-_NUM_VIEWS, _MAX_SIDE = 8, 800  # renders of an evaluation, and their pixels
+_NUM_VIEWS, _MAX_SIDE = 8, 800  # renders per evaluation, and their longer side in pixels
 _FIGURES = ("loss", "psnr", "num_splats", "steps_per_second", "memory_bytes")
 
 
 def require_tensorboard() -> None:
-    """UsageError where the package is missing."""
+    """UsageError if the package is missing."""
     if importlib.util.find_spec("tensorboard") is None:
         raise UsageError("--tensorboard needs its package: pip install 'splat-cli[tensorboard]'")
 
 
 class TensorBoardLogger:
-    """Writes events into `folder` from `open` to `close`; before, between and after, it does nothing.
+    """Writes events to `folder` between `open` and `close`; otherwise does nothing.
 
-    A disk that is full ends the writing, which `warn` is told.
+    A write error disables it, with one call of `warn`.
     """
 
     def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
@@ -43,7 +43,7 @@ class TensorBoardLogger:
         self._writer: Any = None
 
     def open(self, step: int) -> None:
-        """From here on events are written; those of steps after `step`, from a run that was interrupted, are void."""
+        """Start writing; invalidates events after `step` of an interrupted session."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
@@ -53,18 +53,18 @@ class TensorBoardLogger:
         )
 
     def figures(self, entry: Mapping[str, Any]) -> None:
-        """The numbers of a line of the log."""
+        """Scalars of a line of the log."""
         for name in _FIGURES:
             if entry.get(name) is not None:
                 self._scalar(entry["step"], f"train/{name}", entry[name])
 
     def scores(self, step: int, score: Score) -> None:
-        """What was measured on the held-out photographs."""
+        """Scores on the held-out photographs."""
         for name, value in score.facts().items():
             self._scalar(step, f"held out/{name}", value)
 
     def render(self, step: int, number: int, name: str, pixels: np.ndarray) -> None:
-        """uint8 [H, W, 3], the render of held-out view `number`; of the first few alone."""
+        """Render of held-out view `number`, uint8 [H, W, 3]; only the first few are logged."""
         if self._writer and number < _NUM_VIEWS:
             from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -77,7 +77,7 @@ class TensorBoardLogger:
             self._add(step, Summary(value=[Summary.Value(tag=f"held out/{name}", image=image)]))
 
     def splats(self, step: int, splats: SplatArrays) -> None:
-        """How opacities and sizes, as natural logarithms, are distributed."""
+        """Histograms of opacities and of sizes (natural logarithms)."""
         if self._writer and len(splats):
             from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 
@@ -85,7 +85,7 @@ class TensorBoardLogger:
             self._add(step, histogram_pb("splats/log_scale", splats.log_scales))
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Flush and close the file."""
         if self._writer:
             self._attempt(self._writer.close)
         self._writer = None

@@ -12,7 +12,7 @@ def is_run(path: Path) -> bool:
 
 
 def open_run(path: Path) -> RunDir:
-    """The run at `path`; UsageError where there is none."""
+    """The run at `path`; UsageError if there is none."""
     if not path.exists():
         raise UsageError(f"{path} does not exist; name the folder of a run")
     if not is_run(path):
@@ -22,7 +22,7 @@ def open_run(path: Path) -> RunDir:
 
 
 def find_splats(path: Path) -> tuple[Path, RunDir | None]:
-    """(file, its run): of a run the splats saved last, of a file itself and the run it was saved by, if any."""
+    """(PLY file, run): of a run the splats saved last; of a file the file itself and the run that saved it, or None."""
     if path.is_file():
         around = path.resolve().parents
         run = RunDir(around[2]) if len(around) > 2 and is_run(around[2]) else None
@@ -37,5 +37,5 @@ def find_splats(path: Path) -> tuple[Path, RunDir | None]:
 
 
 def step_of(ply: Path) -> int:
-    """The step after which a run saved the file, from its folder's name."""
+    """The step after which a run saved the file, parsed from the folder's name."""
     return int(ply.resolve().parent.name.removeprefix("iteration_"))

@@ -19,9 +19,9 @@ from splat_cli.scene.view import View
 def load_run_images(
     run: RunDir, views: Sequence[View], scene: Path | None, backend: Backend, display: Display
 ) -> ImageSet:
-    """The photographs of some of the run's views; those that are not in the scene any more are named and left out.
+    """Photographs of some of the run's views; those missing in the scene are skipped with a warning.
 
-    scene: where it lies now, by default where it was in training. Raises SceneError.
+    scene: folder of the scene, by default that of training. SceneError.
     """
     config, scene_path = run.config(), scene or run.scene_path()
     found = {view.name: view for view in read_scene(scene_path, SceneOptions.of(config)).views}
@@ -37,5 +37,5 @@ def load_run_images(
 
 
 def _with_photograph(view: View, found: View) -> View:
-    """The run's camera, with the scene's photograph."""
+    """The run's camera with the scene's photograph."""
     return dataclasses.replace(view, path=found.path, lens=found.lens, mask=found.mask)

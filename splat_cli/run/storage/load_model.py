@@ -14,19 +14,19 @@ from splat_cli.run.storage.find_run import find_splats
 
 
 def field_path(source: Path) -> Path | None:
-    """The file of the colour field that a run has; None for a run without one, and for files of splats. UsageError."""
+    """File of the run's colour field; None for runs without one and for files of splats. UsageError."""
     path = find_splats(source)[0].with_name(NAME)
     return path if source.is_dir() and path.is_file() else None
 
 
 def field_beside(ply: Path) -> FieldFile | None:
-    """The field that was saved with a run's PLY; None where there is none. FormatError where it is damaged."""
+    """The field saved with a run's PLY, or None. FormatError if it is damaged."""
     path = ply.with_name(NAME)
     return read_field(path) if path.is_file() else None
 
 
 def load_model(ply: Path, backend: Backend, arrays: SplatArrays | None = None) -> tuple[Splats, ColorField | None]:
-    """Splats and field as training left them; without a field those of the PLY, `arrays` if it was read before."""
+    """Splats and colour field as trained; without a field, splats of the PLY, or `arrays` if already read."""
     saved = field_beside(ply)
     if saved is None:
         return Splats.from_arrays(backend, read_ply(ply) if arrays is None else arrays), None

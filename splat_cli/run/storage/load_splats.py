@@ -18,7 +18,7 @@ from splat_cli.scene.cameras_json import write_cameras
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
-    """Writes the cameras of the one run among `sources` as JSON, moved as `edits` move the splats. UsageError."""
+    """Write the cameras of the only run among `sources` as JSON, transformed by `edits`. UsageError."""
     runs = [run for _, run in map(find_splats, sources) if run is not None]
     if len(runs) != 1:
         raise UsageError(f"--cameras writes those of one run, but {len(runs)} of the sources are runs: export it alone")
@@ -27,10 +27,10 @@ def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
 
 
 def load_splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None = None) -> SplatArrays:
-    """The splats of `source`, a run or a file; those of an antialiased run baked for viewers without antialiasing.
+    """Splats of `source`, a run or a file; those of an antialiased run are baked for viewers without antialiasing.
 
-    Where they are not baked, because `bake` is false or no views are known, `antialiased` says how they were trained.
-    backend: where to bake, by default wherever it can be done. Raises DeviceError.
+    If they are not baked, because `bake` is False or no views are known, `antialiased` states how they were trained.
+    backend: to bake on, by default any available. DeviceError.
     """
     splats, run = load_trained_splats(source)
     return bake_for_viewers(splats, run, backend) if bake else splats
@@ -47,7 +47,7 @@ def load_trained_splats(source: Path, spz_axes: str = "RUB") -> tuple[SplatArray
 
 
 def bake_for_viewers(splats: SplatArrays, run: RunDir | None, backend: Backend | None = None) -> SplatArrays:
-    """Antialiased splats of a run, baked; all others as they are."""
+    """Antialiased splats of a run, baked; others unchanged."""
     if run is None or not splats.antialiased or len(splats) == 0:
         return splats
     try:

@@ -10,7 +10,7 @@ from splat_cli.run.storage.run_dir import RunDir
 def write_metrics(
     run: RunDir, step: int, scores: dict[str, Score], device: str, facts: dict[str, float]
 ) -> dict[str, Any]:
-    """Writes the scores after `step` steps and `facts` into the run's metrics.json; returns the file's content."""
+    """Add the scores after `step` steps and `facts` to the run's metrics.json; returns the file's content."""
     config = run.config()
     metrics = run.metrics()
     steps = metrics.get("steps", {})

@@ -11,7 +11,7 @@ Color = tuple[float, float, float]
 
 
 def check_metrics(content: dict[str, Any]) -> None:
-    """ValueError where metrics.json is not what `write_metrics` writes."""
+    """ValueError if metrics.json is not in the form of `write_metrics`."""
     steps = content.get("steps", {})
     if not isinstance(steps, dict) or not isinstance(content.get("protocol", ""), str):
         raise ValueError("expected `steps`, an object, and `protocol`, a text")
@@ -26,7 +26,7 @@ def check_metrics(content: dict[str, Any]) -> None:
 
 
 def check_result(content: dict[str, Any]) -> None:
-    """ValueError where result.json is not what `RunResult.facts` gave; an empty one says nothing."""
+    """ValueError if result.json is not in the form of `RunResult.facts`; empty: not finished."""
     if not content:
         return
     needed = ["steps", "num_splats", "seconds", *(key for key in ("psnr", "ssim") if content.keys() & {"psnr", "ssim"})]
@@ -35,7 +35,7 @@ def check_result(content: dict[str, Any]) -> None:
 
 
 def check_background(content: dict[str, Any]) -> None:
-    """ValueError where background.json holds no `color` of three numbers from 0 to 1."""
+    """ValueError unless background.json has a `color` of three numbers from 0 to 1."""
     color = content.get("color")
     if content and not (isinstance(color, list) and len(color) == 3 and all(_is_share(value) for value in color)):
         raise ValueError("expected `color`, three numbers from 0 to 1")
@@ -51,7 +51,7 @@ def check_responses(content: dict[str, Any]) -> None:
 
 
 def log_entry(line: str) -> dict[str, Any] | None:
-    """What a line of train.jsonl says; None where it says nothing that `RunLog` writes."""
+    """The entry in a line of train.jsonl; None if it is not in the form of `RunLog`."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ def log_entry(line: str) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Also of a loss or a PSNR that was not finite."""
+    """Including non-finite losses and PSNRs."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
 
 
@@ -74,7 +74,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _is_score(entry: Any, excluded: tuple[str, ...] = ()) -> bool:
-    """Whether an entry has a PSNR, an SSIM and nothing but numbers that are finite, apart from some keys."""
+    """Whether an entry has PSNR, SSIM and otherwise only finite numbers, except for some keys."""
     if not isinstance(entry, dict) or not {"psnr", "ssim"} <= entry.keys():
         return False
     return all(_is_number(value) and abs(value) < 1e30 for key, value in entry.items() if key not in excluded)

@@ -11,7 +11,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run ended with; `seconds` of training, without reading, saving and measuring."""
+    """Summary of a run. seconds: training time, without reading, saving and evaluation."""
 
     run: RunDir
     steps: int
@@ -21,7 +21,7 @@ class RunResult:
     bad_numbers: dict[str, int]
 
     def facts(self) -> dict[str, Any]:
-        """The same for programs: what result.json holds and `--json` prints."""
+        """The result as JSON: content of result.json and output of `--json`."""
         measured = self.score.facts() if self.score else {}
         return {
             "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
@@ -30,7 +30,7 @@ class RunResult:
 
 
 def read_result(run: RunDir) -> RunResult:
-    """The result of a finished run. FormatError where the file is damaged."""
+    """The result of a finished run. FormatError if the file is damaged."""
     facts = run.result()
     measured = {field.name: facts[field.name] for field in dataclasses.fields(Score) if field.name in facts}
     try:

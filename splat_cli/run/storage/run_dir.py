@@ -21,26 +21,26 @@ from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
 
 LEGACY_DEFAULTS = {"local_frame_adam": False, "steps": 30_000}
-"""What a run did whose config.toml is older than the setting."""
+"""Behaviour of runs whose config.toml is older than the setting."""
 
 
 @dataclass(frozen=True)
 class RunDir:
-    """The folder of one training run; every file in it appears whole or not at all."""
+    """Folder of one training run; files in it are written atomically."""
 
     path: Path
 
     def ply_path(self, step: int) -> Path:
-        """Where the splats after `step` steps lie."""
+        """Path of the splats after `step` steps."""
         return self.path / "point_cloud" / f"iteration_{step}" / "point_cloud.ply"
 
     def saved_steps(self) -> list[int]:
-        """The steps whose splats are there, ascending."""
+        """Steps with saved splats, ascending."""
         matches = (re.fullmatch(r"iteration_(\d+)", found.name) for found in (self.path / "point_cloud").glob("*"))
         return sorted(step for match in matches if match and self.ply_path(step := int(match[1])).is_file())
 
     def unsaved_steps(self, config: TrainConfig, done: int) -> list[int]:
-        """Steps of --save-at, up to step `done`, whose splats are not there, or whose scores if there are to be any."""
+        """Steps of --save-at up to `done` without saved splats or, with --eval, without scores."""
         saved, scored = self.saved_steps(), self.metrics().get("steps", {})
         return [
             step
@@ -58,12 +58,12 @@ class RunDir:
 
     @property
     def split_path(self) -> Path:
-        """Names of trained and held-out photographs, where somebody chose them by name."""
+        """Names of training and held-out photographs, if these were selected by name."""
         return self.path / "split.json"
 
     @property
     def background_path(self) -> Path:
-        """The colour that --background learned has found."""
+        """Background colour learned by --background learned."""
         return self.path / "background.json"
 
     @property
@@ -92,16 +92,16 @@ class RunDir:
         return self.path / "train.jsonl"
 
     def config(self) -> TrainConfig:
-        """The settings that the run was trained with."""
+        """Settings of the run."""
         return TrainConfig(**{**LEGACY_DEFAULTS, **read_settings(self.config_path)})
 
     def about(self) -> dict[str, str]:
-        """What config.toml says under [run]: scene, device and version."""
+        """Table [run] of config.toml: scene, device and version."""
         table = read_toml(self.config_path).get("run")
         return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
 
     def background(self) -> tuple[float, float, float]:
-        """What stands behind the splats, 0 to 1: as learned, or as the settings say."""
+        """Background colour, RGB, 0 to 1: learned, or from the settings."""
         learned = _read_json(self.background_path, check_background)
         return tuple(learned["color"]) if learned else background_color(self.config().background)
 
@@ -118,22 +118,22 @@ class RunDir:
         _write_json(self.responses_path, {"cameras": cameras})
 
     def scene_path(self) -> Path:
-        """The scene that the run was trained on; it may have moved since."""
+        """Scene that the run was trained on; it may have moved since."""
         about = self.about()
         if "scene" not in about:
             raise UsageError(f"{self.config_path} names no scene under [run]: name it, with --scene or as SCENE")
         return Path(about["scene"])
 
     def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
-        """Writes config.toml: every setting, and under [run] the scene, the device and this program's version."""
+        """Write config.toml: all settings, and a table [run] with scene, device and version."""
         run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
         with replacing(self.config_path, durable=True) as beside:
             beside.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
 
     def views(self, which: str) -> list[View]:
-        """The run's views without their photographs, by name: "all", "test" or "train".
+        """Views of the run by name: "all", "test" or "train"; without photographs.
 
-        "test" is what --eval holds out; a run without --eval was trained on these as well.
+        "test" are those that --eval holds out; a run without --eval was trained on them, too.
         """
         views, config = read_cameras(self.cameras_path), self.config()
         names = read_split(self.split_path) if self.split_path.is_file() else None
@@ -146,21 +146,21 @@ class RunDir:
         write_cameras(self.cameras_path, views)
 
     def metrics(self) -> dict[str, Any]:
-        """The content of metrics.json, empty where nothing was measured yet."""
+        """Content of metrics.json, empty before the first evaluation."""
         return _read_json(self.metrics_path, check_metrics)
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         _write_json(self.metrics_path, metrics)
 
     def result(self) -> dict[str, Any]:
-        """What the finished run came to (RunResult.facts), empty where it is not finished."""
+        """Content of result.json (RunResult.facts), empty if the run is not finished."""
         return _read_json(self.result_path, check_result)
 
     def save_result(self, facts: dict[str, Any]) -> None:
         _write_json(self.result_path, facts)
 
     def log(self, entry: Mapping[str, Any]) -> None:
-        """Adds a line to train.jsonl; where that fails, OSError, and the file is as it was if the disk allows it."""
+        """Append a line to train.jsonl. After an OSError, the file is unchanged if the disk allows it."""
         with self.log_path.open("ab", buffering=0) as file:
             end, left = file.seek(0, os.SEEK_END), (json.dumps(entry) + "\n").encode()
             try:
@@ -171,19 +171,19 @@ class RunDir:
                 raise
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """What train.jsonl says, without lines torn by a full disk or a killed program, or of another shape."""
+        """Entries of train.jsonl, except lines that are incomplete or invalid."""
         text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.is_file() else ""
         return [entry for entry in map(log_entry, text.splitlines()) if entry is not None]
 
     def cut_log(self, step: int) -> None:
-        """Drops the lines after `step`, and those that were torn."""
+        """Remove entries after `step`, and invalid lines."""
         kept = [json.dumps(line) + "\n" for line in self.log_lines() if line["step"] <= step]
         with replacing(self.log_path) as beside:
             beside.write_text("".join(kept), encoding="utf-8")
 
 
 def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The object in a file, empty where there is none. FormatError where it is not what `check` wants."""
+    """The object in a file, empty if there is none. FormatError if `check` raises ValueError."""
     content = read_json(path) if path.is_file() else {}
     try:
         if not isinstance(content, dict):

@@ -14,10 +14,10 @@ from splat_cli.run.storage.run_dir import RunDir
 
 @contextmanager
 def new_run_folder(path: Path) -> Iterator[RunDir]:
-    """Makes and locks `path` for a new run, checks that it can be written, removes it if an error leaves it empty.
+    """Create and lock `path` for a new run; removed if an error leaves it empty.
 
-    Raises UsageError where it cannot be made or written, or already holds something. A run that was killed before it
-    had read its scene counts as nothing.
+    UsageError if it cannot be created or written, or is not empty. A run that was killed before reading its scene
+    counts as empty.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     with locked_folder(path, make=True):
@@ -28,13 +28,13 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
             remove_leftovers(path)
             yield RunDir(path)
         except BaseException:
-            _remove_empty(missing)  # as long as nobody else can have taken it
+            _remove_empty(missing)  # while the lock is held
             raise
 
 
 @contextmanager
 def existing_run(path: Path) -> Iterator[RunDir]:
-    """The run at `path`, locked to go on writing into it. UsageError where there is none, or another process has it."""
+    """The run at `path`, locked for writing. UsageError if there is none, or another process has locked it."""
     run = open_run(path)
     with locked_folder(path):
         remove_leftovers(path)
@@ -42,7 +42,7 @@ def existing_run(path: Path) -> Iterator[RunDir]:
 
 
 def unused_folder(path: Path) -> Path:
-    """`path` if nothing is there yet, else the first of `path`-2, `path`-3, ... of which that is true."""
+    """`path`, or the first of `path`-2, `path`-3, ... that does not exist."""
     return next(
         folder
         for folder in numbered_folders(path)

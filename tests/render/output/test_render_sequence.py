@@ -25,7 +25,7 @@ def splats(backend):
 
 @pytest.fixture
 def write(backend, splats, tmp_path):
-    """`write(views, settings)` renders into a folder and returns (SequenceResult, times of change of its files by name)."""
+    """`write(views, settings)` renders into a folder and returns (SequenceResult, modification times by file name)."""
 
     def call(views, settings, source="these splats"):
         written = render_sequence(backend, splats, views, tmp_path / "out", settings, source)
