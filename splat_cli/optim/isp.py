@@ -51,7 +51,7 @@ class IspLoss(AppearanceLoss):
         self.d_isp = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, SUMS), "float32")
 
     @staticmethod
-    def wanted(config: TrainConfig) -> bool:
+    def enabled(config: TrainConfig) -> bool:
         return config.appearance == "camera"
 
     @staticmethod
