@@ -31,7 +31,7 @@ from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
-from splat_cli.run.training_data import TrainingData, load_image_set
+from splat_cli.run.training_data import TrainingData, load_image_set, with_initial_points
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
@@ -83,7 +83,7 @@ def train_scene(
     scene's folder; in memory, settings of files (save_at, checkpoints, tensorboard, report) do nothing. UsageError,
     SceneError, DeviceError, OutOfMemory.
     """
-    config = with_settings(config or TrainConfig(), settings)
+    config = with_initial_points(with_settings(config or TrainConfig(), settings))
     display = _display(quiet)
     if out is not None:
         if isinstance(scene, Scene):

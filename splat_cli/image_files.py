@@ -13,6 +13,8 @@ from PIL import Image
 FORMATS: tuple[str, ...] = ("JPEG", "PNG", "TIFF", "WEBP", "BMP", "GIF", "PPM", "JPEG2000")
 if importlib.util.find_spec("PIL.AvifImagePlugin"):  # from Pillow 11.3 on
     FORMATS += ("AVIF",)
+PHOTOGRAPH_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
+"""Of files that are taken for photographs where nothing names them."""
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # callers check sizes before they decode
 
 

@@ -24,7 +24,7 @@ A command that cannot go on prints one line: what was wrong with which file, wha
 `--debug` shows where it came from. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted, 143
 by SIGTERM. A single photograph, mask or point that cannot be used ends nothing: it is left out and named.
 
-Damaged files are read as far as they go, or refused. `python -m tests.fuzz` attacks 35 kinds: files damaged anywhere,
+Damaged files are read as far as they go, or refused. `python -m tests.fuzz` attacks 43 kinds: files damaged anywhere,
 and whole containers around wrong contents. Of 54,800 files of 30 kinds none led to anything but an answer or one line
 with exit code 2, none took more than 64 MiB and four times its length, and the slowest took 2.9 s.
 

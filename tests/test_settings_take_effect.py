@@ -16,6 +16,7 @@ from splat_cli.gaussians.ply import write_ply
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from tests.gaussians.some_splats import some_splats
+from tests.scene.transforms_files import write_point_cloud
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
@@ -56,6 +57,7 @@ CHANGES = {
     "masks": ("none", {}),
     "invert_masks": (True, {}),
     "image_memory": (1e-5, {}),  # too little, which is said
+    "points": ("SCENE/points.ply", {}),
     "min_track_length": (3, {}),
     "max_point_error": (0.5, {}),
     "crop": ("0,0,0,0.3", {"crop": "0,0,0,0.6", "crop_start": True}),
@@ -141,6 +143,7 @@ def own_scene(tmp_path_factory):
     splats = some_splats(60)
     splats.log_scales -= 3
     write_ply(scene / "splats.ply", splats)
+    write_point_cloud(scene / "points.ply", np.random.default_rng(0).normal(size=(200, 3)))
     return scene
 
 

@@ -1,5 +1,6 @@
 """`splat train`."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,9 +56,10 @@ def command(
 ) -> Output:
     """Train splats on the photographs of SCENE.
 
-    SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), or
-    with transforms.json or transforms_train.json. Of photographs without camera poses, or a video, it makes a scene in
-    scenes/NAME first, as `splat sfm` does, and the same command continues after an interruption.
+    SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), with
+    transforms.json, or an export of Metashape, RealityScan, Polycam, ... (docs/formats.md); or a zip file of one. Of
+    photographs without camera poses, or a video, it makes a scene in scenes/NAME first, as `splat sfm` does. After an
+    interruption, the same command continues then.
     With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run.
     """
     from splat_cli.report import try_report, write_report
@@ -98,7 +100,8 @@ def _run_to_train(
     from splat_cli.errors import UsageError
     from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
     from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
-    from splat_cli.tools.photo_scene import lacks_poses, scene_from_photographs
+    from splat_cli.scene.formats import scene_folder
+    from splat_cli.tools.photo_scene import prepared_scene
 
     if resume and (out or preset):
         raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
@@ -115,8 +118,11 @@ def _run_to_train(
         config = load_config(preset, changes)
         for line in unused_options(config, changes):
             display.warn(line)
-        if config.format == "auto" and lacks_poses(scene):
-            scene = scene_from_photographs(scene, config.seed, display)
+        prepared = prepared_scene(scene, config.seed, display)
+        is_made = prepared != scene
+        scene, dataset_format = scene_folder(prepared, config.format)
+        config = dataclasses.replace(config, format=dataset_format)
+        if is_made:
             places = [out] if out else itertools.takewhile(Path.exists, numbered_folders(Path("runs") / scene.name))
             interrupted = interrupted_run(places, scene, config)
             if interrupted:

@@ -15,8 +15,9 @@ class DatasetSettings:
     format: str = setting(
         "auto",
         "Dataset format; auto uses the first one found, in this order.",
-        choices=("auto", "colmap", "blender", "transforms"),
-    )
+        choices=("auto", "colmap", "blender", "transforms", "metashape", "realityscan", "bundler", "polycam",
+                 "scanner-app", "record3d"),
+    )  # fmt: skip
     images: str | None = setting(None, "Folder of the photographs; by default SCENE/images.", metavar="DIR")
     max_size: int | None = setting(
         None, "Maximum length of a photograph's longer side, in pixels; larger photographs are downscaled.", low=16
@@ -35,6 +36,10 @@ class DatasetSettings:
         "Memory for decoded photographs, in GiB; by default half of the free memory. The rest are decoded on demand.",
         low=1e-6,
     )
+    points: str | None = setting(
+        None, "PLY file of points (x y z, red green blue) in the dataset's coordinates, instead of its own.",
+        metavar="FILE",
+    )  # fmt: skip
     min_track_length: int = setting(0, "Ignore COLMAP points that are seen in fewer photographs than this.", low=0)
     max_point_error: float | None = setting(
         None, "Ignore COLMAP points with a reprojection error larger than this, in pixels.", low=0

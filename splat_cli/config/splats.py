@@ -49,7 +49,8 @@ class SplatSettings:
     )
     init_from: str | None = setting(
         None,
-        "File of splats to start from instead of points; a random subset if they are more than --max-splats.",
+        "File of splats to start from instead of points; a random subset if they are more than --max-splats. A PLY of "
+        "points means --points FILE --init points.",
         metavar="FILE",
     )
     init_opacity: float | None = setting(

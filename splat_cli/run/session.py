@@ -1,5 +1,6 @@
 """A training session: from a dataset to an output folder."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.training_data import TrainingData, read_data, with_fixed_paths
+from splat_cli.scene.formats import scene_folder
 from splat_cli.scene.split import write_split
 from splat_cli.train.initialization import check_source
 from splat_cli.train.trainer import Trainer
@@ -46,7 +48,8 @@ def train_scene(
     """
     if config.tensorboard:
         require_tensorboard()
-    config = with_fixed_paths(config, scene_path)
+    scene_path, dataset_format = scene_folder(scene_path, config.format)
+    config = with_fixed_paths(dataclasses.replace(config, format=dataset_format), scene_path)
     if checkpoint is None:
         check_source(config)
     timer = PhaseTimer("starting")

@@ -16,6 +16,7 @@ from splat_cli.scene.extent import lost_digits
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.scene.options import SceneOptions, placed_paths
+from splat_cli.scene.point_cloud import is_point_cloud
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View
@@ -99,7 +100,14 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
     """The settings with relative paths made absolute, for later commands in other folders."""
     fixed: dict[str, Any] = placed_paths(vars(config), Path(), scene)
-    return dataclasses.replace(config, **fixed)
+    return with_initial_points(dataclasses.replace(config, **fixed))
+
+
+def with_initial_points(config: TrainConfig) -> TrainConfig:
+    """--init-from POINTS.ply as --points POINTS.ply --init points; other settings as they are."""
+    if config.init_from is None or not is_point_cloud(Path(config.init_from)):
+        return config
+    return dataclasses.replace(config, points=config.init_from, init_from=None, init="points")
 
 
 def _report(scene: Scene, photographs: Sequence[ImageSet], display: Display) -> None:

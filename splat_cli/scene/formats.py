@@ -1,42 +1,95 @@
-"""Detection of a scene's dataset format."""
+"""Detection of a scene's dataset format, and of the folder that is meant by a path in it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.colmap.dataset import has_colmap, read_colmap
+from splat_cli.scene.colmap import FILES, has_model
+from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
 from splat_cli.scene.dataset import Dataset
+from splat_cli.scene.exports.bundler import find_bundler, read_bundler
+from splat_cli.scene.exports.metashape import find_metashape, read_metashape
+from splat_cli.scene.exports.phones import (
+    find_polycam,
+    find_record3d,
+    find_scanner_app,
+    read_polycam,
+    read_record3d,
+    read_scanner_app,
+)
+from splat_cli.scene.exports.realityscan import find_realityscan, read_realityscan
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.transforms import has_blender, has_transforms, read_blender, read_transforms
+from splat_cli.scene.transforms import find_blender, find_transforms, read_blender, read_transforms
 
-_Has = Callable[[Path], bool]
-_Read = Callable[[Path, SceneOptions], Dataset]
 
-FORMATS: dict[str, tuple[_Has, _Read, str]] = {
-    "colmap": (has_colmap, read_colmap, "a COLMAP model (cameras, images and points3D, .bin or .txt, or in a .zip)"),
-    "blender": (has_blender, read_blender, "transforms_train.json"),
-    "transforms": (has_transforms, read_transforms, "transforms.json"),
+@dataclass(frozen=True)
+class DatasetFormat:
+    """find: the format's file or folder under a root, None where there is none. name: what it is, in words."""
+
+    find: Callable[[Path], Path | None]
+    read: Callable[[Path, SceneOptions], Dataset]
+    name: str
+
+
+FORMATS: dict[str, DatasetFormat] = {
+    "colmap": DatasetFormat(
+        find_colmap, read_colmap, "a COLMAP model (cameras, images and points3D, .bin or .txt, or in a .zip)"
+    ),
+    "blender": DatasetFormat(find_blender, read_blender, "transforms_train.json"),
+    "transforms": DatasetFormat(find_transforms, read_transforms, "transforms.json"),
+    "metashape": DatasetFormat(find_metashape, read_metashape, "Metashape's cameras.xml"),
+    "realityscan": DatasetFormat(find_realityscan, read_realityscan, "RealityScan's registration (.csv)"),
+    "bundler": DatasetFormat(find_bundler, read_bundler, "bundle.out"),
+    "polycam": DatasetFormat(find_polycam, read_polycam, "Polycam's keyframes/cameras"),
+    "scanner-app": DatasetFormat(find_scanner_app, read_scanner_app, "3D Scanner App's frame_*.json"),
+    "record3d": DatasetFormat(find_record3d, read_record3d, "Record3D's metadata.json with rgb/"),
 }
-"""Name -> (is it there?, read it, what it is), in the order in which formats are looked for."""
+"""In the order in which formats are looked for."""
+
+DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
+"""Of files by which a scene may be named."""
+_MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
 
 def has_dataset(root: Path) -> bool:
     """Whether `root` holds a dataset of any format."""
-    return any(has(root) for has, _, _ in FORMATS.values())
+    return any(entry.find(root) is not None for entry in FORMATS.values())
+
+
+def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
+    """The scene's folder and format that are meant by a path: the folder, its model's folder, or a dataset's file.
+
+    The format stays as it is unless a file tells. SceneError for a file that is no dataset's.
+    """
+    if path.is_file():
+        for name, entry in FORMATS.items():
+            found = entry.find(path.parent)
+            if found is not None and found.name == path.name:
+                return path.parent, name if format == "auto" else format
+        if path.stem not in FILES:
+            wanted = ", ".join(entry.name for entry in FORMATS.values())
+            raise SceneError(f"{path} is no scene: give a folder, a zip file or one of {wanted}")
+        path = path.parent
+    for tail in map(Path, _MODEL_TAILS):
+        whole = path if len(path.parts) > len(tail.parts) else path.resolve()
+        root = whole.parents[len(tail.parts) - 1] if len(whole.parts) > len(tail.parts) else whole
+        if root / tail == whole and has_model(root):
+            return root, format
+    return path, format
 
 
 def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     """The dataset in `root`, in the format of the options, or in the first that is there. Raises SceneError."""
     if options.format != "auto":
-        return FORMATS[options.format][1](root, options)
-    present = [name for name, (has, _, _) in FORMATS.items() if has(root)]
+        return FORMATS[options.format].read(root, options)
+    present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
     if not present:
-        wanted = "; ".join(f"{what}" for _, _, what in FORMATS.values())
+        wanted = "; ".join(entry.name for entry in FORMATS.values())
         raise SceneError(
-            f"{root} holds no COLMAP model and no other dataset. Looked for {wanted}, in sparse/0, sparse, "
-            "colmap/sparse/0 or the folder itself; run COLMAP on the photographs first (`splat sfm` does)"
+            f"{root} holds no camera poses. Looked for {wanted}; `splat train` estimates the poses of photographs"
         )
-    dataset = FORMATS[present[0]][1](root, options)
+    dataset = FORMATS[present[0]].read(root, options)
     if len(present) > 1:
         dataset.found += f" (also there: {', '.join(present[1:])}; --format chooses)"
     return dataset

@@ -21,7 +21,7 @@ def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict
             return path
         return str((folder / path).resolve())
 
-    given = {name: settings.get(name) for name in (*_FOLDERS, "split", "init_from")}
+    given = {name: settings.get(name) for name in (*_FOLDERS, "split", "points", "init_from")}
     return {name: placed(name, path) for name, path in given.items() if isinstance(path, str)}
 
 
@@ -30,8 +30,8 @@ class SceneOptions:
     """The defaults read a scene as it lies there.
 
     images and masks: folders, looked for in the scene's folder first. max_size: limit of a view's longer side in
-    pixels. downscale: views are this many times smaller than photographs. min_track_length and max_point_error (pixels)
-    choose among COLMAP's points, crop among all.
+    pixels. downscale: views are this many times smaller than photographs. points: a PLY in place of the dataset's
+    points. min_track_length and max_point_error (pixels) choose among COLMAP's points, crop among all.
     """
 
     format: str = "auto"
@@ -39,6 +39,7 @@ class SceneOptions:
     max_size: int | None = None
     downscale: float = 1
     masks: str | Path | None = None
+    points: str | Path | None = None
     min_track_length: int = 0
     max_point_error: float | None = None
     crop: Crop | None = None
@@ -49,6 +50,6 @@ class SceneOptions:
         crop = None if config.crop is None else parse_crop(config.crop)
         return cls(
             format=config.format, images=config.images, max_size=config.max_size, downscale=config.downscale,
-            masks=config.masks, min_track_length=config.min_track_length, max_point_error=config.max_point_error,
-            crop=crop if config.crop_start else None,
+            masks=config.masks, points=config.points, min_track_length=config.min_track_length,
+            max_point_error=config.max_point_error, crop=crop if config.crop_start else None,
         )  # fmt: skip

@@ -6,10 +6,22 @@ import numpy as np
 import plyfile
 
 from splat_cli.errors import FormatError
-from splat_cli.ply_header import check_header
+from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
 from splat_cli.scene.dataset import Points
 
 _GREY = 128
+_OF_SPLATS = {b"scale_0", b"f_dc_0", b"packed_scale"}
+
+
+def is_point_cloud(path: Path) -> bool:
+    """Whether `path` is a PLY of points that are no splats, plain or compressed."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(MAX_HEADER_BYTES).split(b"end_header")[0]
+    except OSError:
+        return False
+    names = {words[-1] for words in map(bytes.split, head.splitlines()) if words[:1] == [b"property"]}
+    return head.startswith(b"ply") and {b"x", b"y", b"z"} <= names and not names & _OF_SPLATS
 
 
 def read_point_cloud(path: Path) -> Points:

@@ -1,26 +1,29 @@
 """Reading of a scene: views and points."""
 
+import dataclasses
 from pathlib import Path
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Unusable
-from splat_cli.scene.formats import read_dataset
+from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.images.locate import ImageLocator
 from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.point_cloud import read_point_cloud
 from splat_cli.scene.points import kept_points
 from splat_cli.scene.view import Scene, View
 
 
 def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
-    """Reads the dataset in `path` and finds its photographs, without decoding them.
+    """Reads a dataset and finds its photographs, without decoding them. path: its folder, or its main file.
 
     Photographs that cannot be used are listed in `Scene.skipped`. SceneError where the scene cannot be read or no
     photograph can be used.
     """
     options = options or SceneOptions()
-    root = Path(path)
+    root, dataset_format = scene_folder(Path(path), options.format)
+    options = dataclasses.replace(options, format=dataset_format)
     if not root.is_dir():
-        raise SceneError(f"{root} is not a folder; give the folder that holds the photographs and the COLMAP model")
+        raise SceneError(f"{root} is not a folder; give the folder that holds the photographs and their camera poses")
     if options.downscale < 1 or (options.max_size is not None and options.max_size < 1):
         raise SceneError(f"downscale is {options.downscale} and max size {options.max_size}; both must be at least 1")
     dataset = read_dataset(root, options)
@@ -32,7 +35,8 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
             f"none of the {len(skipped)} photographs of {dataset.found} can be used in {dataset.photos}{first}; "
             "check --images and that the photographs are complete"
         )
-    points, colors, dropped = kept_points(dataset.points, options)
+    chosen = dataset.points if options.points is None else read_point_cloud(Path(options.points))
+    points, colors, dropped = kept_points(chosen, options)
     return Scene(root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names)
 
 

@@ -11,15 +11,20 @@ from splat_cli.gaussians.summary import summarize_splats
 from splat_cli.run.storage.find_run import find_splats, is_run
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.formats import DATASET_SUFFIXES
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.summary import summarize_scene
+from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 
 
 def describe_path(path: Path) -> dict[str, str]:
     """Label -> text for whatever lies at `path`. Raises UsageError and its kin."""
     if not path.exists():
         raise UsageError(f"{path} does not exist; name a scene, the folder of a run or a file of splats")
-    if path.is_file():
+    if is_zipped_scene(path):
+        with unzipped_scene(path) as scene:
+            return {"scene": str(path)} | summarize_scene(read_scene(scene))
+    if path.is_file() and path.suffix.lower() not in DATASET_SUFFIXES:
         return {"file": str(path)} | summarize_splats(read_splats(path))
     if is_run(path):
         return _describe_run(RunDir(path))

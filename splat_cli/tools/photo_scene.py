@@ -1,5 +1,6 @@
-"""Scenes made of photographs or a video without camera poses, for `splat train`."""
+"""Scenes made of what `splat train` is given: zip files, and photographs or videos without camera poses."""
 
+import json
 from pathlib import Path
 
 from splat_cli.console import Display
@@ -8,8 +9,10 @@ from splat_cli.scene.formats import has_dataset
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.photographs import is_photograph
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
+from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 
 SCENES = Path("scenes")
+_ZIP_RECORD = "unzipped.json"
 _DEPTHS = ("*", "*/*")
 
 
@@ -22,11 +25,34 @@ def lacks_poses(path: Path) -> bool:
     return any(is_photograph(found) for depth in _DEPTHS for found in path.glob(depth))
 
 
-def scene_from_photographs(source: Path, seed: int, display: Display) -> Path:
-    """The scene of a video or a folder of photographs (in `images` where it has that): scenes/NAME, or NAME-2, ...
+def prepared_scene(path: Path, seed: int, display: Display) -> Path:
+    """The scene to train on: `path` itself, or one made in scenes/NAME of a zip file, photographs or a video.
 
-    Made by structure from motion where it is not there yet. Raises UsageError, SceneError and Interrupted.
+    Raises UsageError, SceneError and Interrupted.
     """
+    if is_zipped_scene(path):
+        path = _unzipped(path, display)
+    return _with_poses(path, seed, display) if lacks_poses(path) else path
+
+
+def _unzipped(path: Path, display: Display) -> Path:
+    """The zip file's contents, in the first of scenes/NAME, NAME-2, ... that is free or holds them already."""
+    stat = path.stat()
+    record = json.dumps({"file": path.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
+    for scene in numbered_folders(SCENES / path.stem):
+        if (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record:
+            display.say(f"Scene: {scene}, unpacked before")
+            return scene
+        if not scene.exists():
+            break
+    display.say(f"Unpacking {path} to {scene}")
+    unzip_scene(path, scene)
+    (scene / _ZIP_RECORD).write_text(record)
+    return scene
+
+
+def _with_poses(source: Path, seed: int, display: Display) -> Path:
+    """The scene of a video or a folder of photographs (in `images` where it has that), by structure from motion."""
     photographs = source / "images" if (source / "images").is_dir() else source
     options = SfmOptions(seed=seed)
     record = job_record(photographs, options)

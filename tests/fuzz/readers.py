@@ -29,6 +29,8 @@ from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split
 from splat_cli.scene.trajectories.path_file import read_path
+from splat_cli.scene.view import View
+from splat_cli.scene.zipped import unzipped_scene
 from splat_cli.tools.batch_list import plan_batch
 from tests.fuzz.containers import (
     forge_checkpoint,
@@ -39,13 +41,23 @@ from tests.fuzz.containers import (
     forge_spz,
     forge_zip,
 )
-from tests.fuzz.records import COLMAP, forge_colmap_text, forge_model_member, forge_ply
+from tests.fuzz.records import COLMAP, forge_colmap_text, forge_csv, forge_model_member, forge_ply
 from tests.fuzz.trees import forge_json, forge_json_lines, forge_toml
 from tests.gaussians.some_splats import some_splats
 from tests.scene.colmap_cameras import distorted_cameras
+from tests.scene.export_files import (
+    write_bundler,
+    write_metashape,
+    write_polycam,
+    write_realityscan,
+    write_record3d,
+    write_scanner_app,
+)
 from tests.scene.models import small_model, write_scene, write_with_observations
 from tests.scene.transforms_files import NERFSTUDIO_APPLIED, write_blender, write_point_cloud, write_transforms
 from tests.views import ring_of_views
+
+Forge = Callable[[bytes, np.random.Generator], bytes]
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class Target:
     """Fills a folder; returns the file to damage."""
     read: Callable[[Path], object]
     """Reads from the folder."""
-    forge: Callable[[bytes, np.random.Generator], bytes] | None = None
+    forge: Forge | None = None
     """The valid file's bytes -> a whole container around wrong contents."""
 
 
@@ -116,6 +128,33 @@ def _photograph(suffix: str, mode: str = "RGB") -> Target:
         return path
 
     return Target(f"photograph ({suffix}, {mode})", prepare, _whole_scene, forge_photograph)
+
+
+def _export(write: Callable[[Path, list[View]], object], file: str, forge: Forge | None) -> Target:
+    """The file of an export by another program or a phone app."""
+
+    def prepare(folder: Path) -> Path:
+        write(folder, ring_of_views(3))
+        return folder / file
+
+    return Target(file, prepare, _whole_scene, forge)
+
+
+def _write_bundler(folder: Path, views: list[View]) -> None:
+    write_bundler(folder, views, np.eye(3), np.full((3, 3), 7), k1=0.01)
+
+
+def _zipped_scene(folder: Path) -> Path:
+    write_scene(folder / "scene", small_model(("a.png", "b.png")))
+    with zipfile.ZipFile(folder / "scene.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((folder / "scene").rglob("*.*")):
+            archive.write(path, path.relative_to(folder))
+    return folder / "scene.zip"
+
+
+def _read_zipped(folder: Path) -> None:
+    with unzipped_scene(folder / "scene.zip") as scene:
+        _whole_scene(scene)
 
 
 def _mask(folder: Path) -> Path:
@@ -231,6 +270,13 @@ TARGETS = [
     Target("model.zip", _zip, _whole_scene, lambda whole, rng: forge_zip(whole, rng, forge_model_member)),
     Target("transforms.json", _transforms, _whole_scene, forge_json),
     Target("transforms_train.json", _blender, _whole_scene, forge_json),
+    _export(write_metashape, "cameras.xml", forge_colmap_text),
+    _export(write_realityscan, "registration.csv", forge_csv),
+    _export(_write_bundler, "bundle.out", forge_colmap_text),
+    _export(write_polycam, "keyframes/cameras/a_00.json", forge_json),
+    _export(write_scanner_app, "frame_00000.json", forge_json),
+    _export(write_record3d, "metadata.json", forge_json),
+    Target("scene.zip", _zipped_scene, _read_zipped),
     _point_cloud(text=True),
     _point_cloud(text=False),
     *(_photograph(*kind) for kind in (("jpg",), ("jpg", "CMYK"), ("png", "RGBA"), ("png", "P"), ("tif",), ("webp",))),

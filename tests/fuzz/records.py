@@ -147,6 +147,11 @@ def forge_colmap_text(whole, rng):
     return "\n".join(" ".join(line) for line in lines).encode("utf-8", "surrogateescape")
 
 
+def forge_csv(whole, rng):
+    """The same with commas."""
+    return forge_colmap_text(whole.replace(b",", b" "), rng).replace(b" ", b",")
+
+
 COLMAP = {"cameras.bin": forge_cameras_bin, "images.bin": forge_images_bin, "points3D.bin": forge_points_bin}
 
 

@@ -12,9 +12,9 @@ from splat_cli.scene.lens import Lens, lens_of
 from splat_cli.scene.options import SceneOptions
 
 
-def has_colmap(root: Path) -> bool:
-    """Whether `root` holds a model, or a zip file with one."""
-    return has_model(root) or find_zip(root) is not None
+def find_colmap(root: Path) -> Path | None:
+    """The folder of the model under `root`, or a zip file there that holds one."""
+    return find_model(root) if has_model(root) else find_zip(root)
 
 
 def read_colmap(root: Path, options: SceneOptions) -> Dataset:

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 from splat_cli.errors import UsageError
+from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.images.decode import image_size
 
-_PHOTOGRAPHS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")
 MIN_PHOTOGRAPHS = 3
 
@@ -19,7 +19,7 @@ def is_video(path: Path) -> bool:
 
 def is_photograph(path: Path) -> bool:
     """Whether `path` is a file with a photograph's suffix."""
-    return path.suffix.lower() in _PHOTOGRAPHS and path.is_file()
+    return path.suffix.lower() in PHOTOGRAPH_SUFFIXES and path.is_file()
 
 
 def source_files(source: Path) -> list[Path]:
@@ -50,7 +50,7 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
         left_out = f" ({'; '.join(skipped[:3])})" if skipped else ""
         raise UsageError(
             f"{source} holds {len(names)} photographs{left_out}; at least {MIN_PHOTOGRAPHS} that overlap are needed: "
-            f"give a folder with {', '.join(_PHOTOGRAPHS)} files"
+            f"give a folder with {', '.join(PHOTOGRAPH_SUFFIXES)} files"
         )
     return names, skipped
 

@@ -12,9 +12,9 @@ from splat_cli.scene.transforms.nerfstudio import frames_from
 TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"
 
 
-def has_blender(root: Path) -> bool:
-    """Whether `root` holds a transforms_train.json."""
-    return (root / TRAIN).is_file()
+def find_blender(root: Path) -> Path | None:
+    """The transforms_train.json in `root`."""
+    return root / TRAIN if (root / TRAIN).is_file() else None
 
 
 def read_blender(root: Path, options: SceneOptions) -> Dataset:

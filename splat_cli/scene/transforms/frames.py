@@ -14,7 +14,7 @@ from splat_cli.scene.transforms.document import matrix, number, text
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE")
-_FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE")
+_FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "THIN_PRISM_FISHEYE")
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -z with y up
 _MAX_SIDE = 1 << 18
 
@@ -45,7 +45,7 @@ def w2c_of(c2w: np.ndarray) -> np.ndarray:
     rotation, center = c2w[:3, :3] @ _FLIP_Y_AND_Z[:3, :3], c2w[:3, 3]
     u, _, vt = np.linalg.svd(rotation)
     if np.linalg.det(u @ vt) < 0:
-        raise Unusable("its `transform_matrix` mirrors the picture")
+        raise Unusable("its pose mirrors the picture")
     w2c = np.eye(4)
     w2c[:3, :3] = (u @ vt).T
     w2c[:3, 3] = -w2c[:3, :3] @ center
@@ -100,9 +100,13 @@ def _distortion(values: dict[str, Any]) -> Distortion | None:
     model = (text(values, "camera_model") or "OPENCV").upper()
     fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
     if not fisheye and model not in _MODELS:
-        raise Unusable(f"its camera model {model!a} cannot be used; expected one of {', '.join(_MODELS)}")
+        known = ", ".join(_MODELS + _FISHEYE_MODELS)
+        raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")
     radial = tuple(number(values, f"k{i}") or 0.0 for i in (1, 2, 3, 4))
     tangential = (number(values, "p1") or 0.0, number(values, "p2") or 0.0)
+    if model == "THIN_PRISM_FISHEYE":
+        prism = (number(values, "sx1") or 0.0, 0.0, number(values, "sy1") or 0.0, 0.0)
+        return Polynomial(radial=radial, tangential=tangential, prism=prism, fisheye=True)
     if fisheye:
         return Polynomial(radial=radial, fisheye=True)
     return Polynomial(radial=radial, tangential=tangential) if any(radial) or any(tangential) else None

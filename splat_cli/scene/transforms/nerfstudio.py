@@ -16,9 +16,9 @@ from splat_cli.scene.transforms.frames import frame_from, name_of
 FILE = "transforms.json"
 
 
-def has_transforms(root: Path) -> bool:
-    """Whether `root` holds a transforms.json."""
-    return (root / FILE).is_file()
+def find_transforms(root: Path) -> Path | None:
+    """The transforms.json in `root`."""
+    return root / FILE if (root / FILE).is_file() else None
 
 
 def read_transforms(root: Path, options: SceneOptions) -> Dataset:

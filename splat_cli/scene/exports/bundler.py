@@ -1,0 +1,106 @@
+"""Bundler's bundle.out with the list of photographs, which Metashape, RealityCapture and others export, too.
+
+A camera is f, k1, k2, a rotation and a translation from world to camera, which looks along -z with y up. Source:
+Bundler v0.4 User's Manual, section "Output format and scene representation".
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name
+from splat_cli.scene.exports.photographs import Photographs
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.options import SceneOptions
+
+_HEADER = b"# Bundle file"
+_LISTS = ("list.txt", "{stem}.list.txt", "{stem}_list.txt", "bundle.list.txt")
+_CAMERA_NUMBERS = 15
+_MAX_NUMBER = 1e15
+_FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0])
+
+
+def find_bundler(root: Path) -> Path | None:
+    """The first .out file in `root` that begins as Bundler's do."""
+    for path in filter(Path.is_file, sorted(root.glob("*.out"))):
+        with path.open("rb") as file:
+            if file.read(len(_HEADER)) == _HEADER:
+                return path
+    return None
+
+
+def read_bundler(root: Path, options: SceneOptions) -> Dataset:
+    """Cameras and points; names of photographs from list.txt, else in order of their names. Raises SceneError."""
+    path = find_bundler(root)
+    if path is None:
+        raise SceneError(f"{root} holds no bundle.out of Bundler")
+    try:
+        values = np.array(path.read_bytes().split(b"\n", 1)[1].split(), np.float64)
+    except (IndexError, ValueError) as error:
+        raise SceneError(f"{path} does not consist of numbers: export it again") from error
+    num_cameras, num_points = (int(value) if 0 <= value < 1e9 else -1 for value in [*values[:2], -1, -1][:2])
+    cameras = values[2 : 2 + _CAMERA_NUMBERS * max(num_cameras, 0)]
+    if num_cameras < 1 or len(cameras) < _CAMERA_NUMBERS * num_cameras:
+        raise SceneError(f"{path} promises {num_cameras} cameras and has fewer: it is truncated; export it again")
+    photographs = Photographs(root, options)
+    labels = _labels(path, num_cameras)
+    frames, skipped = [], []
+    for label, camera in zip(labels, cameras.reshape(-1, _CAMERA_NUMBERS), strict=False):
+        try:
+            if camera[0] != 0:  # 0: not registered
+                frames.append(_frame(label, camera, photographs))
+        except Unusable as reason:
+            skipped.append(f"{sanitize_name(label)}: {reason}")
+    points = _points(values[2 + len(cameras) :], num_points)
+    return Dataset(f"Bundler's cameras in {path}", photographs.folder, frames, points, skipped)
+
+
+def _labels(path: Path, num: int) -> list[str]:
+    """The first word of each line of the list. SceneError where it is missing or too short."""
+    for name in _LISTS:
+        beside = path.with_name(name.format(stem=path.stem))
+        if beside.is_file():
+            lines = beside.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+            labels = [line.split()[0] for line in lines if line.split()]
+            if len(labels) >= num:
+                return labels
+            raise SceneError(f"{beside} lists {len(labels)} photographs, {path} has {num} cameras: export both again")
+    raise SceneError(f"beside {path} there is no list.txt with the names of its photographs: export it, too")
+
+
+def _frame(label: str, camera: np.ndarray, photographs: Photographs) -> Frame:
+    file = photographs.find(label)
+    width, height = photographs.size(file)
+    focal, k1, k2 = (float(value) for value in camera[:3])
+    if not (np.abs(camera).max() < _MAX_NUMBER and focal > 0):
+        raise Unusable("its camera is not made of finite numbers with a positive focal length")
+    rotation = camera[3:12].reshape(3, 3)
+    if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) or np.linalg.det(rotation) < 0:
+        raise Unusable("its camera has no rotation matrix")
+    w2c = np.eye(4)
+    w2c[:3, :3], w2c[:3, 3] = _FLIP_Y_AND_Z @ rotation, _FLIP_Y_AND_Z @ camera[12:]
+    bent = Polynomial(radial=(k1, k2)) if k1 or k2 else None
+    lens = Lens(width, height, focal, focal, width / 2, height / 2, bent)
+    return Frame(sanitize_name(file), file, lens, w2c)
+
+
+def _points(values: np.ndarray, num: int) -> Points:
+    """Each is a position, a colour, and a list of observations of four numbers; read as far as they go."""
+    positions: list[np.ndarray] = []
+    colors: list[np.ndarray] = []
+    lengths: list[int] = []
+    at = 0
+    while len(positions) < num and at + 7 <= len(values):
+        length = values[at + 6]
+        if not 0 <= length <= len(values):
+            break
+        positions.append(values[at : at + 3])
+        colors.append(values[at + 3 : at + 6])
+        lengths.append(int(length))
+        at += 7 + 4 * int(length)
+    if not positions:
+        return Points()
+    levels = np.clip(np.nan_to_num(np.array(colors)), 0, 255).astype(np.uint8)
+    return Points(np.array(positions), levels, track_lengths=np.array(lengths))

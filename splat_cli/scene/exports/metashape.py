@@ -1,0 +1,145 @@
+"""Agisoft Metashape: cameras.xml, as File > Export > Export Cameras writes it.
+
+Cameras look along z with y down. A pixel is (w / 2 + cx + x f + x b1 + y b2, h / 2 + cy + y f), x and y after the
+distortion; the tangential coefficients p1 and p2 stand the other way round than in OpenCV. Source: Agisoft Metashape
+User Manual, appendix "Camera models".
+"""
+
+from pathlib import Path
+from xml.etree.ElementTree import Element, ParseError, fromstring
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name
+from splat_cli.scene.exports.photographs import Photographs
+from splat_cli.scene.exports.poses import centered, pose_matrix, w2c_from_opencv
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.options import SceneOptions
+
+_HEAD_BYTES = 4096
+_MAX_SIDE = 1 << 18
+_MAX_SKEW = 0.5  # pixels at the picture's border
+_FRAME, _FISHEYE = ("frame",), ("fisheye", "equidistant_fisheye")
+
+
+def find_metashape(root: Path) -> Path | None:
+    """The first .xml file in `root` that is a Metashape document."""
+    for path in filter(Path.is_file, sorted(root.glob("*.xml"))):
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        if b"<document" in head and b"<chunk" in head:
+            return path
+    return None
+
+
+def read_metashape(root: Path, options: SceneOptions) -> Dataset:
+    """The aligned cameras of all chunks, in the coordinates of the export. Raises SceneError."""
+    path = find_metashape(root)
+    if path is None:
+        raise SceneError(f"{root} holds no cameras.xml of Metashape: File > Export > Export Cameras writes it")
+    photographs = Photographs(root, options)
+    frames, skipped = [], []
+    for chunk in _document(path).iter("chunk"):
+        sensors = {sensor.get("id"): sensor for sensor in chunk.iter("sensor")}
+        worlds = {part.get("id"): _world(part.find("transform"), path) for part in chunk.iter("component")}
+        default = _world(chunk.find("transform"), path)
+        for camera in chunk.iter("camera"):
+            if camera.find("transform") is None or camera.get("enabled") in ("false", "0"):
+                continue
+            label = camera.get("label", "")
+            try:
+                world = worlds.get(camera.get("component_id"), default)
+                frames.append(_frame(camera, label, sensors.get(camera.get("sensor_id")), world, photographs))
+            except Unusable as reason:
+                skipped.append(f"{sanitize_name(label)}: {reason}")
+    frames, note = centered(frames)
+    return Dataset(f"Metashape's cameras in {path}{note}", photographs.folder, frames, Points(), skipped)
+
+
+def _document(path: Path) -> Element:
+    """The root element. SceneError for what is no XML, and for entities, which could grow without bound."""
+    try:
+        content = path.read_bytes()
+        if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+            raise SceneError(f"{path} declares a document type, which Metashape does not: export the cameras again")
+        return fromstring(content)
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ParseError, ValueError, LookupError, RecursionError) as error:
+        raise SceneError(f"{path} is not a readable XML file ({error}): export the cameras again") from error
+
+
+def _frame(camera: Element, label: str, sensor: Element | None, world: np.ndarray, photographs: Photographs) -> Frame:
+    file = photographs.find(label)
+    if sensor is None:
+        raise Unusable("its sensor is not in the file")
+    c2w = world @ pose_matrix(_numbers(camera.findtext("transform")))
+    return Frame(sanitize_name(file), file, _lens(sensor), w2c_from_opencv(c2w))
+
+
+def _world(transform: Element | None, path: Path) -> np.ndarray:
+    """float64 [4, 4] from a chunk's or component's coordinates to the world's: scale, rotation, shift; or none."""
+    world = np.eye(4)
+    if transform is None:
+        return world
+    try:
+        rotation = np.array(_numbers(transform.findtext("rotation")) or np.eye(3).ravel()).reshape(3, 3)
+        shift = np.array(_numbers(transform.findtext("translation")) or (0.0, 0.0, 0.0)).reshape(3)
+        scale = (_numbers(transform.findtext("scale")) or [1.0])[0]
+    except (Unusable, ValueError):
+        raise SceneError(f"{path}: a transform is not a rotation, shift and scale: export the cameras again") from None
+    if not scale > 0:
+        raise SceneError(f"{path}: a transform has the scale {scale}; it must be positive: export the cameras again")
+    world[:3, :3], world[:3, 3] = scale * rotation, shift
+    return world
+
+
+def _lens(sensor: Element) -> Lens:
+    """Of the adjusted calibration; Unusable for spherical and other cameras that no flat picture holds."""
+    calibrations = sensor.findall("calibration")
+    if not calibrations:
+        raise Unusable(f"its sensor, of type {sensor.get('type', 'unknown')!a}, has no calibration")
+    calibration = next((one for one in calibrations if one.get("class") == "adjusted"), calibrations[0])
+    kind = calibration.get("type") or sensor.get("type") or "frame"
+    if kind not in _FRAME + _FISHEYE:
+        raise Unusable(f"its sensor is of type {kind!a}; expected frame or fisheye")
+    resolution = calibration.find("resolution")
+    size = sensor.find("resolution") if resolution is None else resolution
+    width, height = (int(_number(size.get(side)) if size is not None else 0) for side in ("width", "height"))
+    value = {name: _number(calibration.findtext(name)) for name in _NAMES}
+    focal = value["f"]
+    if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE and focal > 0 and focal + value["b1"] > 0):
+        raise Unusable(f"its sensor has the size {width}x{height} and the focal length {focal:g}")
+    if abs(value["b2"]) * height / (2 * focal) > _MAX_SKEW:
+        raise Unusable(f"its sensor has the skew b2 = {value['b2']:g}, which cannot be used: undistort the photographs")
+    distortion = Polynomial(
+        radial=tuple(value[name] for name in ("k1", "k2", "k3", "k4")), tangential=(value["p2"], value["p1"]),
+        fisheye=kind in _FISHEYE,
+    )  # fmt: skip
+    is_bent = distortion.fisheye or any(distortion.radial) or any(distortion.tangential)
+    return Lens(width, height, focal + value["b1"], focal, width / 2 + value["cx"], height / 2 + value["cy"],
+                distortion if is_bent else None)  # fmt: skip
+
+
+_NAMES = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
+
+
+def _number(text: str | None) -> float:
+    """0 where there is none. Unusable for anything but a finite number."""
+    numbers = _numbers(text)
+    if len(numbers) > 1:
+        raise Unusable(f"{text!a} is not a number")
+    return numbers[0] if numbers else 0.0
+
+
+def _numbers(text: str | None) -> list[float]:
+    """Finite numbers between spaces. Unusable for anything else."""
+    try:
+        numbers = [float(word) for word in (text or "").split()]
+    except ValueError:
+        numbers = [np.nan]
+    if not np.isfinite(numbers).all():
+        raise Unusable(f"{(text or '')[:60]!a} does not consist of finite numbers")
+    return numbers

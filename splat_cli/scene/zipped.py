@@ -1,0 +1,78 @@
+"""Scenes in zip files, photographs and all: unpacking, limited by the length of the archive."""
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from splat_cli.archives import check_member, max_unpacked_bytes
+from splat_cli.errors import ZIP_ERRORS, SceneError, reason_of
+from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+
+_SUFFIXES = (".zip", ".r3d")
+_JUNK = "__MACOSX"
+_MAX_FILES = 200_000
+
+
+def is_zipped_scene(path: Path) -> bool:
+    """Whether `path` is a zip file that holds photographs. A zip file of a COLMAP model alone is a part of a scene."""
+    if path.suffix.lower() not in _SUFFIXES or not path.is_file():
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.lower().endswith(PHOTOGRAPH_SUFFIXES) for name in archive.namelist())
+    except ZIP_ERRORS:
+        return True  # is_zipped_scene tells what it is meant to be; unpacking says what is wrong
+
+
+def unzip_scene(path: Path, folder: Path) -> None:
+    """Unpacks into `folder`, new or empty; all at once, so that an interruption leaves nothing there.
+
+    A single folder that holds everything is left out. SceneError where the archive is damaged, leads out of the folder
+    or grows beyond what archives.py allows.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".splat-", dir=folder.parent) as beside:
+        inside = Path(beside) / "scene"
+        _unpack(path, inside)
+        found = [entry for entry in inside.iterdir() if entry.name != _JUNK]
+        top = found[0] if len(found) == 1 and found[0].is_dir() else inside
+        top.rename(folder)
+
+
+@contextmanager
+def unzipped_scene(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder with the scene."""
+    with tempfile.TemporaryDirectory(prefix="splat-") as folder:
+        unzip_scene(path, Path(folder) / "scene")
+        yield Path(folder) / "scene"
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.filename.endswith("/")]
+            _check(members, max_unpacked_bytes(path))
+            folder.mkdir()
+            for member in members:
+                target = folder / member.filename
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as source, target.open("xb") as out:
+                    shutil.copyfileobj(source, out)
+    except ZIP_ERRORS as error:
+        raise SceneError(f"{path} cannot be unpacked ({reason_of(error)}): make the zip file again") from error
+
+
+def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
+    """ValueError where the members are too many or too large, or one of them would lie elsewhere."""
+    if not members or len(members) > _MAX_FILES:
+        raise ValueError(f"it holds {len(members):,} files, expected 1 to {_MAX_FILES:,}")
+    if (size := sum(member.file_size for member in members)) > limit:
+        raise ValueError(f"it would grow to {size:,} bytes, {limit:,} at most are unpacked")
+    for member in members:
+        check_member(member)
+        name = PurePosixPath(member.filename)
+        if name.is_absolute() or ".." in name.parts or "\\" in member.filename or not name.parts:
+            raise ValueError(f"the file {member.filename!a} leads out of it")

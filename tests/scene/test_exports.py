@@ -1,0 +1,195 @@
+"""Exports of photogrammetry programs and phone apps: pixels of points, as the programs' own formulas have them."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import SceneError
+from splat_cli.scene import SceneOptions, read_scene
+from splat_cli.scene.poses import Similarity
+from tests.scene.export_files import (
+    BROWN,
+    metashape_pixels,
+    write_bundler,
+    write_metashape,
+    write_polycam,
+    write_realityscan,
+    write_record3d,
+    write_scanner_app,
+)
+from tests.views import ring_of_views
+
+POINTS = np.random.default_rng(0).uniform(-0.5, 0.5, (20, 3))
+
+
+@pytest.fixture
+def views():
+    return ring_of_views(5)
+
+
+def pixels(view, points=POINTS):
+    """Pixels [P, 2] of points in the photograph as the camera took it."""
+    lens = view.lens or view
+    placed = points @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+    flat = placed[:, :2] / placed[:, 2:]
+    bent = flat if view.lens is None else view.lens.distortion.distort(flat)
+    return bent * [lens.fx, lens.fy] + [lens.cx, lens.cy]
+
+
+def assert_same_pixels(scene, expected):
+    assert len(scene.views) == len(expected)
+    for view, other in zip(scene.views, expected, strict=True):
+        np.testing.assert_allclose(pixels(view), other, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["frame", "fisheye", "equidistant_fisheye"])
+def test_metashape(tmp_path, views, kind):
+    values = write_metashape(tmp_path, views, kind)
+    scene = read_scene(tmp_path)
+    assert_same_pixels(scene, [metashape_pixels(view, POINTS, values, kind != "frame") for view in views])
+    assert "Metashape's cameras in" in scene.found
+    assert scene.skipped == []
+
+
+def test_metashape_of_undistorted_photographs(tmp_path, views):
+    flat = dict.fromkeys((*BROWN, "p1", "p2"), 0.0)
+    write_metashape(tmp_path, views, calibration=flat)
+    scene = read_scene(tmp_path)
+    assert all(view.lens is None for view in scene.views)
+    assert_same_pixels(scene, [pixels(view) for view in views])
+
+
+def test_geographic_coordinates_are_moved_to_the_origin(tmp_path, views):
+    far = np.array([4_000_000.0, 900_000.0, 4_700_000.0])
+    write_metashape(tmp_path, [Similarity(1.0, np.eye(3), far).apply(view) for view in views])
+    scene = read_scene(tmp_path)
+    centers = np.array([view.center for view in scene.views])
+    offsets = centers - np.array([view.center for view in views])
+    np.testing.assert_allclose(offsets, np.broadcast_to(offsets[0], offsets.shape), atol=1e-6)
+    assert np.abs(centers).max() < 10
+    assert "moved by" in scene.found
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda text: text.replace('type="frame"', 'type="spherical"'), "of type 'spherical'"),
+        (lambda text: text.replace("<b1>", "<b2>3.0</b2><b1>"), "skew b2 = 3"),
+        (lambda text: text.replace("<f>", "<f>-"), "focal length -"),
+        (lambda text: text.replace('sensor_id="0"', 'sensor_id="7"'), "sensor is not in the file"),
+    ],
+)
+def test_metashape_cameras_that_cannot_be_used(tmp_path, views, change, reason):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(SceneError, match=reason):
+        read_scene(tmp_path)
+
+
+def test_xml_with_entities_is_refused(tmp_path, views):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    path.write_text(path.read_text().replace("<document", '<!DOCTYPE a [<!ENTITY b "c">]><document', 1))
+    with pytest.raises(SceneError, match="declares a document type"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("values", [{}, {**BROWN, "t1": 0.002, "t2": -0.003}], ids=["undistorted", "brown"])
+def test_realityscan(tmp_path, values):
+    views = [dataclasses.replace(view, fy=view.fx) for view in ring_of_views(5)]
+    write_realityscan(tmp_path, views, **values)
+    expected = []
+    for view in views:
+        x, y = ((pixels(view) - [view.cx, view.cy]) / view.fx).T
+        r2 = x * x + y * y
+        radial = 1 + sum(values.get(f"k{n}", 0) * r2**n for n in (1, 2, 3, 4))
+        t1, t2 = values.get("t1", 0), values.get("t2", 0)
+        bent_x = x * radial + 2 * t1 * x * y + t2 * (r2 + 2 * x * x)
+        bent_y = y * radial + 2 * t2 * x * y + t1 * (r2 + 2 * y * y)
+        expected.append(np.stack([bent_x, bent_y], axis=-1) * view.fx + [view.cx, view.cy])
+    assert_same_pixels(read_scene(tmp_path), expected)
+
+
+def test_realityscan_without_columns_of_distortion(tmp_path):
+    views = [dataclasses.replace(view, fy=view.fx, cx=20.0, cy=15.0) for view in ring_of_views(5)]
+    write_realityscan(tmp_path, views)
+    path = tmp_path / "registration.csv"
+    lines = path.read_text().splitlines()[1:]
+    path.write_text("\n".join(",".join(line.split(",")[:8]) for line in lines))
+    assert_same_pixels(read_scene(tmp_path), [pixels(view) for view in views])
+
+
+def test_bundler(tmp_path):
+    views = [dataclasses.replace(view, fy=view.fx, cx=20.0, cy=15.0) for view in ring_of_views(5)]
+    colors = np.random.default_rng(1).integers(0, 256, (len(POINTS), 3), dtype=np.uint8)
+    write_bundler(tmp_path, views, POINTS, colors, k1=0.03, k2=-0.01)
+    expected = []
+    for view in views:
+        flat = (pixels(view) - [view.cx, view.cy]) / view.fx
+        r2 = (flat**2).sum(axis=1, keepdims=True)
+        expected.append(flat * (1 + 0.03 * r2 - 0.01 * r2**2) * view.fx + [view.cx, view.cy])
+    scene = read_scene(tmp_path)
+    assert_same_pixels(scene, expected)
+    np.testing.assert_allclose(scene.points, POINTS, atol=1e-6)
+    np.testing.assert_array_equal(scene.colors, colors)
+
+
+def test_bundler_without_its_list(tmp_path, views):
+    write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
+    (tmp_path / "list.txt").unlink()
+    with pytest.raises(SceneError, match=r"there is no list\.txt"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("write", [write_polycam, write_scanner_app, write_record3d], ids=lambda write: write.__name__)
+def test_phones(tmp_path, views, write):
+    write(tmp_path, views)
+    scene = read_scene(tmp_path)
+    assert_same_pixels(scene, [pixels(view) for view in views])
+    assert scene.skipped == []
+
+
+def test_corrected_cameras_of_polycam_come_first(tmp_path, views):
+    write_polycam(tmp_path, views)
+    frames = tmp_path / "keyframes"
+    (frames / "cameras").rename(frames / "corrected_cameras")
+    (frames / "images").rename(frames / "corrected_images")
+    (frames / "cameras").mkdir()
+    (frames / "cameras" / "1.json").write_text("{}")
+    assert "corrected_cameras" in read_scene(tmp_path).found
+
+
+def test_record3d_with_a_lens_for_each_frame(tmp_path, views):
+    write_record3d(tmp_path, views, per_frame=True)
+    assert_same_pixels(read_scene(tmp_path), [pixels(view) for view in views])
+
+
+def test_record3d_as_it_lies_in_an_r3d_file(tmp_path, views):
+    write_record3d(tmp_path, views)
+    (tmp_path / "rgb").rename(tmp_path / "rgbd")
+    (tmp_path / "metadata.json").rename(tmp_path / "metadata")
+    assert len(read_scene(tmp_path).views) == 5
+
+
+def test_a_frame_that_is_damaged_is_left_out(tmp_path, views):
+    write_polycam(tmp_path, views)
+    path = tmp_path / "keyframes/cameras/a_01.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, "t_03": "far"}))
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == 4
+    assert scene.skipped == ["a_01.json: its `t_03` is not a finite number"]
+
+
+def test_photographs_elsewhere(tmp_path, views):
+    write_metashape(tmp_path, views)
+    (tmp_path / "images").rename(tmp_path / "undistorted")
+    assert len(read_scene(tmp_path).views) == 5, "found in the folder itself, however deep"
+    assert len(read_scene(tmp_path, SceneOptions(images="undistorted")).views) == 5
+    for path in (tmp_path / "undistorted").iterdir():
+        path.unlink()
+    with pytest.raises(SceneError, match="there is no such photograph in"):
+        read_scene(tmp_path)

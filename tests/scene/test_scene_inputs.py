@@ -1,0 +1,131 @@
+"""Paths that are meant as scenes: the model's folder, a dataset's file, a zip file; points from a PLY."""
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+
+from splat_cli.config.presets import load_config
+from splat_cli.errors import SceneError
+from splat_cli.run.training_data import with_initial_points
+from splat_cli.scene import SceneOptions, read_scene
+from splat_cli.scene.formats import scene_folder
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.point_cloud import is_point_cloud
+from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
+from tests.gaussians.some_splats import some_splats
+from tests.scene.transforms_files import frame_entry, write_point_cloud, write_transforms
+from tests.views import ring_of_views
+
+OPTIONS = ("--device", "cpu", "--steps", "2", "--no-report")
+
+
+def zipped(folder, path):
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(folder.rglob("*")):
+            archive.write(file, file.relative_to(folder.parent))
+    return path
+
+
+@pytest.mark.parametrize("tail", ["sparse", "sparse/0", "sparse/0/cameras.bin"])
+def test_the_model_s_folder_stands_for_the_scene(scene, tail, monkeypatch):
+    assert scene_folder(scene / tail) == (scene, "auto")
+    assert len(read_scene(scene / tail).views) == 9
+    monkeypatch.chdir(scene)
+    assert scene_folder(scene / tail)[0].samefile(scene)
+    assert len(read_scene(tail).views) == 9
+
+
+def test_a_dataset_s_file_chooses_the_format(scene, tmp_path, splat):
+    folder = shutil.copytree(scene, tmp_path / "garden")
+    views = ring_of_views(3)
+    write_transforms(tmp_path / "other", views)
+    shutil.copy(tmp_path / "other/transforms.json", folder)
+    assert "COLMAP" in read_scene(folder).found
+    assert "transforms.json" in read_scene(folder / "transforms.json").found
+    result = splat("train", folder / "transforms.json", *OPTIONS)
+    assert (result.code, "Run: runs/garden\n" in result.out) == (0, True), result.err
+    assert 'format = "transforms"' in (tmp_path / "cwd/runs/garden/config.toml").read_text()
+
+
+def test_a_file_that_is_no_dataset_s(tmp_path):
+    (tmp_path / "notes.md").write_text("x")
+    with pytest.raises(SceneError, match=r"notes\.md is no scene: give a folder, a zip file or one of"):
+        read_scene(tmp_path / "notes.md")
+
+
+def test_a_zipped_scene_is_unpacked_and_trained(scene, tmp_path, splat):
+    archive = zipped(scene, tmp_path / "garden.zip")
+    assert is_zipped_scene(archive)
+    first = splat("train", archive, *OPTIONS)
+    assert (first.code, "Unpacking" in first.err) == (0, True), first.err
+    assert "Run: runs/garden\n" in first.out
+    assert (tmp_path / "cwd/scenes/garden/sparse/0/cameras.bin").is_file()
+    second = splat("train", archive, *OPTIONS)
+    assert "unpacked before" in second.err
+    assert "9 " in splat("info", archive).out
+
+
+def test_a_zip_of_a_model_alone_stays_a_part_of_its_scene(scene, tmp_path):
+    folder = shutil.copytree(scene, tmp_path / "garden")
+    archive = zipped(folder / "sparse", folder / "model.zip")
+    shutil.rmtree(folder / "sparse")
+    assert not is_zipped_scene(archive)
+    assert scene_folder(archive)[0] == folder
+    assert len(read_scene(archive).views) == 9
+
+
+@pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "b/../../a.jpg", "..\\a.jpg"])
+def test_a_zip_that_leads_out_is_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(name, b"x")
+    with pytest.raises(SceneError, match="leads out of it"):
+        unzip_scene(tmp_path / "a.zip", tmp_path / "out/scene")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_zip_that_grows_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.jpg", bytes(100 << 20))
+    with pytest.raises(SceneError, match="would grow to"):
+        unzip_scene(tmp_path / "a.zip", tmp_path / "scene")
+
+
+def test_points_from_a_file(scene, tmp_path, splat):
+    positions = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    write_point_cloud(tmp_path / "points.ply", positions, np.full((50, 3), 7, np.uint8), text=True)
+    read = read_scene(scene, SceneOptions(points=tmp_path / "points.ply"))
+    np.testing.assert_allclose(read.points, positions, rtol=1e-6)
+    assert (read.colors == 7).all()
+    result = splat("train", scene, *OPTIONS, "--init-from", tmp_path / "points.ply", "-o", tmp_path / "run")
+    assert (result.code, result.out.startswith("50 splats")) == (0, True), result.err
+    assert splat("train", "--resume", tmp_path / "run", "--steps", "3").code == 0
+
+
+def test_splats_are_no_point_cloud(tmp_path, scene):
+    from splat_cli.gaussians.formats import write_splats
+
+    for name in ("splats.ply", "splats.compressed.ply"):
+        write_splats(tmp_path / name, some_splats(20))
+        assert not is_point_cloud(tmp_path / name)
+        config = load_config(None, {"init_from": str(tmp_path / name)})
+        assert with_initial_points(config) is config
+    assert not is_point_cloud(tmp_path / "nothing.ply")
+
+
+def test_thin_prism_fisheye_in_transforms(tmp_path):
+    views = ring_of_views(2)
+    values = {"k1": 0.1, "k2": 0.02, "p1": 0.003, "p2": 0.004, "k3": 0.005, "k4": 0.006, "sx1": 0.007, "sy1": 0.008}
+    write_transforms(
+        tmp_path, views, [frame_entry(view, camera_model="THIN_PRISM_FISHEYE", **values) for view in views]
+    )
+    distortion = read_scene(tmp_path).views[0].lens.distortion
+    assert distortion == Polynomial(
+        radial=(0.1, 0.02, 0.005, 0.006), tangential=(0.003, 0.004), prism=(0.007, 0.0, 0.008, 0.0), fisheye=True
+    )
+    document = json.loads((tmp_path / "transforms.json").read_text())
+    document["frames"][0]["camera_model"] = "MAGIC"
+    (tmp_path / "transforms.json").write_text(json.dumps(document))
+    assert "expected one of PINHOLE" in read_scene(tmp_path).skipped[0]
