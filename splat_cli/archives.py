@@ -5,8 +5,9 @@ What compressed files may unpack to is bounded by their length: docs/formats.md 
 
 import io
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -14,12 +15,33 @@ MAX_EXPANSION = 32
 """Unpacked bytes to a byte of the file. A splat takes 14 bytes or more as .spz and .sog, and 56 to 236 unpacked."""
 MIN_ALLOWANCE = 16 << 20
 """Bytes that even the smallest file may unpack to."""
+_MAX_DIRECTORY_BYTES = 4 << 20
+"""Of a zip file's list of members: 40,000 with names of usual length. zipfile takes 10 times as much for them."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def max_unpacked_bytes(path: Path) -> int:
     """What the file may unpack to, in bytes."""
     return max(MIN_ALLOWANCE, MAX_EXPANSION * path.stat().st_size)
+
+
+class _ZipReader(io.BufferedReader):
+    """A file whose list of members, which zipfile reads in one call, is bounded; set `is_open` after that."""
+
+    is_open = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if not self.is_open and size is not None and size > _MAX_DIRECTORY_BYTES:
+            raise ValueError(f"its list of members takes {size:,} bytes, {_MAX_DIRECTORY_BYTES:,} at most are read")
+        return super().read(size)
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip file for reading; ZIP_ERRORS where it is none, or lists more members than are read."""
+    with _ZipReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+        file.is_open = True
+        yield archive
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
@@ -40,16 +62,16 @@ def check_member(member: zipfile.ZipInfo) -> None:
         raise ValueError(f"{member.filename!a} has compression method {member.compress_type}, not deflate or none")
 
 
-def read_npz(file: IO[bytes], length: int) -> dict[str, np.ndarray]:
-    """The arrays of an uncompressed .npz file, of which `length` bytes count. ValueError where it is none.
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an uncompressed .npz file. ZIP_ERRORS where it is none.
 
     Nothing is unpickled, and no more memory is taken than the file is long.
     """
-    with zipfile.ZipFile(file) as archive:
+    with open_zip(path) as archive:
         members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("its arrays are compressed, expected an uncompressed .npz")
-        if sum(member.file_size for member in members) > length:
+        if sum(member.file_size for member in members) > path.stat().st_size:
             raise ValueError("its arrays overlap")
         arrays = {}
         for member in members:

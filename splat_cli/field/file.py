@@ -20,6 +20,7 @@ from splat_cli.field.network import check_widths
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats
+from splat_cli.json_input import parse_json
 
 FORMAT = 1
 NAME = "field.npz"
@@ -86,9 +87,8 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
 def read_field(path: Path) -> FieldFile:
     """Read a file. FormatError if it is damaged or of another kind."""
     try:
-        with path.open("rb") as file:
-            arrays = read_npz(file, path.stat().st_size)
-        header = json.loads(arrays.pop("header").tobytes())
+        arrays = read_npz(path)
+        header = parse_json(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
             raise ValueError(f"format {header['format']!a}, expected {FORMAT}")
         if not all(array.dtype.kind == "f" for array in arrays.values()):
@@ -104,7 +104,7 @@ def read_field(path: Path) -> FieldFile:
         if not all(np.isfinite(array).all() for array in arrays.values()):
             raise ValueError("its arrays hold numbers that are not finite")
         return FieldFile(splats, shape, frame, names, arrays)
-    except (*ZIP_ERRORS, KeyError, TypeError, AttributeError, OverflowError, RecursionError, ShapeError) as error:
+    except (*ZIP_ERRORS, KeyError, TypeError, AttributeError, OverflowError, ShapeError) as error:
         reason = reason_of(error)
         raise FormatError(f"{path} is not the file of a colour field ({reason}); export or train again") from error
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
+from splat_cli.json_input import parse_json, read_json_text
 from splat_cli.scene.lens import MAX_SIDE
 from splat_cli.scene.view import View
 
@@ -33,10 +34,10 @@ def read_cameras(path: Path) -> list[View]:
 def read_json(path: Path) -> Any:
     """What the JSON file holds. Raises FormatError."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(read_json_text(path))
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise FormatError(f"{path}: not a JSON file: {error}") from None
 
 

@@ -5,14 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.errors import SceneError
 from splat_cli.scene.lens import Lens
+
+MAX_PHOTOGRAPHS = 1 << 16
+"""More than any public dataset has; their names and poses alone then take 50 MB."""
 
 
 class Unusable(Exception):
     """Why one photograph is left out."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Frame:
     """One photograph: its file in the photographs' folder, lens and pose; its mask's file in the scene's folder.
 
@@ -47,6 +51,12 @@ class Dataset:
     points: Points
     skipped: list[str] = field(default_factory=list)
     test_names: frozenset[str] | None = None
+
+
+def check_count(path: Path, what: str, count: int) -> None:
+    """SceneError where a dataset's file lists more cameras, images or frames than a dataset may have."""
+    if count > MAX_PHOTOGRAPHS:
+        raise SceneError(f"{path} lists more than {MAX_PHOTOGRAPHS:,} {what}, the most that are read: split the scene")
 
 
 def sanitize_name(name: str) -> str:

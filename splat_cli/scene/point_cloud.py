@@ -30,7 +30,8 @@ def read_point_cloud(path: Path) -> Points:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 or not a number: dropped later
             vertices = plyfile.PlyData.read(str(path))["vertex"].data
-            positions = np.stack([vertices[name].astype(np.float64) for name in "xyz"], axis=1)
+            columns = [vertices[name] for name in "xyz"]
+            positions = np.stack(columns, axis=1, dtype=np.result_type(np.float32, *columns))
             colors = _colors(vertices)
     except (KeyError, ValueError) as error:
         raise FormatError(f"{path} is no point cloud: vertices need x, y and z ({error}); export it again") from error

@@ -12,13 +12,14 @@ from splat_cli.scene.view import View
 
 _SHARE_OF_DISTANCE = 0.5  # of the cameras' distance from what they look at, to the sides of the random cube
 _BACKGROUND = 8.0  # the farthest points, in sides of the cube
+_BLOCK = 1 << 16
 _AROUND_EXTENT = 3.0  # the same, times the scene's extent, where cameras look outwards
 
 
 def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
     """Positions float32 [P, 3], colours uint8 [P, 3], numbers dropped by reason. SceneError if options leave none."""
     with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold becomes infinite, and is dropped
-        positions = points.positions.astype(np.float32)
+        positions = points.positions.astype(np.float32, copy=False)
     keep = np.isfinite(positions).all(axis=1)
     dropped = {"not finite": int((~keep).sum())}
 
@@ -67,7 +68,10 @@ def random_points(views: Sequence[View], count: int, random: np.random.Generator
 
 def _is_first(positions: np.ndarray) -> np.ndarray:
     """bool [P]: no point before this one has the same coordinates."""
-    first = np.zeros(len(positions), bool)
     rows = np.ascontiguousarray(positions + np.float32(0)).view(np.dtype((np.void, 12)))  # + 0 makes -0 the same as 0
-    first[np.unique(rows, return_index=True)[1]] = True
+    order = np.argsort(rows[:, 0], kind="stable")
+    first = np.ones(len(positions), bool)
+    for begin in range(1, len(order), _BLOCK):  # np.unique takes three times the memory
+        part = rows[order[begin - 1 : begin + _BLOCK]]
+        first[order[begin : begin + _BLOCK]] = (part[1:] != part[:-1])[:, 0]
     return first

@@ -1,5 +1,6 @@
 """Split of photographs into training and held-out sets."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -9,7 +10,11 @@ import numpy as np
 
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
+from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.scene.dataset import MAX_PHOTOGRAPHS
 from splat_cli.scene.view import View
+
+_FIRST = 1024  # characters
 
 
 def split(
@@ -59,11 +64,13 @@ def _camera_distances(views: Sequence[View]) -> np.ndarray:
 def read_split(path: Path) -> frozenset[str]:
     """The names of held-out photographs: one a line, or `test` of a JSON object. Raises FormatError."""
     try:
-        content = path.read_text(encoding="utf-8", errors="surrogateescape")
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            is_json = file.read(_FIRST).lstrip().startswith("{")
+            file.seek(0)
+            names = _names_in_json(path) if is_json else itertools.islice(file, MAX_PHOTOGRAPHS)
+            found = frozenset(name.strip() for name in names if name.strip() and not name.lstrip().startswith("#"))
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
-    names = _names_in_json(path, content) if content.lstrip().startswith("{") else content.splitlines()
-    found = frozenset(name.strip() for name in names if name.strip() and not name.lstrip().startswith("#"))
     if not found:
         raise FormatError(f"{path} names no photograph to hold out; expected one name a line, or a JSON list `test`")
     return found
@@ -76,10 +83,10 @@ def write_split(path: Path, train: Sequence[View], test: Sequence[View]) -> None
         beside.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
 
-def _names_in_json(path: Path, content: str) -> list[str]:
+def _names_in_json(path: Path) -> list[str]:
     try:
-        names = json.loads(content).get("test")
-    except (ValueError, RecursionError) as error:
+        names = parse_json(read_json_text(path)).get("test")
+    except ValueError as error:
         raise FormatError(f"{path} is not a JSON file ({error}); expected one name a line, or a JSON object") from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise FormatError(f"{path} has no list `test` of names; expected one, or one name a line")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import SceneError
+from splat_cli.scene import dataset
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from tests.scene.models import small_model, write_with_observations
@@ -85,3 +86,19 @@ def test_random_damage(tmp_path, stem, suffix):
         path.write_bytes(damaged[:kept].tobytes())
         with contextlib.suppress(SceneError):
             [image.w2c() for image in read_model(tmp_path).images]
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_more_images_than_a_scene_may_have(tmp_path, monkeypatch, binary):
+    write_model(tmp_path, small_model(), binary)
+    monkeypatch.setattr(dataset, "MAX_PHOTOGRAPHS", 2)
+    with pytest.raises(SceneError, match=r"images\.(bin|txt) lists more than 2 images"):
+        read_model(tmp_path)
+
+
+def test_a_point_with_a_track_of_megabytes(tmp_path):
+    write_model(tmp_path, small_model(), binary=False)
+    with (tmp_path / "points3D.txt").open("a") as file:
+        file.write("7 0 0 0 1 2 3 0.5" + " 10" * (1 << 20) + "\n")
+    with pytest.raises(SceneError, match="expected POINT3D_ID"):
+        read_model(tmp_path)

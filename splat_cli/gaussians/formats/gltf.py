@@ -88,7 +88,7 @@ def read_glb(path: Path) -> SplatArrays:
             parts = [_read_primitive(reader, primitive) for primitive in primitives]
             return finite_splats(rotated(merged(parts), _HALF_TURN))
     except (
-        KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, struct.error,
+        KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, struct.error,
         ShapeError,
     ) as error:  # fmt: skip
         reason = f"{type(error).__name__}: {reason_of(error)}"

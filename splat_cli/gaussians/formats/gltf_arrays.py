@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.json_input import parse_json
+
 EXTENSION = "KHR_gaussian_splatting"
 _HEADER, _CHUNK = struct.Struct("<4sII"), struct.Struct("<I4s")
 _TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5126: "<f4"}
@@ -38,7 +40,7 @@ def read_container(data: bytes) -> tuple[Any, memoryview]:
         if offset > length:
             raise ValueError("a chunk ends behind the file")
         chunks.setdefault(kind, memoryview(data)[offset - size : offset])
-    return json.loads(bytes(chunks[b"JSON"])), chunks[b"BIN\0"]
+    return parse_json(bytes(chunks[b"JSON"])), chunks[b"BIN\0"]
 
 
 def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -> int:

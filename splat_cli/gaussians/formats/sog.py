@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
-from splat_cli.archives import max_unpacked_bytes, read_member
+from splat_cli.archives import max_unpacked_bytes, open_zip, read_member
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, reason_of
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
@@ -33,6 +33,7 @@ from splat_cli.gaussians.formats.quantize import (
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.image_files import open_image
+from splat_cli.json_input import parse_json
 
 _MOST = 65535
 _FIRST_INDEX = 252
@@ -49,7 +50,7 @@ _MAX_SPARE_PIXELS = 1 << 16
 """Of an image, in addition to two for each of its splats."""
 _DAMAGED = (
     *ZIP_ERRORS, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
-    RecursionError, ShapeError,
+    ShapeError,
 )  # fmt: skip
 
 
@@ -88,8 +89,8 @@ def write_sog(path: Path, splats: SplatArrays) -> None:
 def read_sog(path: Path) -> SplatArrays:
     """Reads version 2. FormatError where the file is damaged, of another version or unpacks to more than it may."""
     try:
-        with zipfile.ZipFile(path) as file:
-            meta = json.loads(read_member(file, "meta.json", _MAX_META_BYTES))
+        with open_zip(path) as file:
+            meta = parse_json(read_member(file, "meta.json", _MAX_META_BYTES))
             if meta["version"] != 2:
                 raise ValueError(f"version {meta['version']}, only 2 is read")
             n, degree = int(meta["count"]), int(meta["shN"]["bands"]) if "shN" in meta else 0

@@ -12,6 +12,7 @@ from splat_cli import __version__
 from splat_cli.archives import read_npz
 from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.files import replacing
+from splat_cli.json_input import parse_json
 from splat_cli.run.checkpoints.validate import check_contents
 
 FORMAT = 1
@@ -51,14 +52,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         with path.open("rb") as file:
             _check_digest(path, file)
-            file.seek(0)
-            arrays = read_npz(file, path.stat().st_size)
-        facts = json.loads(arrays.pop("header").tobytes())
+        arrays = read_npz(path)
+        facts = parse_json(arrays.pop("header").tobytes())
         _check_version(path, facts)
         check_contents(arrays, facts)
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {reason_of(error)}") from error
-    except (*ZIP_ERRORS, KeyError, RecursionError) as error:
+    except (*ZIP_ERRORS, KeyError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else reason_of(error)
         raise FormatError(f"{path} is not a checkpoint of this program ({reason}); name another file") from error
     return Checkpoint(facts.pop("step"), arrays, facts)

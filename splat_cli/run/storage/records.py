@@ -1,10 +1,10 @@
 """Validation of the JSON files in an output folder, which may be edited or damaged."""
 
-import json
 import math
 import re
 from typing import Any
 
+from splat_cli.json_input import parse_json
 from splat_cli.optim.camera_response import CameraResponse
 
 Color = tuple[float, float, float]
@@ -53,8 +53,8 @@ def check_responses(content: dict[str, Any]) -> None:
 def log_entry(line: str) -> dict[str, Any] | None:
     """The entry in a line of train.jsonl; None if it is not in the form of `RunLog`."""
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = parse_json(line)
+    except ValueError:
         return None
     if not isinstance(entry, dict) or not isinstance(entry.get("step"), int) or not 0 <= entry["step"] < 2**53:
         return None

@@ -1,5 +1,6 @@
 """The output folder of a run: paths and files, in the INRIA layout where other programs read them."""
 
+import itertools
 import json
 import os
 import re
@@ -19,6 +20,9 @@ from splat_cli.run.storage.records import check_background, check_metrics, check
 from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
+
+_MAX_LINES, _MAX_LINE = 300_000, 1 << 16
+"""Of train.jsonl, which grows by a line a second; characters of a line."""
 
 LEGACY_DEFAULTS = {"local_frame_adam": False, "steps": 30_000}
 """Behaviour of runs whose config.toml is older than the setting."""
@@ -172,8 +176,11 @@ class RunDir:
 
     def log_lines(self) -> list[dict[str, Any]]:
         """Entries of train.jsonl, except lines that are incomplete or invalid."""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.is_file() else ""
-        return [entry for entry in map(log_entry, text.splitlines()) if entry is not None]
+        if not self.log_path.is_file():
+            return []
+        with self.log_path.open(encoding="utf-8", errors="replace") as file:
+            lines = itertools.islice(iter(lambda: file.readline(_MAX_LINE), ""), _MAX_LINES)
+            return [entry for entry in map(log_entry, lines) if entry is not None]
 
     def cut_log(self, step: int) -> None:
         """Remove entries after `step`, and invalid lines."""

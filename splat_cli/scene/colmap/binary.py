@@ -8,6 +8,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.cursor import Cursor
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera, Image, check_camera
+from splat_cli.scene.dataset import check_count
 
 CAMERA = struct.Struct("<IiQQ")  # id, model id, width, height; then the parameters
 IMAGE = struct.Struct("<I7dI")  # id, quaternion, translation, camera id; then the name and its 2D points
@@ -20,8 +21,9 @@ _TRACK_LENGTH = struct.Struct("<Q")
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by id. SceneError where the file is damaged or holds a camera model nobody knows."""
     cursor = Cursor(path)
-    cameras = {}
+    cameras: dict[int, Camera] = {}
     for _ in range(cursor.take_count("cameras", CAMERA.size)):
+        check_count(path, "cameras", len(cameras) + 1)
         camera_id, model_id, width, height = cursor.take(CAMERA, "a camera")
         if model_id not in CAMERA_MODELS:
             raise SceneError(
@@ -37,8 +39,9 @@ def read_cameras(path: Path) -> dict[int, Camera]:
 def read_images(path: Path) -> list[Image]:
     """Poses; the 2D points are stepped over. SceneError where the file is damaged."""
     cursor = Cursor(path)
-    images = []
+    images: list[Image] = []
     for _ in range(cursor.take_count("images", IMAGE.size + 9)):
+        check_count(path, "images", len(images) + 1)
         image_id, *pose, camera_id = cursor.take(IMAGE, "an image")
         name = cursor.take_string("an image's name")
         cursor.skip(OBSERVATION_BYTES * cursor.take_count(f"2D points of image {image_id}", OBSERVATION_BYTES))

@@ -36,7 +36,7 @@ MODEL_IDS = {name: model_id for model_id, (name, _) in CAMERA_MODELS.items()}
 MAX_CAMERA_SIDE = 1 << 18
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Camera:
     """Size in pixels, and the parameters in the order of COLMAP's `model`."""
 
@@ -47,7 +47,7 @@ class Camera:
     params: tuple[float, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Image:
     """Pose of one photograph: world to camera, as a quaternion (w x y z, any length) and a translation."""
 

@@ -8,6 +8,12 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import CAMERA_MODELS, MODEL_IDS, Camera, Image, check_camera
+from splat_cli.scene.dataset import check_count
+
+_MAX_WORDS = 24
+"""Of a camera, whose model has 16 parameters at most."""
+_MAX_LINE = 1 << 21
+"""Characters of a point: one seen in all photographs that a dataset may have takes 1 MB."""
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:
@@ -15,7 +21,7 @@ def read_cameras(path: Path) -> dict[int, Camera]:
     cameras = {}
     for number, line in _lines(path):
         try:
-            camera_id, model, width, height, *params = line.split()
+            camera_id, model, width, height, *params = line.split(maxsplit=_MAX_WORDS)
             camera = Camera(int(camera_id), model, int(width), int(height), tuple(map(float, params)))
         except ValueError as error:
             raise _bad_line(path, number, "CAMERA_ID MODEL WIDTH HEIGHT PARAMS...") from error
@@ -28,6 +34,7 @@ def read_cameras(path: Path) -> dict[int, Camera]:
         if len(params) != num_params:
             raise _bad_line(path, number, f"{num_params} parameters of a {model} camera")
         cameras[camera.id] = check_camera(camera, path)
+        check_count(path, "cameras", len(cameras))
     return cameras
 
 
@@ -40,6 +47,7 @@ def read_images(path: Path) -> list[Image]:
             continue
         if is_pose:
             images.append(_image(path, number, line))
+            check_count(path, "images", len(images))
         is_pose = not is_pose
     return images
 
@@ -61,6 +69,8 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     positions, colors, errors, track_lengths = array("d"), bytearray(), array("d"), array("q")
     for number, line in _lines(path):
         try:
+            if len(line) > _MAX_LINE:
+                raise ValueError("too long")
             _, x, y, z, r, g, b, error, *track = line.split()
             positions.extend((float(x), float(y), float(z)))
             colors.extend(min(max(int(channel), 0), 255) for channel in (r, g, b))

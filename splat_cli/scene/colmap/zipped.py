@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from splat_cli.archives import check_member, max_unpacked_bytes
+from splat_cli.archives import check_member, max_unpacked_bytes, open_zip
 from splat_cli.errors import ZIP_ERRORS, SceneError, reason_of
 from splat_cli.scene.colmap import FILES
 
@@ -19,7 +19,7 @@ def find_zip(root: Path) -> Path | None:
     """The first zip file in `root` that holds a model; broken ones are passed over."""
     for path in filter(Path.is_file, sorted(root.glob("*.zip"))):
         try:
-            with zipfile.ZipFile(path) as archive:
+            with open_zip(path) as archive:
                 if {PurePosixPath(name).name for name in archive.namelist()} & _NAMES:
                     return path
         except ZIP_ERRORS:
@@ -32,7 +32,7 @@ def unzipped_model(path: Path) -> Iterator[Path]:
     """Yields a temporary folder with the model's files. SceneError where the archive is damaged or a bomb."""
     with tempfile.TemporaryDirectory(prefix="splat-") as folder:
         try:
-            with zipfile.ZipFile(path) as archive:
+            with open_zip(path) as archive:
                 for member in _members(archive, max_unpacked_bytes(path)):
                     _unpack(archive, member, Path(folder) / PurePosixPath(member.filename).name)
         except ZIP_ERRORS as error:

@@ -1,6 +1,5 @@
 """Type-checked reading of untrusted JSON files."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,20 +7,22 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Unusable
+from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.scene.dataset import Unusable, check_count
 
 
 def read_document(path: Path) -> tuple[dict[str, Any], list[Any]]:
     """(the file's object, its `frames`). SceneError where it is no JSON object with a list of that name."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_json_text(path))
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SceneError(f"{path} is not a JSON file ({error}): export it again") from error
     frames = document.get("frames") if isinstance(document, dict) else None
     if not isinstance(frames, list) or not frames:
         raise SceneError(f"{path} has no list of `frames`: give the transforms of nerfstudio, instant-ngp or Blender")
+    check_count(path, "frames", len(frames))
     return document, frames
 
 

@@ -1,0 +1,16 @@
+"""Large files that are made for it take no more memory than SECURITY.md says; `python -m tests.fuzz.large` has more."""
+
+import pytest
+
+from tests.fuzz.large import measure
+
+WORST = (
+    "spz", "sog", "points.ply, uchar", "cameras.txt, one line", "images.txt", "points3D.txt, one line", "images.bin",
+    "transforms.json, lists", "metrics.json", "train.jsonl", "split.txt", "model.zip, members", "field.npz, members",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_memory_of_a_large_file_is_bounded(name):
+    found = measure(name, megabytes=8)
+    assert found.is_within_limits, found
