@@ -45,8 +45,8 @@ class ResolvedConfig(TrainConfig):
     """Settings of a run with all defaults resolved that depend on the scene or on --steps.
 
     Made once, by `run.plan.resolve_plan`. Learning rates include the factors for short runs and for the number of
-    photographs, `growth_rate` and `noise_scale` those for short runs; `strategy` is never "default"; `max_splats`
-    respects the splat budget and the memory.
+    photographs, `growth_rate` and `noise_scale` those for short runs; `strategy` is never "default" and
+    `background` never "auto"; `max_splats` respects the splat budget and the memory.
     """
 
     if TYPE_CHECKING:  # no longer optional

@@ -79,5 +79,8 @@ class SplatSettings:
         high=10,
     )
     background: str = setting(
-        "black", "Background colour in training.", choices=("black", "white", "random", "learned")
+        "auto",
+        "Background colour in training; auto: another at random in each step, which discourages transparent surfaces, "
+        "or black where photographs have an alpha channel.",
+        choices=("auto", "black", "white", "random", "learned"),
     )

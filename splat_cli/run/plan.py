@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.scene.images.decode import has_alpha
 from splat_cli.scene.view import View
 
 REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
@@ -70,6 +71,9 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     for name in ("densify_interval", "opacity_reset_interval"):
         resolved[name] = max(round(resolved[name] / requested.batch), 1) * requested.batch
     resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(len(views))
+    if requested.background == "auto":
+        transparent = any(view.path is not None and has_alpha(view.path) for view in views)
+        resolved["background"] = "black" if transparent else "random"
     if requested.dropout is None:
         resolved["dropout"] = dropout_for(steps, len(views))
     return RunPlan(requested, ResolvedConfig(**resolved))

@@ -22,7 +22,7 @@ from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View
 
 _SHOWN = 5
-_BACKGROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255)}
+_BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
 
 
 @dataclass(frozen=True)

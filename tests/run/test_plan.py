@@ -1,6 +1,9 @@
 """Resolution of a run: defaults that follow the number of steps and the scene."""
 
+import dataclasses
+
 import pytest
+from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
@@ -95,6 +98,19 @@ def test_dropout_follows_photographs_and_visits():
     assert dropout_for(30_000, 17) == 0.1
     assert dropout_for(4999, 112) == 0
     assert dropout_for(4000, 10) == pytest.approx(6e-5 * 250)
+
+
+def test_background_is_random_behind_opaque_photographs_and_black_behind_others(tmp_path):
+    opaque, transparent, photo = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "c.jpg"
+    Image.new("RGB", (40, 30)).save(opaque)
+    Image.new("RGBA", (40, 30)).save(transparent)
+    Image.new("RGB", (40, 30)).save(photo)
+    views = [dataclasses.replace(VIEWS[0], path=path) for path in (opaque, photo, tmp_path / "missing.png")]
+    assert resolve_plan(TrainConfig(), views).config.background == "random"
+    views.append(dataclasses.replace(VIEWS[0], path=transparent))
+    assert resolve_plan(TrainConfig(), views).config.background == "black"
+    assert resolve_plan(TrainConfig(background="random"), views).config.background == "random"
+    assert resolve_plan(TrainConfig(), views).requested.background == "auto"
 
 
 def test_budget_follows_pixels():

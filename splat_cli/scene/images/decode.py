@@ -58,6 +58,17 @@ def decode_photo(
     return np.array(color), finite if finite is None else _mask_of(finite, size)
 
 
+def has_alpha(path: Path) -> bool:
+    """Whether the header of an image file declares transparency; False of a file that cannot be opened."""
+    if path.suffix.lower() in (".jpg", ".jpeg"):
+        return False
+    try:
+        with _opened(path) as image:
+            return bool(image.has_transparency_data)
+    except ValueError:
+        return False
+
+
 def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:
     """uint8 [H, W] at `size`: 255 where the file is white, 0 where it is black or, at a smaller size, partly black.
 
