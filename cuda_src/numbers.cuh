@@ -18,6 +18,7 @@ typedef float4 vfloat4;
 SPLAT_LANE vfloat to_float(vint a) { return (float)a; }
 SPLAT_LANE vint to_int(vfloat a) { return (int)a; }          // truncates
 SPLAT_LANE vint float_bits(vfloat a) { return __float_as_int(a); }
+SPLAT_LANE vfloat float_from_bits(vint a) { return __int_as_float(a); }
 SPLAT_LANE vfloat select(vbool m, vfloat a, vfloat b) { return m ? a : b; }
 SPLAT_LANE vint select(vbool m, vint a, vint b) { return m ? a : b; }
 SPLAT_LANE vbool select(vbool m, vbool a, vbool b) { return m ? a : b; }
@@ -25,6 +26,7 @@ SPLAT_LANE vint vmin(vint a, vint b) { return min(a, b); }
 SPLAT_LANE vint vmax(vint a, vint b) { return max(a, b); }
 SPLAT_LANE bool some(vbool m) { return m; }                  // in kernels over lanes on the CPU: any lane
 template <class F> SPLAT_LANE vbool test_each(vint i, F f) { return f(i); }    // of a scalar test
+template <class F> SPLAT_LANE vint map_each(vint i, F f) { return f(i); }      // of a scalar function
 
 // Lane i reads p[i of the lane] where m holds, 0 elsewhere.
 SPLAT_LANE vfloat load(const float* p, vint i, vbool m) { return m ? p[i] : 0.0f; }

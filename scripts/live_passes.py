@@ -24,7 +24,10 @@ WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 
 @dataclass
 class Work:
-    """Means over views of what a step has to do; `coefficients` of the spherical harmonics a channel."""
+    """Means over views of what a step has to do; `coefficients` of the spherical harmonics a channel.
+
+    adam_words: read and written for each parameter, of 4 bytes.
+    """
 
     splats: float
     visible: float
@@ -33,6 +36,7 @@ class Work:
     segments: float
     pixels: float
     coefficients: int
+    adam_words: int
 
 
 # Bytes that a pass must move through memory if caches keep what is read twice; gathers of splats by pair count as such.
@@ -44,8 +48,8 @@ BYTES: dict[str, Callable[[Work], float]] = {
     "l1_ssim": lambda w: (15 + 36) * w.pixels,
     "l1_ssim_backward": lambda w: (36 + 15 + 12) * w.pixels,
     "blend_backward": lambda w: (44 + 36) * w.pairs + 4096 * w.segments + 28 * w.pixels,
-    "project_backward": lambda w: (6 * 44 + 28) * w.splats + (64 + 12 * w.coefficients) * w.visible,
-    "color_backward": lambda w: (24 + 72 * w.coefficients) * w.splats,
+    "project_backward": lambda w: (w.adam_words * 44 + 28) * w.splats + (64 + 12 * w.coefficients) * w.visible,
+    "color_backward": lambda w: (24 + 12 * w.adam_words * w.coefficients) * w.splats,
     "langevin_noise": lambda w: 56 * w.splats,
 }
 
@@ -130,6 +134,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     work = Work(
         splats=mean("num_splats"), visible=mean("num_visible"), large=mean("num_large"), pairs=mean("num_pairs"),
         segments=mean("num_segments"), pixels=pixels, coefficients=coefficients,
+        adam_words=4 if trainer.model.moments.packed else 6,
     )  # fmt: skip
     return work, with_queue, without
 

@@ -94,6 +94,7 @@ SPLAT_CPU_INLINE int own(int first) { return first; }
 SPLAT_CPU_INLINE vfloat to_float(vint a) { return SPLAT_CPU_EACH(Floats, __builtin_convertvector(a.part[i], Floats)); }
 SPLAT_CPU_INLINE vint to_int(vfloat a) { return SPLAT_CPU_EACH(Ints, __builtin_convertvector(a.part[i], Ints)); }
 SPLAT_CPU_INLINE vint float_bits(vfloat a) { return SPLAT_CPU_EACH(Ints, (Ints)a.part[i]); }
+SPLAT_CPU_INLINE vfloat float_from_bits(vint a) { return SPLAT_CPU_EACH(Floats, (Floats)a.part[i]); }
 
 SPLAT_CPU_INLINE vfloat select(vbool m, vfloat a, vfloat b) { return SPLAT_CPU_EACH(Floats, m.part[i] ? a.part[i] : b.part[i]); }
 SPLAT_CPU_INLINE vint select(vbool m, vint a, vint b) { return SPLAT_CPU_EACH(Ints, m.part[i] ? a.part[i] : b.part[i]); }
@@ -134,6 +135,15 @@ template <class F> SPLAT_CPU_INLINE vbool test_each(vint i, F test)
     for (int k = 0; k < PARTS; ++k)
         for (int lane = 0; lane < WIDTH; ++lane) m.part[k][lane] = -(int)test(i.part[k][lane]);
     return m;
+}
+
+// A scalar function of i of each lane.
+template <class F> SPLAT_CPU_INLINE vint map_each(vint i, F function)
+{
+    vint values;
+    for (int k = 0; k < PARTS; ++k)
+        for (int lane = 0; lane < WIDTH; ++lane) values.part[k][lane] = function(i.part[k][lane]);
+    return values;
 }
 
 SPLAT_CPU_INLINE Floats merge_parts(vfloat v)

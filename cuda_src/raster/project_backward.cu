@@ -5,11 +5,17 @@
 #include "lanes.cuh"
 #include "raster/smoothing.cuh"
 #include "optim/local_frame_adam.cuh"
+#include "optim/moments.cuh"
 
 #ifdef FUSED_ADAM
 constexpr bool FUSED = true;
 #else
 constexpr bool FUSED = false;
+#endif
+#ifdef BF16_MOMENTS
+constexpr bool PACKED = true;
+#else
+constexpr bool PACKED = false;
 #endif
 #ifdef BATCH
 constexpr int NUM_SLOTS = BATCH;
@@ -30,8 +36,7 @@ struct UpdateOptions {
 // Where gradients go: into parameters by Adam, or to memory. The addresses are of the lane's own elements of the first planes.
 struct Target {
     float* __restrict__ params;     // [rows, capacity]
-    float* __restrict__ moments1;   // [rows, capacity]; with FUSED_ADAM
-    float* __restrict__ moments2;   // [rows, capacity]; with FUSED_ADAM
+    Moments<PACKED> moments;        // with FUSED_ADAM
     float* __restrict__ d_params;   // [rows, capacity]; without
     size_t stride;                  // capacity
 };
@@ -130,14 +135,16 @@ __device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat
 }
 
 __device__ __forceinline__ void step_geometry(
-    const Target& target, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const IterState& state, vbool on)
+    const Target& target, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const IterState& state, vint splat, vbool on)
 {
     vfloat p[GEOMETRY_ROWS], m[GEOMETRY_ROWS], v[GEOMETRY_ROWS];
 #pragma unroll
     for (int row = 0; row < GEOMETRY_ROWS; ++row) {     // all loads before the first store
         const size_t k = row * target.stride;
-        p[row] = load_own(target.params + k, on); m[row] = load_own(target.moments1 + k, on); v[row] = load_own(target.moments2 + k, on);
+        p[row] = load_own(target.params + k, on);
+        load_moments(target.moments, k, m[row], v[row], on);
     }
+    const vint seed = rounding_seed<PACKED>(state, splat);
     const vfloat3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), m, v, state);
     p[0] -= off.x; p[1] -= off.y; p[2] -= off.z;
 #pragma unroll
@@ -145,7 +152,8 @@ __device__ __forceinline__ void step_geometry(
         const size_t k = row * target.stride;
         const int rate = row < ROW_QUAT ? LR_LOG_SCALES : row < ROW_OPACITY ? LR_QUATS : LR_OPACITIES;
         if (row >= ROW_LOG_SCALE) adam_update(p[row], m[row], v[row], gradients[row], state.lr[rate], state);
-        store_own(target.params + k, p[row], on); store_own(target.moments1 + k, m[row], on); store_own(target.moments2 + k, v[row], on);
+        store_own(target.params + k, p[row], on);
+        store_moments(target.moments, k, m[row], v[row], seed, row, on);
     }
 }
 
@@ -162,8 +170,8 @@ extern "C" __global__ void project_backward(
     const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, capacity] viewing direction and d rgb, for color_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity]; with FUSED_ADAM
-    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
+    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
     float* __restrict__ d_params,           // [rows, capacity]; without
     float* __restrict__ stats)              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
 {
@@ -228,7 +236,8 @@ extern "C" __global__ void project_backward(
         store_own(stats + i, load_own(stats + i, counted) + moved, counted);
         store_own(stats + stride + i, load_own(stats + stride + i, counted) + times_seen, counted);
     }
-    if (FUSED) step_geometry({params + i, moments1 + i, moments2 + i, d_params, stride}, raw, gradients, *state, on);
+    const Target target = {params + i, {moments1 + i, moments2 + i}, d_params, stride};
+    if (FUSED) step_geometry(target, raw, gradients, *state, first + lane_id(), on);
     else for (int row = 0; row < GEOMETRY_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
 }
 
@@ -261,8 +270,8 @@ extern "C" __global__ void color_backward(
     const float* __restrict__ depths,       // [slots, capacity] 0 where invisible
     const float* __restrict__ d_rays,       // [slots, 6, capacity] from project_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity]; with FUSED_ADAM
-    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM
+    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
     float* __restrict__ d_params)           // [rows, capacity]; without FUSED_ADAM
 {
     const int first = (blockIdx.x / num_coefficients * blockDim.y + threadIdx.y) * 32, k = blockIdx.x % num_coefficients;
@@ -283,11 +292,16 @@ extern "C" __global__ void color_backward(
     if (FUSED) {
         const float lr = state->lr[k == 0 ? LR_SH0 : LR_SHN];
         vfloat3 p = load_vec(params + plane, stride, on);       // all loads before the first store
-        vfloat3 m = load_vec(moments1 + plane, stride, on), v = load_vec(moments2 + plane, stride, on);
+        const Moments<PACKED> moments = {moments1 + plane, moments2 + plane};
+        vfloat3 m, v;
+        load_moments(moments, 0, m.x, v.x, on); load_moments(moments, stride, m.y, v.y, on); load_moments(moments, 2 * stride, m.z, v.z, on);
         adam_update(p.x, m.x, v.x, g.x, lr, *state); adam_update(p.y, m.y, v.y, g.y, lr, *state); adam_update(p.z, m.z, v.z, g.z, lr, *state);
         store_vec(params + plane, stride, p, on);
-        store_vec(moments1 + plane, stride, m, on);
-        store_vec(moments2 + plane, stride, v, on);
+        const vint seed = rounding_seed<PACKED>(*state, first + lane_id());
+        const int row = ROW_SH0 + 3 * k;
+        store_moments(moments, 0, m.x, v.x, seed, row, on);
+        store_moments(moments, stride, m.y, v.y, seed, row + 1, on);
+        store_moments(moments, 2 * stride, m.z, v.z, seed, row + 2, on);
     } else {
         store_vec(d_params + plane, stride, g, on);
     }

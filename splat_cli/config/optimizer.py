@@ -37,6 +37,11 @@ class OptimizerSettings:
     optimizer: str = setting(
         "dense", "Adam on all splats (dense) or on visible splats only (visible).", choices=("dense", "visible")
     )
+    moments: str = setting(
+        "float32",
+        "Storage of Adam's moments; bf16, with stochastic rounding, saves a third of the splats' memory.",
+        choices=("float32", "bf16"),
+    )
     lr_means: float = setting(
         1.6e-4,
         "Initial learning rate of positions, relative to the scene's size (geometric mean of the cameras' extent and "

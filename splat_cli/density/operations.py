@@ -23,7 +23,7 @@ def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None
     limit of the new opacities.
     """
     backend, params, num = model.backend, model.splats.params, model.num
-    moments = model.moments.first, model.moments.second
+    moments = model.moments.pair()
     copies = backend.xp.zeros(num, "int32")
     launch(backend, FILE, "count_copies", len(parents), parents, len(parents), copies)
     launch(backend, FILE, "relocate", num, copies, *params.shape, num, float(min_opacity), params, *moments)
@@ -50,7 +50,7 @@ def split_random(model: Model, parents: Any, slots: Any, random: np.random.Gener
 def reset_opacities(model: Model, max_opacity: float) -> None:
     """Lower all opacities to at most max_opacity, with zero moments."""
     max_logit = float(np.log(max_opacity / (1 - max_opacity)))
-    rows = (planes[OPACITY] for planes in (model.splats.params, model.moments.first, model.moments.second))
+    rows = (planes[OPACITY] for planes in (model.splats.params, *model.moments.pair()))
     launch(model.backend, FILE, "limit_opacities", model.num, model.num, max_logit, *rows)
 
 

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from splat_cli.gaussians.splats import Splats
 
 
 class Moments:
-    """First and second moments of all parameters, float32 [rows, capacity], in the layout of the splats' planes."""
+    """First and second moments of all parameters, float32 [rows, capacity], in the layout of the splats' planes.
 
-    def __init__(self, splats: Splats) -> None:
-        self.first = splats.backend.xp.zeros_like(splats.params)
-        self.second = splats.backend.xp.zeros_like(splats.params)
+    packed: both moments in one plane of words, `first`, as bfloat16 (cuda_src/optim/moments.cuh); `second` is None.
+    """
+
+    def __init__(self, splats: Splats, packed: bool = False) -> None:
+        xp = splats.backend.xp
+        self.packed = packed
+        self.first = xp.zeros_like(splats.params)
+        self.second: Any | None = None if packed else xp.zeros_like(splats.params)
+
+    def planes(self) -> dict[str, Any]:
+        """The planes by the names that checkpoints give them."""
+        return {"moments": self.first} if self.packed else {"moments1": self.first, "moments2": self.second}
+
+    def pair(self) -> tuple[Any, Any]:
+        """First and second moments for kernels that clear both; where they are packed, the same plane twice."""
+        return self.first, self.first if self.packed else self.second
+
+    def set_planes(self, planes: dict[str, Any]) -> None:
+        """Take planes of these names, of any capacity."""
+        self.first = planes["moments" if self.packed else "moments1"]
+        self.second = planes.get("moments2")

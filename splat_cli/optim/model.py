@@ -24,21 +24,24 @@ class Model:
     """Splats, moments and statistics in arrays of a common capacity.
 
     stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`.
-    smooth: allocate 3D filters, initially zero.
+    smooth: allocate 3D filters, initially zero. packed_moments: see Moments.
     """
 
-    def __init__(self, backend: Backend, arrays: SplatArrays, capacity: int, smooth: bool = False) -> None:
+    def __init__(
+        self, backend: Backend, arrays: SplatArrays, capacity: int, smooth: bool = False, packed_moments: bool = False
+    ) -> None:
         self.backend = backend
         self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays.means))))
-        self.moments = Moments(self.splats)
+        self.moments = Moments(self.splats, packed_moments)
         self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
         if smooth:
             self.splats.filters = backend.xp.zeros((1, self.splats.capacity), "float32")
 
     @staticmethod
-    def memory_cost(sh_degree: int, smooth: bool) -> MemoryCost:
+    def memory_cost(sh_degree: int, smooth: bool, packed_moments: bool = False) -> MemoryCost:
         """Device memory of all planes, and of one more array of parameters during growth."""
-        return MemoryCost(per_splat=4 * (4 * num_rows(sh_degree) + 2 + smooth))
+        arrays = 3 if packed_moments else 4
+        return MemoryCost(per_splat=4 * (arrays * num_rows(sh_degree) + 2 + smooth))
 
     @property
     def num(self) -> int:
@@ -46,15 +49,13 @@ class Model:
 
     def planes(self) -> dict[str, Any]:
         """All arrays by name, each float32 [.., capacity], of which the first `num` columns are in use."""
-        moments, filters = self.moments, self.splats.filters
-        planes = {
-            "params": self.splats.params, "moments1": moments.first, "moments2": moments.second, "stats": self.stats,
-        }  # fmt: skip
+        filters = self.splats.filters
+        planes = {"params": self.splats.params, **self.moments.planes(), "stats": self.stats}
         return planes if filters is None else planes | {"filters": filters}
 
     def _set(self, planes: dict[str, Any]) -> None:
         self.splats.params, self.stats = planes["params"], planes["stats"]
-        self.moments.first, self.moments.second = planes["moments1"], planes["moments2"]
+        self.moments.set_planes(planes)
         self.splats.filters = planes.get("filters")
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
@@ -109,7 +110,7 @@ class Model:
 
     def clear_moments(self, index: Any) -> None:
         """Set the moments of the splats `index` int64 [K] to zero."""
-        for array in (self.moments.first, self.moments.second):
+        for array in self.moments.planes().values():
             clear_columns(self.backend, array, len(index), index)
 
     def remove(self, mask: Any) -> None:

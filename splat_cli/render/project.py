@@ -117,7 +117,8 @@ def _filters(splats: Splats) -> dict[str, tuple[Any, str, str]]:
 class Update:
     """Use of the gradients of raw parameters by project_backward.
 
-    With moments (float32 [rows, capacity] each) Adam is applied in place; with d_params they are stored instead.
+    With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
+    place; with d_params they are stored instead.
     stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
     gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
     """
@@ -155,13 +156,15 @@ def project_backward(
         **_filters(splats),
     )
     defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
+    if defines and update.moments2 is None:
+        defines["BF16_MOMENTS"] = 1
     if views is not None:
         defines["BATCH"] = len(views)
     options = np.array(
         (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
     )
     blocks, num_coefficients = -(-splats.capacity // THREADS), (splats.sh_degree + 1) ** 2
-    targets = update.moments1, update.moments2, update.d_params
+    targets = update.moments1, update.moments1 if update.moments2 is None else update.moments2, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), LANES,
         cameras.array, state.array, splats.capacity, options, views, projection.depths, projection.colors,

@@ -43,10 +43,12 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     """
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
+    update = {"FUSED_ADAM": 1} | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {})
+    update |= {"BATCH": config.batch} if config.batch > 1 else {}
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed),
         ("raster/blend", {}),
-        ("raster/project_backward", {"FUSED_ADAM": 1} | ({"BATCH": config.batch} if config.batch > 1 else {})),
+        ("raster/project_backward", update),
         ("optim/l1_ssim", {}),
         ("raster/tiles", {}),
         ("raster/project", {}),

@@ -71,7 +71,7 @@ class Trainer:
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
         capacity = min(2 * len(splats), config.max_splats)
-        self.model = Model(backend, splats, capacity, smooth=config.smooth_3d > 0)
+        self.model = Model(backend, splats, capacity, config.smooth_3d > 0, config.moments == "bf16")
         order = view_order(len(images.views), config.steps, config.seed)
         self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch)
         self.cameras, self.stream = self.images.cameras, self.images.stream
@@ -101,7 +101,7 @@ class Trainer:
     @staticmethod
     def memory_cost(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
         """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
-        splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0)
+        splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16")
         scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=config.batch)
         scores, loss = ViewScorer.memory_cost(deterministic), PhotometricLoss.buffer_cost()
         return splats + scratch + scores + loss + auxiliary_memory(config, num_views)

@@ -24,8 +24,9 @@ _CHUNK = 1 << 22
 class Checkpoint:
     """State of a run after a step.
 
-    arrays: float32 `params`, `moments1`, `moments2` [rows, num], `stats` [2, num], and arrays of auxiliary models
-    (train.auxiliary); on the device until written. facts: all other values, as JSON (keys: docs/checkpoints.md).
+    arrays: float32 `params`, `moments1`, `moments2` (or `moments`) [rows, num], `stats` [2, num], and arrays of
+    auxiliary models (train.auxiliary); on the device until written. facts: all other values, as JSON (keys:
+    docs/checkpoints.md).
     """
 
     step: int

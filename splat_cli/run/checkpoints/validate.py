@@ -12,7 +12,7 @@ from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 
 _MAX_STEP = 2**31 - 1
-_PLANES = ("params", "moments1", "moments2", "stats")
+_PLANES = ("params", "stats")
 _GEOMETRY_ROWS = 11
 """Rows of `params` before the coefficients of colours."""
 _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
@@ -38,14 +38,15 @@ def _check_arrays(arrays: dict[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if array.dtype != np.float32:
             raise ValueError(f"`{name}` is {array.dtype}, expected float32")
-    missing = [name for name in _PLANES if name not in arrays]
+    moments = ("moments",) if "moments" in arrays else ("moments1", "moments2")
+    missing = [name for name in (*_PLANES, *moments) if name not in arrays]
     if missing:
         raise ValueError(f"it lacks `{missing[0]}`")
     params = arrays["params"]
     coefficients = (params.shape[0] - _GEOMETRY_ROWS) / 3 - 1 if params.ndim == 2 else -1
     if coefficients not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
-    expected = dict.fromkeys(("moments1", "moments2"), params.shape) | {"stats": (2, params.shape[1])}
+    expected = dict.fromkeys(moments, params.shape) | {"stats": (2, params.shape[1])}
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {list(shape)}")
