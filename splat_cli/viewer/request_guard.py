@@ -4,18 +4,23 @@ Two attacks are open to any page that somebody visits while a viewer runs on the
 open a websocket to localhost (they send its `Origin` and leave the check to the server); and a page whose own host name
 is made to resolve to 127.0.0.1 is of the same origin as the server (DNS rebinding; the name is in `Host`). So `Host`
 has to be a name that no stranger can own, and `Origin`, where there is one, has to be the server itself.
+
+Where other machines can connect, a request also needs the server's token: in the query of its address
+(`/?token=...`), or in the cookie that the answer to such a request sets, for the page's files and its websocket.
 """
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import ipaddress
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from splat_cli.errors import UsageError
 
@@ -60,9 +65,28 @@ def refusal(headers: Headers, names: frozenset[str]) -> str | None:
     return None
 
 
+def new_token() -> str:
+    """128 random bits, as text for an address."""
+    return secrets.token_urlsafe(16)
+
+
+def has_token(path: str, headers: Headers, token: str) -> bool:
+    """Whether a request of `path` brings the token, in its query or as a cookie."""
+    cookies = [pair.strip().partition("=") for line in headers.get_all("Cookie") for pair in line.split(";")]
+    found = [value for name, _, value in cookies if name == _cookie_name(token)]
+    with suppress(ValueError):  # no address
+        found += parse_qs(urlsplit(path).query).get("token", [])
+    return any(secrets.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in found)
+
+
+def _cookie_name(token: str) -> str:
+    """Of this server alone: browsers send a host's cookies to all of its ports."""
+    return f"splat-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+
 @contextmanager
-def guarding(names: frozenset[str]) -> Iterator[None]:
-    """Has every server of websockets that is opened inside check its requests, as `refusal` does.
+def guarding(names: frozenset[str], token: str | None = None) -> Iterator[None]:
+    """Has every server of websockets that is opened inside check its requests, as `refusal` and `has_token` do.
 
     viser opens its own and has no option for this: the function that it calls is wrapped. `require_guard` finds out
     whether that took effect.
@@ -74,11 +98,16 @@ def guarding(names: frozenset[str]) -> Iterator[None]:
     def serve(*args: Any, process_request: Any = None, **options: Any) -> Any:
         def checked(connection: Any, request: Any) -> Any:
             reason = refusal(request.headers, names)
+            if not reason and token and not has_token(request.path, request.headers, token):
+                reason = "token missing or wrong: open the address that splat printed"
             if reason:
                 return connection.respond(HTTPStatus.FORBIDDEN, f"splat: refused, {reason}\n")
             response = process_request(connection, request) if process_request else None
             if response is not None:
                 response.headers["Content-Security-Policy"] = _NO_FRAMES
+                response.headers["Referrer-Policy"] = "no-referrer"
+                if token:
+                    response.headers["Set-Cookie"] = f"{_cookie_name(token)}={token}; HttpOnly; SameSite=Strict; Path=/"
             return response
 
         return original(*args, process_request=checked, **options)

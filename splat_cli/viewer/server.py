@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from splat_cli.console import Display
 from splat_cli.errors import UsageError
-from splat_cli.viewer.request_guard import guarding, is_loopback, own_names, require_guard
+from splat_cli.viewer.request_guard import guarding, is_loopback, new_token, own_names, require_guard
 
 if TYPE_CHECKING:
     from viser import ViserServer
@@ -30,26 +30,33 @@ def serving(host: str, port: int, display: Display) -> Iterator[ViserServer]:
 
     It answers its own pages only (request_guard.py).
     """
-    server = _open(host, port)
+    token = None if is_loopback(host) else new_token()
+    server = _open(host, port, token)
     try:
         require_guard(host, server.get_port())
         server.gui.configure_theme(dark_mode=True, show_logo=False, show_share_button=False, control_width="large")
-        display.say(f"Viewer: http://{'localhost' if host in ('0.0.0.0', '::') else host}:{server.get_port()}")
-        if not is_loopback(host):
-            display.warn(f"everyone who reaches {host} can see this viewer and use its buttons")
+        display.say(f"Viewer: {_address(host, server.get_port(), token)}")
+        if token:
+            display.warn("everyone who knows this address can see the viewer and use its buttons; it is not encrypted")
         yield server
     finally:
         with redirect_stdout(io.StringIO()):
             server.stop()
 
 
-def _open(host: str, port: int) -> ViserServer:
+def _address(host: str, port: int, token: str | None) -> str:
+    """To open in a browser: under the machine's name where the server listens at all of its addresses."""
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}" + (f"/?token={token}" if token else "")
+
+
+def _open(host: str, port: int, token: str | None) -> ViserServer:
     require_viser()
     import viser
 
     try:
         _check_host(host)
-        with redirect_stdout(io.StringIO()), guarding(own_names(host)):  # viser prints a banner
+        with redirect_stdout(io.StringIO()), guarding(own_names(host), token):  # viser prints a banner
             return viser.ViserServer(host=host, port=port, label="splat", verbose=False)
     except OSError as error:
         raise UsageError(f"no viewer at {host}:{port}: {error.strerror or error}; choose --host and --port") from None

@@ -99,6 +99,61 @@ def test_the_machines_name_counts_where_others_may_connect(monkeypatch):
 def test_a_version_of_viser_that_cannot_be_guarded_is_refused(monkeypatch):
     from contextlib import nullcontext
 
-    monkeypatch.setattr(server, "guarding", lambda names: nullcontext())
+    monkeypatch.setattr(server, "guarding", lambda names, token: nullcontext())
     with pytest.raises(UsageError, match="viser"), serving("127.0.0.1", 18280, Display()):
         pytest.fail("it serves every page")
+
+
+@pytest.fixture
+def open_server(monkeypatch):
+    """(port, token) of a server that other machines can reach, as its address tells; this one counts as another."""
+    said = []
+    monkeypatch.setattr(server, "is_loopback", lambda host: False)
+    display = Display()
+    monkeypatch.setattr(display, "say", said.append)
+    with serving("127.0.0.1", 18380, display) as running:
+        address, _, token = said[0].partition("/?token=")
+        assert address == f"Viewer: http://127.0.0.1:{running.get_port()}"
+        assert len(token) >= 22
+        yield running.get_port(), token
+
+
+def _get(port, path, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers=headers)
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return response
+
+
+def test_others_need_the_token(open_server):
+    port, token = open_server
+    for path in ("/", "/?token=", f"/?token={token[:-1]}", f"/?token={token}x", f"/{token}", f"/?tokens={token}"):
+        assert _get(port, path).status == 403
+    page = _get(port, f"/?token={token}")
+    assert page.status == 200
+    cookie = page.getheader("Set-Cookie").partition(";")[0]
+    assert _get(port, "/", Cookie=f"other=1; {cookie}").status == 200
+    assert _get(port, "/", Cookie=cookie[:-1]).status == 403
+
+
+def test_a_socket_without_the_token_is_refused(open_server):
+    port, token = open_server
+    cookie = _get(port, f"/?token={token}").getheader("Set-Cookie").partition(";")[0]
+    for headers in ({}, {"Cookie": "splat=1"}, {"Cookie": cookie[:-1]}, {"Cookie": "=;;=,{}"}):
+        with pytest.raises(InvalidStatus) as refused:
+            open_socket(port, additional_headers=headers)
+        assert refused.value.response.status_code == 403
+    assert open_socket(port, additional_headers={"Cookie": f'theirs={{"a": 1}}; {cookie}'})
+
+
+def test_the_token_does_not_open_the_server_to_foreign_pages(open_server):
+    port, token = open_server
+    assert _get(port, f"/?token={token}", Origin="https://evil.example").status == 403
+    assert _get(port, f"/?token={token}", Host="evil.example").status == 403
+
+
+def test_this_machine_alone_needs_no_token(port):
+    page = _get(port, "/")
+    assert (page.status, page.getheader("Set-Cookie")) == (200, None)
