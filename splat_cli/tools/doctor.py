@@ -18,6 +18,7 @@ from splat_cli.gaussians.knn import neighbor_distances
 _EXTRAS = {
     "cpu": ("the CPU, without a compiler of the system", ("ziglang",)),
     "sfm": ("splat sfm", ("pycolmap", "imageio_ffmpeg")),
+    "heic": ("HEIC photographs", ("pillow_heif",)),
     "video": ("splat render --video", ("imageio_ffmpeg",)),
     "viewer": ("splat view, splat train --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),

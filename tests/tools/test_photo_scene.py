@@ -9,7 +9,7 @@ from PIL import Image
 from splat_cli.scene.sfm import mapping
 from splat_cli.tools.photo_scene import lacks_poses
 
-FIGURES = {"models": 1, "registered": 9, "points": 300, "error": 0.5, "track_length": 3.0}
+FIGURES = {"models": 1, "registered": 9, "points": 300, "error": 0.5, "track_length": 3.0, "gps_error": None}
 OPTIONS = ("--device", "cpu", "--steps", "4", "--save-at", "2", "--init", "points")
 
 

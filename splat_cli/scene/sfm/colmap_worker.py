@@ -17,10 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 MARK = "@splat "
 _MIN_MODEL_SIZE = 3
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
+_MIN_LOCATIONS = 5
+_GPS_ERROR = 10.0  # metres, within which a place counts as right
+_MIN_SPREAD = 5.0  # metres, standard deviation of the places across their longest direction
+_MAX_SHARE = 0.25  # of that spread, of the median error
 
 
 def main() -> None:
@@ -37,7 +43,7 @@ def main() -> None:
     _extract(pycolmap, database, images, job)
     _match(pycolmap, database, job)
     models = _map(pycolmap, database, images, scene / "sparse", job)
-    _send(models=len(models), **_keep_largest(models, scene / "sparse" / "0"))
+    _send(models=len(models), **_keep_largest(pycolmap, models, scene / "sparse" / "0", job))
 
 
 def _end_with_parent() -> None:
@@ -106,14 +112,40 @@ def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping
     return models
 
 
-def _keep_largest(models: dict[int, Any], target: Path) -> dict[str, Any]:
-    """Writes the model of the most photographs to `target`; returns its figures."""
+def _keep_largest(pycolmap: Any, models: dict[int, Any], target: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the model of the most photographs to `target`, aligned to GPS data; returns its figures."""
     if not models:
         return {}
     largest = max(models.values(), key=lambda model: model.num_reg_images())
+    gps_error = _align(pycolmap, largest, job["locations"], job["seed"])
     target.mkdir(parents=True, exist_ok=True)
     largest.write(target)
     return {
         "registered": largest.num_reg_images(), "points": largest.num_points3D(),
         "error": largest.compute_mean_reprojection_error(), "track_length": largest.compute_mean_track_length(),
+        "gps_error": gps_error,
     }  # fmt: skip
+
+
+def _align(pycolmap: Any, model: Any, locations: Mapping[str, list[float]], seed: int) -> float | None:
+    """Brings the model to metres, with axes east, north, up; returns the median error in metres, None without GPS.
+
+    The model stays as it is where the photographs were taken in one place, or nearly in a line, as far as GPS can
+    tell: scale or orientation would be those of the errors.
+    """
+    centers = {image.name: image.projection_center() for image in model.images.values() if image.has_pose}
+    names = sorted(centers.keys() & locations.keys())
+    if len(names) < _MIN_LOCATIONS:
+        return None
+    places = np.array([locations[name] for name in names])
+    _, across, _ = np.linalg.svd(places - places.mean(axis=0), compute_uv=False) / len(names) ** 0.5
+    ransac = pycolmap.RANSACOptions(max_error=_GPS_ERROR)
+    ransac.random_seed = seed
+    moved = pycolmap.align_reconstruction_to_locations(model, names, places, _MIN_LOCATIONS, ransac)
+    if moved is None or across < _MIN_SPREAD:
+        return None
+    errors = [np.linalg.norm(moved * centers[name] - locations[name]) for name in names]
+    if np.median(errors) > _MAX_SHARE * across:
+        return None
+    model.transform(moved)
+    return float(np.median(errors))

@@ -7,6 +7,7 @@ from pathlib import Path
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.colmap_process import Counting, run_colmap
+from splat_cli.scene.sfm.gps import gps_locations
 from splat_cli.scene.sfm.options import SfmOptions
 
 EXHAUSTIVE_LIMIT = 200
@@ -16,7 +17,10 @@ _FEW_REGISTERED = 0.8
 
 @dataclass(frozen=True)
 class Mapping:
-    """What structure from motion found: photographs placed, points, mean error in pixels, mean track length."""
+    """What structure from motion found: photographs placed, points, mean error in pixels, mean track length.
+
+    gps_error: median, in metres, where scale and orientation are those of the photographs' GPS data.
+    """
 
     num_photographs: int
     num_registered: int
@@ -24,12 +28,14 @@ class Mapping:
     error: float
     track_length: float
     num_models: int
+    gps_error: float | None = None
 
     def summary(self) -> str:
         """The figures in one line."""
         return (
             f"{self.num_registered} of {self.num_photographs} photographs registered, {self.num_points:,} points, "
             f"mean error {self.error:.2f} pixels, seen in {self.track_length:.1f} photographs each"
+            + ("" if self.gps_error is None else f"; metres and level from GPS, within {self.gps_error:.1f} m")
         )
 
     def advice(self) -> list[str]:
@@ -58,7 +64,7 @@ def map_photographs(scene: Path, names: list[str], options: SfmOptions, counting
     groups = [names] if options.one_camera else camera_groups(scene / "images", names)
     job = {
         "scene": str(scene.absolute()), "names": names, "groups": groups, "camera_model": options.camera_model,
-        "exhaustive": exhaustive, "seed": options.seed,
+        "locations": gps_locations(scene / "images", names), "exhaustive": exhaustive, "seed": options.seed,
     }  # fmt: skip
     found = run_colmap(job, counting)
     if not found["models"]:
@@ -67,7 +73,13 @@ def map_photographs(scene: Path, names: list[str], options: SfmOptions, counting
             "between them, and keep them sharp"
         )
     return Mapping(
-        len(names), found["registered"], found["points"], found["error"], found["track_length"], found["models"]
+        len(names),
+        found["registered"],
+        found["points"],
+        found["error"],
+        found["track_length"],
+        found["models"],
+        found["gps_error"],
     )
 
 

@@ -5,11 +5,14 @@ import shutil
 from pathlib import Path
 
 from splat_cli.errors import UsageError
-from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+from splat_cli.image_files import PHOTOGRAPH_SUFFIXES, open_image
 from splat_cli.scene.images.decode import image_size
 
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")
 MIN_PHOTOGRAPHS = 3
+_CONVERTED = (".heic", ".heif", ".avif")
+"""Formats that COLMAP does not read."""
+_QUALITY = 95
 
 
 def is_video(path: Path) -> bool:
@@ -37,14 +40,20 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
     Returns their names, and "name: reason" of those that are none. UsageError where fewer than three are left.
     """
     names, skipped = [], []
-    for path in source_files(source):
+    paths = source_files(source)
+    taken = {str(path.relative_to(source)).lower() for path in paths}
+    for path in paths:
         name = str(path.relative_to(source))
         try:
             image_size(path)
         except ValueError as error:
             skipped.append(f"{name}: {error}")
             continue
-        _link(path, images / name)
+        if path.suffix.lower() in _CONVERTED:
+            name = _jpeg_name(Path(name), taken)
+            _convert(path, images / name)
+        else:
+            _link(path, images / name)
         names.append(name)
     if len(names) < MIN_PHOTOGRAPHS:
         left_out = f" ({'; '.join(skipped[:3])})" if skipped else ""
@@ -53,6 +62,21 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
             f"give a folder with {', '.join(PHOTOGRAPH_SUFFIXES)} files"
         )
     return names, skipped
+
+
+def _jpeg_name(name: Path, taken: set[str]) -> str:
+    """NAME.jpg, or where another photograph is called so, NAME.heic.jpg; adds it to the names taken."""
+    short = str(name.with_suffix(".jpg"))
+    chosen = short if short.lower() not in taken else f"{name}.jpg"
+    taken.add(chosen.lower())
+    return chosen
+
+
+def _convert(path: Path, target: Path) -> None:
+    """Writes the photograph as JPEG, with its EXIF data."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open_image(path) as image:
+        image.convert("RGB").save(target, quality=_QUALITY, subsampling=0, exif=image.getexif().tobytes())
 
 
 def _link(path: Path, target: Path) -> None:
