@@ -51,7 +51,6 @@ struct IterState {
     int sh_degree;                  // of the colours now
     int overflowed;                 // 1: a buffer was too small; steps do nothing until the host has made room
     unsigned num_splats;
-    unsigned num_visible;
     unsigned num_large;             // visible splats with a large bounding box (tile_walk.cuh)
     unsigned num_pairs;             // (tile, splat) pairs of this view; 0 where they did not fit
     unsigned needed_pairs;          // how many there would have been; 2^32 - 1: at least as many

@@ -26,7 +26,7 @@ from typing import Any
 
 import click
 import numpy as np
-from live_passes import table
+from live_passes import num_visible, table
 from step_passes import Bench, make_bench, run_all, time_replay
 
 from splat_cli.config.presets import load_config
@@ -95,10 +95,11 @@ def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: boo
     bench = make_bench(backend, arrays, views, plain)
     rows, facts = run(bench, len(views)), bench.state.read()
     width, height, pairs = views[0].width, views[0].height, int(facts["num_pairs"])
+    visible = num_visible(backend, bench.raster.projection, len(arrays))
     line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
     print(f"{len(arrays)} splats {width}x{height} {pairs} pairs: {line}", flush=True)
     result = {"splats": len(arrays), "width": width, "height": height, "plain": plain, "pairs": pairs}
-    return {**result, "visible": int(facts["num_visible"]), "rows": rows}
+    return {**result, "visible": visible, "rows": rows}
 
 
 def beside_gsplat(trainer: Trainer, num_views: int = 8) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from splat_cli.device import Backend
 from splat_cli.device.backend import Timer
 from splat_cli.render.camera import TILE
 from splat_cli.render.captured_graph import CapturedGraph
-from splat_cli.render.project import LARGE_BOX
+from splat_cli.render.project import LARGE_BOX, Projection
 from splat_cli.train.trainer import Trainer
 
 PIECE = 4  # tiles of a row that a lane looks at together: IN_FLIGHT of cuda_src/raster/tile_walk.cuh
@@ -114,11 +114,12 @@ def step_times(trainer: Trainer, num_steps: int) -> list[float]:
 
 def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     """What `num_steps` steps had to do; iterations of the worst warp, with the queue of large splats and without."""
-    states, with_queue, without = [], 0, 0
+    states, visible, with_queue, without = [], list[int](), 0, 0
     for _ in range(num_steps):
         trainer.launch_batch()
         state = trainer.state.read()
         states.append(state)
+        visible.append(num_visible(trainer.backend, trainer.rasterizer.projection, trainer.model.num))
         rows, columns = box_tiles(trainer, int(state["view"]))
         pieces = rows * -(-columns // PIECE)
         without = max(without, worst_warp(pieces))
@@ -132,11 +133,16 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     pixels = float(np.mean([view.width * view.height for view in views]))
     coefficients = (int(states[-1]["sh_degree"]) + 1) ** 2
     work = Work(
-        splats=mean("num_splats"), visible=mean("num_visible"), large=mean("num_large"), pairs=mean("num_pairs"),
+        splats=mean("num_splats"), visible=float(np.mean(visible)), large=mean("num_large"), pairs=mean("num_pairs"),
         segments=mean("num_segments"), pixels=pixels, coefficients=coefficients,
         adam_words=4 if trainer.model.moments.packed else 6,
     )  # fmt: skip
     return work, with_queue, without
+
+
+def num_visible(backend: Backend, projection: Projection, num: int) -> int:
+    """Number of the first `num` splats that the last view showed."""
+    return int((backend.download(projection.depths)[:num] > 0).sum())
 
 
 def worst_warp(pieces: np.ndarray) -> int:

@@ -28,7 +28,7 @@ extern "C" __global__ void begin_step(
     s.step += 1;
     s.view = order[(s.step - 1) % k.num_orders];
     s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
-    s.num_visible = s.num_large = s.num_pairs = s.num_segments = 0;
+    s.num_large = s.num_pairs = s.num_segments = 0;
     s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
     s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(BETA1 - 1.0f));
     s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(BETA2 - 1.0f)));
@@ -63,5 +63,5 @@ extern "C" __global__ void next_view(
 {
     if (state->overflowed) return;
     state->view = views[(*cursor)++];
-    state->num_visible = state->num_large = state->num_pairs = state->num_segments = 0;
+    state->num_large = state->num_pairs = state->num_segments = 0;
 }

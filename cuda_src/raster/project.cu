@@ -67,7 +67,7 @@ extern "C" __global__ void project(
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,          // [1] num_visible and num_large are counted
+    IterState* __restrict__ state,          // [1] num_large is counted
     int antialias,                          // 0 or 1
     float* __restrict__ depths,             // [capacity] z; 0 where invisible
     float2* __restrict__ means2d,           // [capacity] px
@@ -100,7 +100,6 @@ extern "C" __global__ void project(
     store2_own(means2d + i, view.x, view.y, visible);
     store4_own(conic_opacity + i, view.conic_opacity, visible);
     store4_own(colors + i, view.color, visible);
-    add_count(&state->num_visible, visible);
     if (d_splats) {
         const vfloat4 zero = {0.0f, 0.0f, 0.0f, 0.0f};
         for (int k = 0; k < SPLAT_SUMS / 4; ++k)

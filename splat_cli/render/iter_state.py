@@ -13,7 +13,7 @@ LEARNING_RATES = ("means", "log_scales", "quats", "opacities", "sh0", "shN")  # 
 # Mirrors `struct IterState` in cuda_src/common.cuh.
 ITER_STATE_DTYPE = np.dtype([
     ("step", np.int32), ("view", np.int32), ("sh_degree", np.int32), ("overflowed", np.int32),
-    ("num_splats", np.uint32), ("num_visible", np.uint32), ("num_large", np.uint32),
+    ("num_splats", np.uint32), ("num_large", np.uint32),
     ("num_pairs", np.uint32), ("needed_pairs", np.uint32), ("num_segments", np.uint32),
     ("background", np.float32, 3), ("loss_l1", np.float32), ("loss_l2", np.float32), ("loss_ssim", np.float32),
     ("loss", np.float32), ("psnr", np.float32),
@@ -37,7 +37,7 @@ class IterState:
 
     def clear_counts(self) -> None:
         """Reset the counters: required before a forward pass without `begin_step` or `next_view`."""
-        self.write(num_visible=0, num_large=0, num_segments=0)
+        self.write(num_large=0, num_segments=0)
 
     def write(self, **fields: Any) -> None:
         """Write the named fields; others are unchanged on the device."""

@@ -20,7 +20,6 @@ def check_forward(comparison: Comparison, device: OnDevice, scene: Scene, option
     project(device.splats, device.cameras, device.state, options.antialias, device.projection)
     expected = reference.forward(scene.splats, scene.camera, options)
     np.testing.assert_array_equal(device.visible(), expected.visible)
-    assert device.state.read()["num_visible"] == expected.visible.sum()
     rows, kernel = np.flatnonzero(expected.visible), "project"
     shapes = device.download(device.projection.conic_opacity)[rows]
     outputs = {

@@ -66,7 +66,7 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
     gradients = []
     for slot, camera in enumerate(cameras):
         raster.select(slot)
-        state.write(view=slot, num_visible=0, num_large=0, num_segments=0)
+        state.write(view=slot, num_large=0, num_segments=0)
         raster.forward(splats, state)
         pixels = 3 * camera.width * camera.height
         raster.picture.d_image[:pixels] = backend.upload(rng.normal(size=pixels).astype(np.float32))
