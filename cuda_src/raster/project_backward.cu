@@ -1,7 +1,7 @@
 // From the gradients of projected splats to those of the raw parameters, and, in the training loop, straight on to Adam: with
 // FUSED_ADAM the 59 gradients of a splat never reach memory.
 // With BATCH, the gradient is the mean over the views of a batch, each projected into a slot of its own and added up in order.
-// project_backward: one lane owns the geometry of one splat. color_backward: one lane owns one coefficient of its colour.
+// project_backward: one lane owns the geometry of one splat. color_backward, update_unseen_colors: one coefficient of its colour.
 #include "lanes.cuh"
 #include "raster/smoothing.cuh"
 #include "optim/local_frame_adam.cuh"
@@ -241,6 +241,24 @@ extern "C" __global__ void project_backward(
     else for (int row = 0; row < GEOMETRY_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
 }
 
+// Adam on coefficient k of each splat's colour. target: of its first channel.
+__device__ __forceinline__ void step_color(const Target& target, vfloat3 g, int k, const IterState& state, vint splat, vbool on)
+{
+    const size_t stride = target.stride;
+    const float lr = state.lr[k == 0 ? LR_SH0 : LR_SHN];
+    vfloat3 p = load_vec(target.params, stride, on), m, v;      // all loads before the first store
+    load_moments(target.moments, 0, m.x, v.x, on);
+    load_moments(target.moments, stride, m.y, v.y, on);
+    load_moments(target.moments, 2 * stride, m.z, v.z, on);
+    adam_update(p.x, m.x, v.x, g.x, lr, state); adam_update(p.y, m.y, v.y, g.y, lr, state); adam_update(p.z, m.z, v.z, g.z, lr, state);
+    store_vec(target.params, stride, p, on);
+    const vint seed = rounding_seed<PACKED>(state, splat);
+    const int row = ROW_SH0 + 3 * k;
+    store_moments(target.moments, 0, m.x, v.x, seed, row, on);
+    store_moments(target.moments, stride, m.y, v.y, seed, row + 1, on);
+    store_moments(target.moments, 2 * stride, m.z, v.z, seed, row + 2, on);
+}
+
 // The gradient of a splat's coefficient k, where m holds. depths and d_rays: the lane's own elements of the first slot.
 __device__ __forceinline__ vfloat3 coefficient_gradient(
     const float* __restrict__ depths /* [slots, stride] */, const float* __restrict__ d_rays /* [slots, 6, stride] */,
@@ -290,19 +308,35 @@ extern "C" __global__ void color_backward(
     const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
     const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, stride, k, on);
     if (FUSED) {
-        const float lr = state->lr[k == 0 ? LR_SH0 : LR_SHN];
-        vfloat3 p = load_vec(params + plane, stride, on);       // all loads before the first store
-        const Moments<PACKED> moments = {moments1 + plane, moments2 + plane};
-        vfloat3 m, v;
-        load_moments(moments, 0, m.x, v.x, on); load_moments(moments, stride, m.y, v.y, on); load_moments(moments, 2 * stride, m.z, v.z, on);
-        adam_update(p.x, m.x, v.x, g.x, lr, *state); adam_update(p.y, m.y, v.y, g.y, lr, *state); adam_update(p.z, m.z, v.z, g.z, lr, *state);
-        store_vec(params + plane, stride, p, on);
-        const vint seed = rounding_seed<PACKED>(*state, first + lane_id());
-        const int row = ROW_SH0 + 3 * k;
-        store_moments(moments, 0, m.x, v.x, seed, row, on);
-        store_moments(moments, stride, m.y, v.y, seed, row + 1, on);
-        store_moments(moments, 2 * stride, m.z, v.z, seed, row + 2, on);
+        step_color({params + plane, {moments1 + plane, moments2 + plane}, d_params, stride}, g, k, *state, first + lane_id(), on);
     } else {
         store_vec(d_params + plane, stride, g, on);
+    }
+}
+
+// Adam, with gradients of zero, on the colours of splats that the view does not see (with FUSED_ADAM): it needs nothing of the
+// backward pass and may run beside it, on few blocks that leave room for others. A warp owns a coefficient of 32 splats, and then
+// another.
+extern "C" __global__ void update_unseen_colors(
+    const IterState* __restrict__ state,    // [1]
+    int capacity,
+    int num_coefficients,                   // that are stored: of the highest degree
+    const float* __restrict__ depths,       // [capacity] 0 where invisible
+    float* __restrict__ params,             // [rows, capacity]
+    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh
+    float* __restrict__ moments2)           // [rows, capacity]; not used with BF16_MOMENTS
+{
+    const int n = state->num_splats, degree = state->sh_degree, num_used = min(num_coefficients, (degree + 1) * (degree + 1));
+    if (state->overflowed || !loss_is_finite(*state)) return;
+    const size_t stride = capacity;
+    const vfloat3 zero = make_vec(0.0f, 0.0f, 0.0f);
+    const unsigned num_items = (unsigned)(n + 31) / 32 * num_used;
+    for (unsigned item = blockIdx.x * blockDim.y + threadIdx.y; item < num_items; item += gridDim.x * blockDim.y) {
+        const int first = item / num_used * 32, k = item % num_used, i = own(first);
+        vbool on = first + lane_id() < n;
+        on = on & !(load_own(depths + i, on) > 0.0f);
+        if (!some(on)) continue;
+        const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
+        step_color({params + plane, {moments1 + plane, moments2 + plane}, nullptr, stride}, zero, k, *state, first + lane_id(), on);
     }
 }

@@ -78,6 +78,12 @@ class Backend(Protocol):
         The launches are replayed with the arrays and scalars they had; what must vary has to lie in device memory.
         """
 
+    def fork(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Queue the launches of `function` after all work so far, beside what is queued next; returns the join.
+
+        Work queued after the call of the join waits for them.
+        """
+
     def memory(self) -> tuple[int, int]:
         """Bytes of the device's memory that can still be had, and in all."""
 

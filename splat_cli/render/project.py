@@ -19,6 +19,7 @@ LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lane
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
 BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 8  # of `struct BatchView` in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
+UNSEEN_BLOCKS = {"cuda": 264, "cpu": 16}  # two an SM, beside the blocks of the backward pass
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/project_backward.cu.
@@ -89,8 +90,8 @@ def project(
 ) -> None:
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
-    out: overwritten. Adds the number of visible splats to the state, and clears their gradients. dropout: fraction
-    of splats dropped at random, others in each step; the opacities of the rest are scaled to compensate.
+    out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random, others in
+    each step; the opacities of the rest are scaled to compensate.
     ShapeError if `out` has another capacity.
     """
     check_arrays(
@@ -119,6 +120,7 @@ class Update:
 
     With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
     place; with d_params they are stored instead.
+    unseen_colors_done: `update_unseen_colors` has updated those of splats that the view does not show.
     stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
     gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
     """
@@ -132,6 +134,30 @@ class Update:
     absgrad: bool = False
     opacity_reg: float = 0.0
     scale_reg: float = 0.0
+    unseen_colors_done: bool = False
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """Defines of the kernels."""
+        packed = self.moments1 is not None and self.moments2 is None
+        return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | ({"BF16_MOMENTS": 1} if packed else {})
+
+    @property
+    def moments(self) -> tuple[Any, Any]:
+        """Both planes as kernels take them, also where there is only one."""
+        return self.moments1, self.moments1 if self.moments2 is None else self.moments2
+
+
+def update_unseen_colors(splats: Splats, state: IterState, projection: Projection, update: Update) -> None:
+    """Adam on the colours of splats that the state's view does not show; needs the loss, but no gradients.
+
+    `project_backward` with `unseen_colors_done` completes the update, to the same bits as without.
+    """
+    blocks = UNSEEN_BLOCKS[splats.backend.name]
+    splats.backend.kernel("raster/project_backward", "update_unseen_colors", **update.defines)(
+        (blocks,), LANES,
+        state.array, splats.capacity, (splats.sh_degree + 1) ** 2, projection.depths, splats.params, *update.moments,
+    )  # fmt: skip
 
 
 def project_backward(
@@ -155,16 +181,12 @@ def project_backward(
         **given,
         **_filters(splats),
     )
-    defines = {"FUSED_ADAM": 1} if update.moments1 is not None else {}
-    if defines and update.moments2 is None:
-        defines["BF16_MOMENTS"] = 1
-    if views is not None:
-        defines["BATCH"] = len(views)
+    defines = update.defines | ({} if views is None else {"BATCH": len(views)})
     options = np.array(
         (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
     )
     blocks, num_coefficients = -(-splats.capacity // THREADS), (splats.sh_degree + 1) ** 2
-    targets = update.moments1, update.moments1 if update.moments2 is None else update.moments2, update.d_params
+    targets = *update.moments, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), LANES,
         cameras.array, state.array, splats.capacity, options, views, projection.depths, projection.colors,
@@ -172,6 +194,6 @@ def project_backward(
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * num_coefficients,), LANES,
-        state.array, splats.capacity, num_coefficients, int(update.dense), views,
+        state.array, splats.capacity, num_coefficients, int(update.dense and not update.unseen_colors_done), views,
         projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

@@ -27,7 +27,7 @@ from splat_cli.optim.smoothing import update_filters
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
-from splat_cli.render.project import Update
+from splat_cli.render.project import Update, update_unseen_colors
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.scene.images.image_set import ImageSet
@@ -95,6 +95,8 @@ class Trainer:
         self.density = DensityControl(config, self.extent, self.model, scorer, self.rasterizer, self.state, random)
         self.loop = StepLoop(self.launch_batch, self.state, self.rasterizer, self.stream, self.timer, config.batch)
         self._d_means: Any | None = None  # of a batch's views
+        self.overlap_adam = False  # update the colours of unseen splats beside the backward pass: not measured yet
+        self._join: Callable[[], None] = lambda: None
         self.scratch = ScratchMemory(self.model, self.rasterizer, scorer, self.state)
         self._constrain()
 
@@ -182,6 +184,7 @@ class Trainer:
         for slot in range(first, size):
             self._launch_view(slot)
             if slot == size - 1:
+                self._join()
                 self.rasterizer.update(self.splats, self.state, self._update())
             self.auxiliary.step(self.state)
         if (noise_scale := self.density.strategy.noise_scale) > 0:
@@ -195,6 +198,8 @@ class Trainer:
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
         raster.forward(self.splats, self.state, self.config.dropout)
         self.loss.forward(self.state, picture.image)
+        if self._overlapping:
+            self._join = self.backend.fork(self._update_unseen_colors)
         self.loss.backward(self.state, picture.image, picture.d_image)
         self.auxiliary.add_losses(self.state, picture)
         raster.backward_to_projection(self.splats, self.state, self._absgrad)
@@ -204,12 +209,19 @@ class Trainer:
         if d_means is not None and self.config.batch > 1:
             copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
 
+    def _update_unseen_colors(self) -> None:
+        update_unseen_colors(self.splats, self.state, self.rasterizer.projection, self._update())
+
     def _batch_d_means(self) -> Any:
         """Gradients of positions of a batch's views, float32 [batch, 3, capacity]."""
         shape = self.config.batch, 3, self.splats.capacity
         if self._d_means is None or self._d_means.shape != shape:
             self._d_means = self.backend.xp.empty(shape, "float32")
         return self._d_means
+
+    @property
+    def _overlapping(self) -> bool:
+        return self.overlap_adam and self.config.batch == 1 and self.config.optimizer == "dense"
 
     @property
     def _absgrad(self) -> bool:
@@ -223,6 +235,7 @@ class Trainer:
             dense=c.optimizer == "dense", absgrad=self._absgrad,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
             d_means=d_means if d_means is None or c.batch == 1 else self._batch_d_means(),
+            unseen_colors_done=self._overlapping,
         )  # fmt: skip
 
     def _set_resolution(self) -> None:
