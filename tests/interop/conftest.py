@@ -1,4 +1,4 @@
-"""PlayCanvas's splat-transform as the other side; `npm install --prefix tests/interop` brings it."""
+"""Programs of others as the other side; `npm install --prefix tests/interop` brings them."""
 
 import os
 import shutil
@@ -7,19 +7,38 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "node_modules/@playcanvas/splat-transform/bin/cli.mjs"
+HERE = Path(__file__).parent
+SPLAT_TRANSFORM = HERE / "node_modules/@playcanvas/splat-transform/bin/cli.mjs"
+
+
+def _program(package, *command):
+    """Calls Node.js with the command and further arguments, returns what it prints; skips without the package."""
+    node = shutil.which("node")
+    if node is None or not (HERE / "node_modules" / package).is_dir():
+        pytest.skip(f"no {package}: needs Node.js and `npm install --prefix tests/interop`")
+
+    def call(*arguments):
+        whole = list(map(str, (node, *command, *arguments)))
+        result = subprocess.run(whole, capture_output=True, text=True, check=False, env=os.environ)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    return call
 
 
 @pytest.fixture(scope="session")
 def splat_transform():
-    """Calls splat-transform with arguments; skips where it is not there."""
-    node = shutil.which("node")
-    if node is None or not PROGRAM.is_file():
-        pytest.skip("no splat-transform: needs Node.js and `npm install --prefix tests/interop`")
+    """PlayCanvas's splat-transform: IN OUT, and options."""
+    return _program("@playcanvas/splat-transform", SPLAT_TRANSFORM, "--quiet", "--overwrite")
 
-    def call(*arguments):
-        command = [node, PROGRAM, "--quiet", "--overwrite", *arguments]
-        result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env=os.environ)
-        assert result.returncode == 0, result.stdout + result.stderr
 
-    return call
+@pytest.fixture(scope="session")
+def spark():
+    """Spark: IN OUT.spz."""
+    return _program("@sparkjsdev/spark", HERE / "spark.mjs")
+
+
+@pytest.fixture(scope="session")
+def adobe_spz():
+    """Niantic's library with Adobe's extensions: IN.spz OUT.spz AXES."""
+    return _program("@adobe/spz", HERE / "adobe_spz.mjs")

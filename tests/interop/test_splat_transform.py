@@ -44,7 +44,7 @@ def assert_close(source, other, limits):
 @pytest.mark.parametrize("suffix", LIMITS)
 def test_it_reads_what_we_write(splat_transform, tmp_path, suffix):
     splats = splats_in_range(600)
-    write_splats(tmp_path / f"ours{suffix}", splats)
+    write_splats(tmp_path / f"ours{suffix}", splats, spz_axes="RDF")
     splat_transform(tmp_path / f"ours{suffix}", tmp_path / "theirs.ply")
     theirs = read_splats(tmp_path / "theirs.ply")
     assert_close(splats, theirs, LIMITS[suffix])
@@ -61,7 +61,7 @@ def test_we_read_what_it_writes(splat_transform, tmp_path, suffix, degree):
     write_splats(tmp_path / "ours.ply", splats)
     options = {".spz": ["--spz-version", 3], ".sog": ["--gpu", "cpu"]}.get(suffix, [])
     splat_transform(tmp_path / "ours.ply", *options, tmp_path / f"theirs{suffix}")
-    theirs = read_splats(tmp_path / f"theirs{suffix}")
+    theirs = read_splats(tmp_path / f"theirs{suffix}", spz_axes="RDF")
     assert theirs.sh_degree == degree
     its_palette = {"sh": 1.5} if suffix == ".sog" else {}  # 512 random entries for 600 splats: see the test below
     assert_close(splats, theirs, LIMITS[suffix] | its_palette)

@@ -1,11 +1,10 @@
-"""Niantic's .spz: writes version 3, reads versions 2 to 4.
+"""Niantic's .spz: writes versions 3 and 4, reads versions 2 to 4.
 
 Axes: spz_axes.py. Positions are fixed-point numbers of 24 bits whose
 fraction has as many bits as the header says; everything else is bytes. From version 3 on a quaternion is its
 three smallest components in 32 bits, in version 2 its x, y and z in a byte each.
 """
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.formats.spz_axes import axes_record, from_ply_axes, to_ply_axes
-from splat_cli.gaussians.formats.spz_streams import ANTIALIASED, EXTENDED, HEADER, MAGIC, read_streams
+from splat_cli.gaussians.formats.spz_streams import SpzHeader, pack_streams, read_streams
 from splat_cli.gaussians.ply import finite_splats
 
 _COLOR_SCALE = 0.15
@@ -34,29 +33,28 @@ Niantic's own writer keeps 5 and 4, which costs 0.6 dB where this costs 0.1, for
 
 
 def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
-    """Writes version 3 with as fine a fraction as the largest coordinate leaves room for.
+    """Writes a file with as fine a fraction as the largest coordinate leaves room for.
 
     Coordinates are cut to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9. axes: see WRITABLE_AXES; the
-    file states them.
+    file states them. RUB is written as version 3, which all programs read; others as version 4, since Niantic's library
+    finds the statement there only.
     """
     splats = from_ply_axes(splats, axes)
     n, k = splats.shN.shape[:2]
     bits = _fraction_bits(splats.means)
     fixed = np.clip(np.rint(splats.means * 2.0**bits), -(2**23), 2**23 - 1).astype("<i4")
     steps = _SH_STEPS[:k]
-    parts = (
-        HEADER.pack(MAGIC, 3, n, splats.sh_degree, bits, EXTENDED | ANTIALIASED * splats.antialiased, 0),
+    header = SpzHeader(3 if axes == "RUB" else 4, n, splats.sh_degree, bits, splats.antialiased)
+    columns = (
         fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3],  # the low three bytes
         opacity_bytes(splats),
         to_bytes(255 * (0.5 + _COLOR_SCALE * splats.sh0.astype(np.float64))),
         to_bytes(16 * (splats.log_scales.astype(np.float64) + 10)),
         _pack_quats(splats.quats),
         to_bytes(np.rint(128 * (1 + splats.shN) / steps) * steps),
-        axes_record(axes),
     )
-    data = b"".join(part if isinstance(part, bytes) else part.tobytes() for part in parts)
     with replacing(path) as beside:
-        beside.write_bytes(gzip.compress(data, compresslevel=6, mtime=0))
+        beside.write_bytes(pack_streams(header, columns, axes_record(axes)))
 
 
 def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:

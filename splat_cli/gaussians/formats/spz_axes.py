@@ -32,6 +32,8 @@ AXES = (
     "RBU",
 )
 """Directions of x, y and z: left or right, down or up, back or forward. The first is unspecified, for RUB."""
+_AS_STORED = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD"}
+"""What Niantic's library stores for four systems whose letters say otherwise (measured with @adobe/spz 0.2.3)."""
 WRITABLE_AXES = ("RUB", "RDF")
 _COORDINATE_SYSTEM = 0xADBE0003
 _RECORD = struct.Struct("<II")
@@ -65,6 +67,7 @@ def stated_axes(records: bytes) -> str | None:
 
 def to_ply_axes(splats: SplatArrays, axes: str) -> SplatArrays:
     """The splats, given in `axes`, in those of a PLY."""
+    axes = _AS_STORED.get(axes, axes)
     x, y, z = (_SIGNS[letter] for letter in axes)
     if axes[1] in "DU":
         return flipped(splats, (x, y, z))

@@ -9,6 +9,7 @@ import dataclasses
 import gzip
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -31,6 +32,7 @@ _MAX_RECORDS = 1 << 16  # bytes of extensions that are read
 _TABLE_OFFSET = struct.Struct("<I")
 _SIZES = struct.Struct("<QQ")
 _CHUNK = 1 << 20
+_ZSTD_LEVEL = 12
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class SpzHeader:
     sh_degree: int
     fraction_bits: int
     antialiased: bool
-    extended: bool
+    extended: bool = True
     axes: str | None = None
     """As the file states them."""
 
@@ -50,6 +52,20 @@ class SpzHeader:
     def widths(self) -> tuple[int, ...]:
         """Bytes a splat of position, opacity, colour, scale, quaternion, coefficients beyond the constant ones."""
         return 9, 1, 3, 3, 3 if self.version == 2 else 4, 3 * ((self.sh_degree + 1) ** 2 - 1)
+
+
+def pack_streams(header: SpzHeader, columns: Sequence[np.ndarray], records: bytes) -> bytes:
+    """The content of a file of version 3 or 4: the properties, N rows each in the order of `widths`, and extensions."""
+    flags = EXTENDED | ANTIALIASED * header.antialiased
+    fields = (MAGIC, header.version, header.num_splats, header.sh_degree, header.fraction_bits, flags)
+    parts = [column.tobytes() for column, width in zip(columns, header.widths, strict=True) if width]
+    if header.version == 3:
+        return gzip.compress(HEADER.pack(*fields, 0) + b"".join(parts) + records, compresslevel=6, mtime=0)
+    streams = [zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(part) for part in parts]
+    table = [_SIZES.pack(len(stream), len(part)) for stream, part in zip(streams, parts, strict=True)]
+    offset = _TABLE_OFFSET.pack(_END_OF_HEADER + len(records))
+    start = (HEADER.pack(*fields, len(parts)) + offset).ljust(_END_OF_HEADER, b"\0")
+    return b"".join((start, records, *table, *streams))
 
 
 def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:

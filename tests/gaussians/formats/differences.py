@@ -4,6 +4,7 @@ import numpy as np
 
 from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.init import SH_C0
+from splat_cli.scene.quaternion import matrix_from_quat
 
 
 def differences(a, b):
@@ -25,3 +26,10 @@ def angles(a, b):
     a, b = (q.astype(np.float64) / np.linalg.norm(q.astype(np.float64), axis=1, keepdims=True) for q in (a, b))
     apart = np.minimum(np.linalg.norm(a - b, axis=1), np.linalg.norm(a + b, axis=1))
     return np.degrees(4 * np.arcsin(np.clip(apart / 2, 0, 1)))
+
+
+def shapes(splats):
+    """Covariance matrices [N, 3, 3] in units of the longest axis of all."""
+    axes = np.stack([matrix_from_quat(quat) for quat in splats.quats.astype(np.float64)])
+    sizes = np.exp(splats.log_scales - splats.log_scales.max())
+    return axes * sizes[:, None] ** 2 @ axes.transpose(0, 2, 1)

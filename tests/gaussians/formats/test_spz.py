@@ -12,9 +12,9 @@ import zstandard
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.formats.spz_axes import AXES
+from splat_cli.gaussians.formats.spz_streams import read_streams
 from splat_cli.gaussians.sh import _bands
-from splat_cli.scene.quaternion import matrix_from_quat
-from tests.gaussians.formats.differences import differences
+from tests.gaussians.formats.differences import differences, shapes
 from tests.gaussians.formats.refused import assert_one_line
 from tests.gaussians.some_splats import some_splats
 
@@ -123,7 +123,8 @@ def test_axes_that_a_file_states(tmp_path, version, axes):
     back = read_splats(path, "LFD")  # which does not count
     ply = np.array([[1.0, 0, 0], [0, -1, 0], [0, 0, -1]])  # of the letters R, U and B
     columns = {"R": ply[0], "L": -ply[0], "U": ply[1], "D": -ply[1], "B": ply[2], "F": -ply[2]}
-    change = np.stack([columns[letter] for letter in axes or "RUB"], axis=1) @ ply
+    exchanged = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD", "": "RUB"}  # as Niantic's library does it
+    change = np.stack([columns[letter] for letter in exchanged.get(axes, axes)], axis=1) @ ply
     np.testing.assert_allclose(back.means, stored.means @ change.T, atol=1e-5)
     np.testing.assert_allclose(shapes(back), change @ shapes(stored) @ change.T, atol=1e-5)
     direction = np.random.default_rng(1).normal(size=(20, 3))
@@ -136,13 +137,6 @@ def sh_colors(splats, directions):
     return np.einsum("nk,nkc->nc", _bands(directions / np.linalg.norm(directions, axis=1, keepdims=True)), splats.shN)
 
 
-def shapes(splats):
-    """Covariance matrices [N, 3, 3], at sizes about 1."""
-    axes = np.stack([matrix_from_quat(quat) for quat in splats.quats.astype(np.float64)])
-    sizes = np.exp(splats.log_scales - splats.log_scales.max())
-    return axes * sizes[:, None] ** 2 @ axes.transpose(0, 2, 1)
-
-
 @pytest.mark.parametrize("axes", ["RUB", "RDF"])
 def test_written_axes_are_stated(tmp_path, axes):
     splats = some_splats(20, 3)
@@ -150,16 +144,23 @@ def test_written_axes_are_stated(tmp_path, axes):
     write_splats(tmp_path / "b.spz", splats)
     one, other = read_splats(tmp_path / "a.spz"), read_splats(tmp_path / "b.spz")
     assert max(differences(one, other).values()) < 1 / 64  # 1 and -1 are not cut alike
-    content = gzip.decompress((tmp_path / "a.spz").read_bytes())
-    (x, y, z) = (int.from_bytes(content[16 + 3 * i : 19 + 3 * i], "little", signed=True) for i in range(3))
+    raw, stated = unstated(tmp_path / "a.spz")
+    assert stated == axes
     sign = 1 if axes == "RDF" else -1
-    np.testing.assert_array_equal(np.sign([x, y, z]), np.sign(splats.means[0]) * [1, sign, sign])
+    np.testing.assert_array_equal(np.sign(raw), np.sign(splats.means[0]) * [1, sign, sign])
+
+
+def unstated(path):
+    """(position of the first splat as the file holds it, axes that it states)."""
+    header, streams = read_streams(path)
+    numbers = [int.from_bytes(bytes(streams[0][0, 3 * i : 3 * i + 3]), "little", signed=True) for i in range(3)]
+    return numbers, header.axes
 
 
 def test_axes_of_a_file_that_states_none(tmp_path):
     """As programs without the extension write it; --spz-axes tells."""
     path = tmp_path / "a.spz"
-    write_splats(path, some_splats(20, 3), spz_axes="RDF")
+    write_splats(path, some_splats(20, 3))
     rewrite_spz(path, lambda content: content[:14] + b"\0" + content[15:-12])
     np.testing.assert_allclose(read_splats(path).means, read_splats(path, "RDF").means * [1, -1, -1])
 
