@@ -1,6 +1,8 @@
 """What is shown while something takes its time: a bar on a terminal, plain lines in a log; and what has to be said."""
 
+import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +11,8 @@ from enum import IntEnum
 from typing import TextIO
 
 from tqdm import tqdm
+
+from splat_cli.progress_bar import ProgressBar
 
 _PLAIN_INTERVAL = 10.0
 
@@ -34,13 +38,14 @@ class Level(IntEnum):
 class Display:
     """Writes to `stream`, standard error by default; `warnings` are those so far.
 
-    bar: whether a bar shows progress, not plain lines; by default where the stream is a terminal.
+    bar: whether a bar shows progress, not plain lines; by default where the stream is a terminal that can overwrite
+    a line.
     """
 
     def __init__(self, stream: TextIO | None = None, level: Level = Level.NORMAL, bar: bool | None = None) -> None:
         self._stream = stream or sys.stderr
         self._level = level
-        self._bar = self._stream.isatty() if bar is None else bar
+        self._bar = _can_overwrite(self._stream) if bar is None else bar
         self.warnings: list[str] = []
 
     def say(self, line: str) -> None:
@@ -58,7 +63,7 @@ class Display:
 
     def _print(self, line: str, level: Level) -> None:
         if self._level >= level:
-            tqdm.write(line, file=self._stream)
+            tqdm.write(wrapped(line, self._stream), file=self._stream)
 
     @contextmanager
     def counting(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
@@ -67,7 +72,7 @@ class Display:
             yield _PlainCount(label, total, self.say)
             return
         hidden = self._level == Level.QUIET
-        with tqdm(total=total, desc=label, file=self._stream, dynamic_ncols=True, leave=False, disable=hidden) as bar:
+        with ProgressBar(total=total, desc=label, file=self._stream, leave=False, disable=hidden) as bar:
             yield bar.update
 
     @contextmanager
@@ -82,12 +87,10 @@ class Display:
         if not self._bar:
             yield _PlainLines(num_steps, self.say)
             return
-        with tqdm(
-            total=num_steps, initial=first, unit="step", file=self._stream, dynamic_ncols=True, smoothing=0.1
-        ) as bar:
+        with ProgressBar(total=num_steps, initial=first, file=self._stream) as bar:
 
             def show(progress: Progress) -> None:
-                bar.set_postfix_str(_facts(progress), refresh=False)
+                bar.facts = _bar_facts(progress)
                 bar.update(progress.step - bar.n)
 
             yield show
@@ -138,3 +141,25 @@ class _PlainCount:
 def _facts(progress: Progress) -> str:
     psnr = "" if progress.psnr is None else f"PSNR {progress.psnr:.2f}, "
     return f"loss {progress.loss:.4f}, {psnr}{progress.num_splats:,} splats"
+
+
+def _bar_facts(progress: Progress) -> tuple[str, ...]:
+    """As _facts, the most important first."""
+    psnr = () if progress.psnr is None else (f"PSNR {progress.psnr:.2f}",)
+    return *psnr, f"{progress.num_splats:,} splats", f"loss {progress.loss:.4f}"
+
+
+def wrapped(line: str, stream: TextIO) -> str:
+    """The line broken between words where `stream` is a terminal that is narrower, else as it is."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):  # a terminal that does not tell, or not one of the system
+        columns = 0
+    if not 0 < columns <= len(line):
+        return line
+    return textwrap.fill(line, max(columns - 1, 1), break_long_words=False, break_on_hyphens=False)
+
+
+def _can_overwrite(stream: TextIO) -> bool:
+    """Whether the stream is a terminal, and none that only adds lines."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,8 +1,14 @@
 """What is shown while training."""
 
+import contextlib
+import fcntl
 import io
 import os
+import pty
 import signal
+import struct
+import sys
+import termios
 
 import pytest
 
@@ -34,7 +40,7 @@ def test_terminal_gets_a_bar():
     with Display(stream).training(100) as show:
         show(Progress(100, 0.1, 3000, 23.456))
     assert "100/100" in stream.getvalue()
-    assert "loss 0.1000, PSNR 23.46, 3,000 splats" in stream.getvalue()
+    assert "PSNR 23.46, 3,000 splats, loss 0.1000" in stream.getvalue()
 
 
 def test_a_terminal_gets_plain_lines_where_they_are_asked_for():
@@ -100,3 +106,72 @@ def test_second_interrupt_acts_at_once():
                 os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def drawn(columns, *calls, term="xterm"):
+    """What a terminal of so many columns shows at the end of a program that makes calls of a Display."""
+    pyte = pytest.importorskip("pyte", reason="extra test")
+    program = "\n".join(("from splat_cli.console import Display, Progress", "display = Display()", *calls))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["TERM"] = term
+        os.execv(sys.executable, [sys.executable, "-c", f"input()\n{program}"])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    os.write(terminal, b"\n")
+    screen = pyte.Screen(columns, 30)
+    stream = pyte.ByteStream(screen)
+    with contextlib.suppress(OSError):  # the program has ended
+        while content := os.read(terminal, 4096):
+            stream.feed(content)
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return [line.rstrip() for line in screen.display if line.strip()]
+
+
+TRAIN = """
+with display.training(30000) as show:
+    show(Progress(29999, 0.0312, 1230000, 27.31))
+    show(Progress(30000, 0.0312, 1230000, 27.31))
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (100, ["30000/30000", "took 00:00", "PSNR 27.31", "1,230,000 splats", "loss 0.0312"]),
+        (80, ["30000/30000", "took 00:00", "PSNR 27.31", "1,230,000 splats"]),
+        (40, ["30000/30000", "took 00:00"]),
+        (20, ["100%", "30000/30000"]),
+    ],
+)
+def test_bar_has_room_on_every_terminal(columns, shown):
+    (line,) = drawn(columns, TRAIN)
+    assert all(fact in line for fact in shown), line
+    assert line.count("█") >= (6 if columns >= 40 else 0)
+    assert len(line) < columns
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_messages_break_between_words(columns):
+    message = "Memory: 1.2 GiB for 396,000 splats, 400.0 MiB for photographs, 200.0 MiB for rendering, of 22.0 GiB"
+    lines = drawn(columns, f"display.say({message!r})")
+    assert " ".join(lines) == message
+    assert max(map(len, lines)) < columns
+
+
+def test_a_terminal_that_only_adds_lines_gets_plain_lines():
+    lines = drawn(80, TRAIN, term="dumb")
+    assert lines[0] == "step 29999/30000, loss 0.0312, PSNR 27.31, 1,230,000 splats"
+    assert "█" not in "".join(lines)
+
+
+def test_counts_at_40_columns():
+    count = """
+import time
+with display.counting("pairs of photographs", 1200) as advance:
+    advance(600)
+    time.sleep(0.3)
+    advance(1)
+    print(flush=True)
+"""
+    assert drawn(40, count)[0].startswith("pairs of photographs  50% 601/1200")

@@ -2,6 +2,6 @@
 
 from splat_cli.device.arguments import check_arrays
 from splat_cli.device.backend import Backend, Kernel, Timer, open_backend
-from splat_cli.device.host import main_memory
+from splat_cli.device.host import main_memory, num_cores
 
-__all__ = ["Backend", "Kernel", "Timer", "check_arrays", "main_memory", "open_backend"]
+__all__ = ["Backend", "Kernel", "Timer", "check_arrays", "main_memory", "num_cores", "open_backend"]

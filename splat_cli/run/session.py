@@ -16,6 +16,7 @@ from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
+from splat_cli.run.cpu_duration import warn_of_duration
 from splat_cli.run.device import prepare_kernels
 from splat_cli.run.initial_state import find_initial_state, placeholder_state
 from splat_cli.run.logging.run_log import RunLog
@@ -60,6 +61,8 @@ def train_scene(
         config = plan.requested
         if plan.warning:
             display.warn(plan.warning)
+        if backend.name == "cpu":
+            warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
         if checkpoint and not needs_initial_state(checkpoint, config):
             start = placeholder_state(data.training, checkpoint.num_splats)
         else:

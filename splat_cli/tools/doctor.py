@@ -23,7 +23,7 @@ _EXTRAS = {
     "viewer": ("splat view, splat train --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
     "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
-    "test": ("the tests", ("pytest", "xdist", "hypothesis", "build")),
+    "test": ("the tests", ("pytest", "pyte", "xdist", "hypothesis", "build")),
     "browser": ("tests of pages", ("playwright",)),
 }
 """Extra -> what it is for, and the modules that it brings."""

@@ -44,7 +44,7 @@ def test_verbose_says_where_the_time_went(train):
 
 
 def test_a_bar_where_it_is_asked_for(train):
-    assert "2/2 [" in train("--progress", "bar").err
+    assert "| 2/2, took" in train("--progress", "bar").err
 
 
 def test_one_cannot_have_more_and_less(splat):

@@ -1,0 +1,49 @@
+"""A progress bar for terminals of any width: where a line gets full, facts are left out, not the bar."""
+
+from typing import Any
+
+from tqdm import tqdm
+
+_MIN_BAR = 6  # columns
+_USUAL_COLUMNS = 80  # where the terminal does not tell
+
+
+class ProgressBar(tqdm):  # type: ignore[misc]
+    """tqdm with label, percentage, bar, count, time left and `facts`, the most important first."""
+
+    facts: tuple[str, ...] = ()
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"dynamic_ncols": True, "smoothing": 0.1, **options})
+
+    def __str__(self) -> str:
+        """The line; one column is left free, since terminals break full lines."""
+        state = self.format_dict
+        columns = (state["ncols"] or _USUAL_COLUMNS) - 1
+        layout = bar_layout(columns, state["prefix"], state["n"], state["total"], (_time(state), *self.facts))
+        return str(self.format_meter(**{**state, "prefix": "", "ncols": columns, "bar_format": layout}))
+
+
+def bar_layout(columns: int, label: str, done: int, total: int, facts: tuple[str, ...]) -> str:
+    """tqdm's bar_format of a line of at most so many columns, where the label and the count fit; with as many facts."""
+    head = f"{label} " if label else ""
+    tail = f" {done}/{total}"
+    bar = "{percentage:3.0f}%|{bar}|"
+    room = columns - len(head) - len(tail) - len("100%||") - _MIN_BAR
+    if room < 0:
+        bar, room = "{percentage:3.0f}%", columns - len(head) - len(tail) - len("100%")
+    for fact in facts:
+        room -= len(fact) + 2
+        if room < 0:
+            break
+        tail += f", {fact}"
+    return head.replace("{", "{{").replace("}", "}}") + bar + tail
+
+
+def _time(state: dict[str, Any]) -> str:
+    """The time left, at the end the time taken."""
+    done, total, rate = state["n"], state["total"], state["rate"]
+    if done >= total:
+        return f"took {tqdm.format_interval(state['elapsed'])}"
+    rate = rate or (done - state["initial"]) / max(state["elapsed"], 1e-9)
+    return f"{tqdm.format_interval((total - done) / rate)} left" if rate else "?"
