@@ -1,0 +1,33 @@
+"""The Dockerfile: linted where hadolint is there, and with extras that exist."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = ROOT / "Dockerfile"
+
+
+def test_hadolint_finds_nothing():
+    program = shutil.which("hadolint") or pytest.skip("no hadolint: extra dev")
+    found = subprocess.run([program, DOCKERFILE], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_extras_exist():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extras in re.findall(r"/src\[(.+?)\]", DOCKERFILE.read_text()):
+        assert set(extras.split(",")) <= declared.keys()
+
+
+def test_what_the_build_needs_is_not_ignored():
+    """Every file and folder that pyproject.toml names for the wheel."""
+    kept = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {*wheel["packages"], *wheel["force-include"], project["project"]["readme"], "LICENSE", "pyproject.toml"}
+    assert needed <= set(kept)
