@@ -51,6 +51,7 @@ TESTS = {
     "optim/depth": ["optim/test_depth.py", "run/test_memory_plan.py"],
     "optim/exposure": ["optim/test_exposure.py", "run/test_memory_plan.py"],
     "optim/camera_response": ["optim/test_isp.py"],
+    "optim/intrinsics": ["optim/test_intrinsics.py", "train/test_auxiliary.py"],
     "optim/isp": ["optim/test_isp.py", "run/test_memory_plan.py"],
     "optim/loss": ["optim/test_loss.py", "run/test_memory_plan.py"],
     "optim/model": ["optim/test_model.py", "run/test_memory_plan.py"],

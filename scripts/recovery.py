@@ -11,6 +11,10 @@ whole scene lies. "Off" is the mean difference between training cameras and the 
 after the held-out cameras alone have been refined from there, on their photographs, by splats that stay as they are
 (Lin et al. 2021, "BARF", sec. 4), in all three runs: cameras may turn alike and splats follow, by which nobody loses.
 
+intrinsics: all cameras, the held-out ones as well, have a focal length 3 % too long and a principal point off by 1 % of
+it; the third run refines poses, the fourth poses and intrinsics. The held-out cameras follow as in `splat train`. "% of
+focal length off" is that of the training cameras in the end.
+
 exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
 between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
 40 % there, each about a centre of its own. camera: one camera for all photographs, the held-out ones as well: darker
@@ -55,9 +59,11 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import View
+from splat_cli.train.refined_views import refined_views as following_views
 from splat_cli.train.trainer import Trainer
 
 DEGREES, SHARE = 0.5, 0.01
+FOCAL_ERROR = 0.03
 VISITS, TRAVEL = 60, 0.5  # of each held-out camera, and by how many degrees it may turn in them
 
 
@@ -71,6 +77,17 @@ def wrong_poses(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
     shift = SHARE * scene_extent(photographs.views)
     offsets = [np.concatenate([vector(np.radians(DEGREES)), vector(shift)]) for _ in photographs.views]
     return photographs._replace(views=moved_views(photographs.views, np.array(offsets)))
+
+
+def wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each camera with a focal length longer by FOCAL_ERROR and a principal point off by a third of that."""
+
+    def disturbed(view: View) -> View:
+        x, y = FOCAL_ERROR / 3 * view.fx, -FOCAL_ERROR / 3 * view.fy
+        factor = 1 + FOCAL_ERROR
+        return dataclasses.replace(view, fx=factor * view.fx, fy=factor * view.fy, cx=view.cx + x, cy=view.cy + y)
+
+    return photographs._replace(views=[disturbed(view) for view in photographs.views])
 
 
 def wrong_exposures(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
@@ -127,6 +144,7 @@ def with_walkers(photographs: ImageSet, random: np.random.Generator) -> ImageSet
 
 DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
     "poses": wrong_poses,
+    "intrinsics": wrong_intrinsics,
     "exposure": wrong_exposures,
     "vignetting": vignetted,
     "camera": by_one_camera,
@@ -136,11 +154,11 @@ DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
 
 
 def disturb(what: str, data: TrainingData, seed: int) -> TrainingData:
-    """The data with its training photographs disturbed; by another camera, the held-out ones as well."""
+    """The data with its training photographs disturbed; by a common camera, the held-out ones as well."""
     random, held_out = np.random.default_rng(seed), data.held_out
     training = DISTURB[what](data.training, random)
-    if what == "camera" and held_out is not None:
-        held_out = by_one_camera(held_out, random)
+    if what in ("camera", "intrinsics") and held_out is not None:
+        held_out = DISTURB[what](held_out, random)
     return dataclasses.replace(data, training=training, held_out=held_out)
 
 
@@ -153,13 +171,17 @@ def train(
     trainer.run_until(trainer.config.steps)
     final = trainer.auxiliary.refined_views() or disturbed.training.views
     moved = similarity_between(data.training.views, final)
-    held_out = disturbed.held_out._replace(views=[moved.apply(view) for view in disturbed.held_out.views])
+    views = [moved.apply(view) for view in disturbed.held_out.views]
+    if what == "intrinsics":
+        views = following_views(trainer, disturbed.held_out.views)
+    held_out = disturbed.held_out._replace(views=views)
     measured = dataclasses.replace(config, appearance=fit)
     columns = scores(what, trainer, held_out, measured)
     pairs = [(moved.apply(view), other) for view, other in zip(data.training.views, final, strict=True)]
     rotation = np.mean([angle(a, b) for a, b in pairs])
     translation = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
-    return [*columns, f"{rotation:.3f}", f"{100 * translation:.2f}"]
+    focal = np.mean([abs(b.fx / a.fx - 1) for a, b in zip(data.training.views, final, strict=True)])
+    return [*columns, f"{rotation:.3f}", f"{100 * translation:.2f}", f"{100 * focal:.2f}"]
 
 
 def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig) -> list[str]:
@@ -167,7 +189,7 @@ def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig)
     backend, splats, responses = trainer.backend, trainer.splats, trainer.auxiliary.camera_responses()
     score = mean_score(evaluate(backend, splats, held_out, config, responses=responses).values())
     fitted = score.fitted_psnr, score.fitted_ssim
-    if what == "poses":
+    if what in ("poses", "intrinsics"):
         refined = held_out._replace(views=refined_views(backend, splats, held_out, config, trainer.extent))
         best = mean_score(evaluate(backend, splats, refined, config).values())
         fitted = best.psnr, best.ssim
@@ -227,19 +249,22 @@ def main(
         {"steps": steps} if steps else {}
     )
     config = load_config(preset, settings)
-    refining: dict[str, Any] = {"poses": {"pose_opt": True}, "walkers": {"robust": True}}.get(
-        what, {"appearance": appearance}
-    )
+    refining: dict[str, Any] = {
+        "poses": {"pose_opt": True}, "intrinsics": {"pose_opt": True}, "walkers": {"robust": True}
+    }.get(what, {"appearance": appearance})  # fmt: skip
     refining |= {key: float(value) for key, _, value in (change.partition("=") for change in changes)}
     backend = open_backend(device)
     data = read_data(scene, config, backend, Display(io.StringIO()))
-    fit = "none" if what == "poses" else appearance
+    fit = "none" if what in ("poses", "intrinsics") else appearance
     wrong = disturb(what, data, seed)
     runs = {"as it is": (data, config), "disturbed": (wrong, config)}
     runs["refined"] = (wrong, load_config(preset, settings | refining))
-    print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | s |\n|" + " --- |" * 8)
+    print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | "
+          "% of focal length off | s |\n|" + " --- |" * 9)  # fmt: skip
     if what == "colors":
         del runs["disturbed"]
+    if what == "intrinsics":
+        runs["refined with intrinsics"] = wrong, load_config(preset, settings | refining | {"refine_intrinsics": True})
     if what == "walkers":  # what it costs where nobody came by
         runs["robust as it is"] = (data, runs["refined"][1])
     for name, (disturbed, chosen) in runs.items():

@@ -103,6 +103,8 @@ CHANGES = {
     "noise_scale": (1e6, {}),
     "pose_opt": (True, {}),
     "pose_travel": (5.0, {"pose_opt": True}),
+    "refine_intrinsics": (True, {"pose_opt": True}),
+    "intrinsics_reg": (1000.0, {"pose_opt": True, "refine_intrinsics": True}),
     "appearance": ("grid", EXPOSURE),
     "lr_exposure": (0.1, EXPOSURE),
     "lr_exposure_final": (0.1, EXPOSURE),

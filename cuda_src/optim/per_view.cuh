@@ -52,14 +52,21 @@ __device__ __forceinline__ IterState with_bias_of_view(const IterState& state, i
     return with_bias(state, (float)((state.step - 1) / num_views + 1));
 }
 
-// Adam on the K values of one view. Where a gradient is not finite, everything stays as it is.
+// Adam on a row of K values, with the bias corrections of `state`. Where a gradient is not finite, everything stays as it is.
 template <int K>
-__device__ __forceinline__ void step_view(
-    float* row /* [3, K] values, moments */, const float (&gradients)[K], const float (&lr)[K], const IterState& state, int num_views)
+__device__ __forceinline__ void step_row(
+    float* row /* [3, K] values, moments */, const float (&gradients)[K], const float (&lr)[K], const IterState& state)
 {
     float size = 0.0f;
     for (int k = 0; k < K; ++k) size += fabsf(gradients[k]);
     if (!(size < 1e18f)) return;
-    const IterState own = with_bias_of_view(state, num_views);
-    for (int k = 0; k < K; ++k) adam_update(row[k], row[K + k], row[2 * K + k], gradients[k], lr[k], own);
+    for (int k = 0; k < K; ++k) adam_update(row[k], row[K + k], row[2 * K + k], gradients[k], lr[k], state);
+}
+
+// The same on the values of one view.
+template <int K>
+__device__ __forceinline__ void step_view(
+    float* row /* [3, K] values, moments */, const float (&gradients)[K], const float (&lr)[K], const IterState& state, int num_views)
+{
+    step_row<K>(row, gradients, lr, with_bias_of_view(state, num_views));
 }

@@ -2,10 +2,13 @@
 //
 // A pose is stored as an offset (rotation, translation) from where the camera was: R = exp(rotation) R0, t = exp(rotation) (t0 + translation): what
 // the camera sees is shifted along its axes, then rotated about its centre. Small numbers, which float32 holds well.
+#include "optim/pose.cuh"
 #include "optim/per_view.cuh"
 #include "raster/smoothing.cuh"
 
-// The gradient by a rotation of the current camera about its centre and by a translation, both in its axes as they are now. A thread
+// The gradient by a rotation of the current camera about its centre and by a translation, both in its axes as they are now, and by its
+// intrinsics: the logarithm of both focal lengths, and the principal point in pixels. A larger focal length moves projected means
+// away from the principal point, and changes what splats look like just as larger scales do. A thread
 // owns every (gridDim * blockDim)-th splat, a block one row of sums. Runs before project_backward, which moves the splats.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const Camera* __restrict__ cameras,     // [num_views]
@@ -17,14 +20,14 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const float* __restrict__ d_splats,     // [capacity, SPLAT_SUMS] from blend_backward
     const float* __restrict__ params,       // [rows, capacity]
     const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
-    float* __restrict__ d_pose)             // [gridDim.x, 6] rotation, translation
+    float* __restrict__ d_pose)             // [gridDim.x, POSE_SUMS] rotation, translation, intrinsics
 {
-    __shared__ float shared[6 * SUM_THREADS];
+    __shared__ float shared[POSE_SUMS * SUM_THREADS];
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const Mat3 w = world_rotation(camera);
     const size_t stride = capacity;
-    float sums[6] = {};
+    float sums[POSE_SUMS] = {};
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (int)state->num_splats; i += gridDim.x * blockDim.x) {
         if (!(depths[i] > 0.0f)) continue;
         const SplatSums sums_of_splat = load_sums(d_splats + (size_t)i * SPLAT_SUMS, true);
@@ -35,15 +38,18 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
         const float3 d_ray = ray_backward(params + i, stride, true, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
         const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera's axes is shifting all splats
-        const float gradient[6] = {d.rotation.x, d.rotation.y, d.rotation.z, translation.x, translation.y, translation.z};
+        const float3 t = to_camera(camera, g.mean);
+        const float focal = (d.d_x * camera.fx * t.x + d.d_y * camera.fy * t.y) / t.z + d.log_scale.x + d.log_scale.y + d.log_scale.z;
+        const float gradient[POSE_SUMS] = {
+            d.rotation.x, d.rotation.y, d.rotation.z, translation.x, translation.y, translation.z, focal, d.d_x, d.d_y};
         float size = 0.0f;
-        for (int k = 0; k < 6; ++k) size += fabsf(gradient[k]);
+        for (int k = 0; k < POSE_SUMS; ++k) size += fabsf(gradient[k]);
         if (!(size < 1e18f)) continue;                          // as project_backward leaves such a splat alone
-        for (int k = 0; k < 6; ++k) sums[k] += gradient[k];
+        for (int k = 0; k < POSE_SUMS; ++k) sums[k] += gradient[k];
     }
-    block_sum<6>(shared, sums);
+    block_sum<POSE_SUMS>(shared, sums);
     if (threadIdx.x == 0)
-        for (int k = 0; k < 6; ++k) d_pose[blockIdx.x * 6 + k] = sums[k];
+        for (int k = 0; k < POSE_SUMS; ++k) d_pose[blockIdx.x * POSE_SUMS + k] = sums[k];
 }
 
 // sin(a) / a, (1 - cos(a)) / a^2 and (a - sin(a)) / a^3 of the angle a of a rotation: coefficients of the exponential map of
@@ -99,18 +105,19 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
     const IterState* __restrict__ state,    // [1]
     const Camera* __restrict__ originals,   // [num_views]
     Camera* __restrict__ cameras,           // [num_views]
-    const float* __restrict__ d_pose,       // [num_rows, 6] from pose_backward
+    const float* __restrict__ d_pose,       // [num_rows, POSE_SUMS] from pose_backward
     int num_rows, int num_views,
     float lr, float lr_final,               // radians: in the first half of max_steps; at the end, log-linear between them
     float extent,                           // world units of translation that go with a radian of rotation
     int max_steps,
     float* __restrict__ offsets)            // [num_views, 3, 6] offsets (rotation, translation), first and second moments
 {
-    __shared__ float shared[6 * SUM_THREADS];
+    __shared__ float shared[POSE_SUMS * SUM_THREADS];
     if (state->overflowed || !loss_is_finite(*state)) return;
-    float d[6];
-    sum_rows<6>(shared, d_pose, num_rows, d);
+    float sums[POSE_SUMS], d[6];
+    sum_rows<POSE_SUMS>(shared, d_pose, num_rows, sums);
     if (threadIdx.x > 0) return;
+    for (int k = 0; k < 6; ++k) d[k] = sums[k];
     float* row = offsets + (size_t)state->view * 18;
     offset_backward(row, d);
     const float late = fmaxf(2.0f * (float)state->step / (float)max_steps - 1.0f, 0.0f);

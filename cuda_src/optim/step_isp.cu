@@ -7,13 +7,13 @@
 #define EXPOSURE_RATE 2.5f          // of the photographs' learning rate; exposures differ more than colours, and are harder to mistake
 #define COLOR_RATE 0.5f
 
-// The gradient of a photograph's value k, from the sums by m = 2^exposure (I + D).
-__device__ __forceinline__ float photo_gradient(const float* photo /* [PHOTO_VALUES] */, const float* sums /* [ISP_SUMS] */, int k)
+// The gradient of a photograph's value k, from the sums by m = 2^exposure (I + D), every stride-th of `sums`.
+__device__ __forceinline__ float photo_gradient(const float* photo /* [PHOTO_VALUES] */, const float* sums, int stride, int k)
 {
     const float gain = exp2f(photo[0]);
-    if (k > 0) return gain * sums[k - 1];
+    if (k > 0) return gain * sums[(k - 1) * stride];
     float sum = 0.0f;
-    for (int i = 0; i < MATRIX_VALUES; ++i) sum += sums[i] * (photo[1 + i] + (i % 5 == 0 ? 1.0f : 0.0f));
+    for (int i = 0; i < MATRIX_VALUES; ++i) sum += sums[i * stride] * (photo[1 + i] + (i % 5 == 0 ? 1.0f : 0.0f));
     return LN2 * gain * sum;
 }
 
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_isp(
     for (int k = 0; k < ISP_SUMS; ++k) size += fabsf(sums[k]);
     if (!(size < 1e18f)) return;
     for (int k = threadIdx.x; k < PHOTO_VALUES; k += blockDim.x)
-        gradients[k] = photo_gradient(photo, sums, k) + 2.0f * photo_weight * photo[k];
+        gradients[k] = photo_gradient(photo, shared, blockDim.x, k) + 2.0f * photo_weight * photo[k];
     for (int k = threadIdx.x; k < CAMERA_VALUES; k += blockDim.x)
         gradients[PHOTO_VALUES + k] = shared[(MATRIX_VALUES + k) * blockDim.x] + 2.0f * camera_weight * values[k];
     __syncthreads();                        // values are changed from here on

@@ -22,6 +22,16 @@ class CameraSettings:
         low=0,
         high=45,
     )
+    refine_intrinsics: bool = setting(
+        False,
+        "With --pose-opt, refine focal length and principal point of each camera as well; lens distortion stays.",
+    )
+    intrinsics_reg: float = setting(
+        0.1,
+        "Weight in the loss of the squared changes of intrinsics: of the focal length's logarithm, and of the "
+        "principal point in focal lengths.",
+        low=0,
+    )
     appearance: str = setting(
         "none",
         "Colour correction trained for each photograph and not applied to other renders: one affine map (exposure), a "

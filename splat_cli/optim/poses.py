@@ -20,6 +20,7 @@ from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
 
 _DECAY = 0.01  # final learning rate, relative to the first
+_SUMS = 9  # of pose_backward: rotation, translation and intrinsics
 _MIN_VISITS = 10  # with fewer, steps are not larger
 
 
@@ -46,11 +47,11 @@ class PoseRefinement(AuxiliaryModel):
         self.backend, self.cameras, self.decay, self.extent = backend, cameras, decay, extent
         self.originals = cameras.array.copy()
         self.offsets = backend.xp.zeros((len(cameras.views), 3, 6), "float32")
-        self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6), "float32")
+        self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], _SUMS), "float32")
 
     @staticmethod
     def enabled(config: TrainConfig) -> bool:
-        return config.pose_opt
+        return config.pose_opt and not config.refine_intrinsics
 
     @staticmethod
     def kernels(config: TrainConfig) -> list[Unit]:
@@ -61,15 +62,20 @@ class PoseRefinement(AuxiliaryModel):
         """See AuxiliaryModel.make."""
         config, cameras = setup.config, setup.cameras
         decay = pose_decay(config.pose_travel, len(cameras.views), config.steps)
-        poses = cls(setup.backend, cameras, decay, setup.extent)
+        poses = cls._from_rates(setup, decay)
         if setup.pose_offsets is not None:
             poses.start_from(setup.pose_offsets)
         return poses
 
+    @classmethod
+    def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> PoseRefinement:
+        return cls(setup.backend, setup.cameras, decay, setup.extent)
+
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
         """Sum the gradient of the state's pose. Reads projection.d_splats; splats must be those that were rendered.
 
-        Writes rows of sums to d_pose [.., 6]: rotation about the camera centre and translation, in camera axes.
+        Writes rows of sums to d_pose [.., 9]: rotation about the camera centre and translation, in camera axes;
+        logarithm of the focal lengths, and principal point (px).
         """
         projection = rasterizer.projection
         self.backend.kernel("optim/pose", "pose_backward")(

@@ -23,7 +23,7 @@ _TRIES = 2  # pixels searched per splat: fewer than half yield a depth
 
 @dataclass(frozen=True)
 class InitialState:
-    """points: float32 [P, 3] and colours uint8 [P, 3]. pose_offsets: float32 [V, 6] with --pose-opt, else None."""
+    """points: float32 [P, 3] and colours uint8 [P, 3]. pose_offsets: float32 [V, 6 or 9] with --pose-opt, else None."""
 
     points: tuple[np.ndarray, np.ndarray]
     pose_offsets: np.ndarray | None = None

@@ -38,17 +38,18 @@ def align_poses(
     display: Display,
     find_points: Callable[[ImageSet, ResolvedConfig], Points],
 ) -> np.ndarray:
-    """Initial pose offsets of the photographs, float32 [V, 6] as in `moved_pose`.
+    """Initial offsets of the photographs' cameras, float32 [V, 6] as in `moved_views`; [V, 9] with intrinsics.
 
     find_points: function from views to initial points and colours: the scene's, or from a plane sweep.
     """
-    offsets = np.zeros((len(photographs.views), 6), np.float32)
+    offsets = np.zeros((len(photographs.views), 9 if config.refine_intrinsics else 6), np.float32)
     for small, travel in zip(pyramid(photographs), TRAVEL, strict=False):
         steps = VISITS * len(small.views)
         coarse = TrainConfig(
             steps=steps, seed=config.seed, deterministic=config.deterministic, background=config.background,
             appearance="none" if config.appearance == "none" else "exposure",
-            pose_opt=True, pose_travel=min(travel * config.pose_travel, 45),
+            pose_opt=True, refine_intrinsics=config.refine_intrinsics, intrinsics_reg=config.intrinsics_reg,
+            pose_travel=min(travel * config.pose_travel, 45),
             init="points" if len(scene.points) else "sweep",
             local_frame_adam=False,  # fast splats would compensate for wrong poses
         )  # fmt: skip

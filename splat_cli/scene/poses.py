@@ -27,9 +27,25 @@ def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
 
 
 def moved_views(views: Sequence[View], offsets: np.ndarray) -> list[View]:
-    """The views, each moved by its row of `offsets` [V, 6]."""
+    """The views, each moved by its row of `offsets`, [V, 6], or [V, 9] with offsets of intrinsics behind."""
     rows = offsets.astype(np.float64)
-    return [dataclasses.replace(v, w2c=moved_pose(v.w2c, row)) for v, row in zip(views, rows, strict=True)]
+    return [_moved_intrinsics(_moved(view, row[:6]), row[6:]) for view, row in zip(views, rows, strict=True)]
+
+
+def _moved(view: View, offset: np.ndarray) -> View:
+    return dataclasses.replace(view, w2c=moved_pose(view.w2c, offset))
+
+
+def _moved_intrinsics(view: View, offset: np.ndarray) -> View:
+    """By the logarithm of the focal lengths' factor and the principal point's shift in focal lengths; or by nothing.
+
+    As cuda_src/optim/intrinsics.cu applies them.
+    """
+    if not len(offset):
+        return view
+    factor, focal = float(np.exp(offset[0])), (view.fx + view.fy) / 2
+    cx, cy = view.cx + focal * float(offset[1]), view.cy + focal * float(offset[2])
+    return dataclasses.replace(view, fx=factor * view.fx, fy=factor * view.fy, cx=cx, cy=cy)
 
 
 @dataclass(frozen=True)

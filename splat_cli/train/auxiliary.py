@@ -22,6 +22,7 @@ from splat_cli.optim.bilateral_grid import BilateralGridLoss
 from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposureLoss
+from splat_cli.optim.intrinsics import CameraRefinement
 from splat_cli.optim.isp import IspLoss
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.outliers import OutlierMask
@@ -34,6 +35,7 @@ from splat_cli.scene.view import View
 MODELS: tuple[type[AuxiliaryModel], ...] = (
     FieldColoring,
     PoseRefinement,
+    CameraRefinement,
     ExposureLoss,
     BilateralGridLoss,
     IspLoss,

@@ -43,7 +43,7 @@ def _normalize_backward(units: Array, lengths: Array, d_units: Array) -> Array:
     return (d_units - units * (units * d_units).sum(axis=1, keepdims=True)) / lengths[:, None]
 
 
-def _covariance2d_backward(geometry: Geometry, d_conics: Array, d_compensations: Array) -> Array:
+def covariance2d_backward(geometry: Geometry, d_conics: Array, d_compensations: Array) -> Array:
     """Gradient [N, 2, 2], symmetric, by the covariance before dilation.
 
     d(P^-1) = -P^-1 dP P^-1, and with r = det C / det P (P = C + dilation I), d ln r = <C^-1 - P^-1, dC>.
@@ -82,7 +82,7 @@ def _shape_backward(
     seen: Splats, geometry: Geometry, camera: Camera, d_conics: Array, d_compensations: Array
 ) -> _ShapeGradients:
     """Through cov2d = T Sigma T^T with T = J W and Sigma = (R S)(R S)^T."""
-    d_covariances2d = _covariance2d_backward(geometry, d_conics, d_compensations)
+    d_covariances2d = covariance2d_backward(geometry, d_conics, d_compensations)
     d_world_to_plane = 2 * d_covariances2d @ geometry.world_to_plane @ geometry.covariances
     d_covariances = geometry.world_to_plane.transpose(0, 2, 1) @ d_covariances2d @ geometry.world_to_plane
     d_axes = 2 * d_covariances @ (geometry.rotations * geometry.scales[:, None, :])

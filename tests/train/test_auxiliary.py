@@ -58,15 +58,19 @@ def test_run_with_grids_and_robust_loss_resumes_with_the_same_bits(scene, traini
     assert np.abs(grids[:, 0]).max(axis=(1, 2, 3, 4)).min() > 0
 
 
-def test_run_with_camera_responses_resumes_with_the_same_bits(scene, training, tmp_path):
-    whole = Trained(scene).new(tmp_path / "whole", eval=True, appearance="camera")
+def test_run_with_responses_and_intrinsics_of_cameras_resumes_with_the_same_bits(scene, training, tmp_path):
+    settings = {"appearance": "camera", "pose_opt": True, "refine_intrinsics": True}
+    whole = Trained(scene).new(tmp_path / "whole", eval=True, **settings)
     run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
     run.result_path.unlink()
     checkpoint_paths(run.checkpoints_path)[0].unlink()
     training.resume(run.path)
     assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
     assert run.responses_path.read_bytes() == whole.responses_path.read_bytes()
-    assert {name: one.facts() for name, one in run.responses().items()}.keys() == {1}
+    assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
+    assert run.responses().keys() == {1}
+    assert {view.fx for view in run.views("all")} != {35.0}
+    assert len({round(view.fx, 9) for view in run.views("all")}) == 1
     before = run.metrics()["steps"]["60"]["per_image"]
     after = evaluate_run(run.path, None, open_backend("cpu"), Display()).scores
     for name, score in after.items():

@@ -1,0 +1,63 @@
+// Refinement of intrinsics that photographs of one camera share: Adam on a factor of both focal lengths and on the principal point.
+//
+// Stored are offsets (log factor, x, y), all 0 for the given camera: f = f0 exp(log factor), c = c0 + f0 (x, y), with the mean of both f0
+// in the shift. These are tangents of angles, which do not depend on the picture's size.
+#include "optim/per_view.cuh"
+#include "optim/pose.cuh"
+
+struct Intrinsics { float fx, fy, cx, cy; };    // px, as given
+
+__device__ __forceinline__ float mean_focal(const Intrinsics& k) { return 0.5f * (k.fx + k.fy); }
+
+__device__ __forceinline__ void place_intrinsics(Camera& camera, const Intrinsics& given, const float* offset /* [INTRINSICS] */)
+{
+    const float factor = expf(offset[0]), focal = mean_focal(given);
+    camera.fx = factor * given.fx; camera.fy = factor * given.fy;
+    camera.cx = given.cx + focal * offset[1]; camera.cy = given.cy + focal * offset[2];
+}
+
+// One block owns the camera of the current view: adds up its gradient and that of weight * |offset|^2, steps its offset and
+// changes all of its views.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
+    const IterState* __restrict__ state,    // [1]
+    const Intrinsics* __restrict__ given,   // [num_views]
+    const int* __restrict__ camera_from_view,   // [num_views]
+    const float* __restrict__ d_pose,       // [num_rows, POSE_SUMS] from pose_backward
+    int num_rows, int num_views,
+    float weight,
+    float lr, float lr_final,               // log-linear over max_steps
+    int max_steps,
+    float* __restrict__ offsets,            // [num_cameras, 3, INTRINSICS] offsets, first and second moments
+    float* __restrict__ camera_steps,       // [num_cameras] number that each camera has taken
+    Camera* __restrict__ cameras)           // [num_views]
+{
+    __shared__ float shared[POSE_SUMS * SUM_THREADS];
+    if (state->overflowed || !loss_is_finite(*state)) return;
+    const int camera = camera_from_view[state->view];
+    float* row = offsets + (size_t)camera * 3 * INTRINSICS;
+    float sums[POSE_SUMS];
+    sum_rows<POSE_SUMS>(shared, d_pose, num_rows, sums);
+    if (threadIdx.x == 0) {
+        const float focal = mean_focal(given[state->view]), *d = sums + 6;
+        const float gradients[INTRINSICS] = {
+            d[0] + 2.0f * weight * row[0], focal * d[1] + 2.0f * weight * row[1], focal * d[2] + 2.0f * weight * row[2]};
+        const float rate = decayed(lr, lr_final, *state, max_steps), rates[INTRINSICS] = {rate, rate, rate};
+        step_row<INTRINSICS>(row, gradients, rates, with_bias(*state, camera_steps[camera] + 1.0f));
+        camera_steps[camera] += 1.0f;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < num_views; i += blockDim.x)
+        if (camera_from_view[i] == camera) place_intrinsics(cameras[i], given[i], row);
+}
+
+// A thread owns a view, whose intrinsics become those of its camera: after a checkpoint was read or pictures were resized.
+extern "C" __global__ void place_all_intrinsics(
+    const Intrinsics* __restrict__ given,   // [num_views]
+    const int* __restrict__ camera_from_view,   // [num_views]
+    int num_views,
+    const float* __restrict__ offsets,      // [num_cameras, 3, INTRINSICS]
+    Camera* __restrict__ cameras)           // [num_views]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < num_views) place_intrinsics(cameras[i], given[i], offsets + (size_t)camera_from_view[i] * 3 * INTRINSICS);
+}

@@ -1,0 +1,38 @@
+"""Intrinsics as offsets (log factor, x, y) from those given, and gradients by them, through the projected covariances.
+
+With f = factor f0, the covariance before dilation is proportional to the squared factor, and a projected mean moves by
+its distance from the principal point. Slopes that the projection clamps count as constant.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.reference.inputs import Camera, Splats
+from tests.reference.project import Options, Projected, intermediates
+from tests.reference.project_backward import ProjectedGradients, covariance2d_backward
+
+Array = np.ndarray
+
+
+def moved(camera: Camera, offset: Array) -> Camera:
+    """The camera with its focal lengths times exp(offset[0]), its principal point shifted in mean focal lengths."""
+    factor, focal = np.exp(offset[0]), (camera.fx + camera.fy) / 2
+    return replace(
+        camera, fx=factor * camera.fx, fy=factor * camera.fy, cx=camera.cx + focal * offset[1],
+        cy=camera.cy + focal * offset[2],
+    )  # fmt: skip
+
+
+def d_camera(
+    splats: Splats, camera: Camera, options: Options, projected: Projected, d_projected: ProjectedGradients
+) -> Array:
+    """Gradient [3] by the logarithm of the focal lengths and the principal point (px), from that by the projection."""
+    rows = projected.visible
+    seen, d_seen = splats[rows], d_projected[rows]
+    geometry = intermediates(seen, camera, options)
+    d_compensations = d_seen.opacities * geometry.sigmoids * options.antialias
+    d_covariances = covariance2d_backward(geometry, d_seen.conics, d_compensations)
+    from_center = projected.means2d[rows] - [camera.cx, camera.cy]
+    d_focal = 2 * (d_covariances * geometry.covariances2d).sum() + (d_seen.means2d * from_center).sum()
+    return np.array([d_focal, *d_seen.means2d.sum(axis=0)])
