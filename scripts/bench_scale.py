@@ -99,10 +99,10 @@ def main(cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], over
         trainer = make(backend, int(count), width, height, tomllib.loads("\n".join(settings)))
         trainer.overlap_adam = overlap_adam
         used = before - backend.memory()[0]
-        planned = Trainer.memory_cost(trainer.config, NUM_VIEWS)
-        per_splat = planned.per_splat / GIB * trainer.splats.capacity
+        per_splat = Trainer.memory_cost(trainer.config, NUM_VIEWS).per_splat / GIB * trainer.splats.capacity
+        pairs = trainer.rasterizer.tiles.pair_capacity
         print(f"\n## {int(count):,} splats, {width}x{height}\n")
-        print(f"{used / GIB:.1f} GiB taken, of which {per_splat:.1f} GiB planned for splats without pairs\n")
+        print(f"{used / GIB:.1f} GiB taken; {per_splat:.1f} GiB planned for splats; room for {pairs:,} pairs\n")
         print(table(trainer, num_steps, bandwidth), flush=True)
         del trainer
         gc.collect()

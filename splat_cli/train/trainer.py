@@ -40,6 +40,7 @@ from splat_cli.train.view_scores import ViewScorer
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
+MAX_INITIAL_PAIRS = 1 << 24  # of very many splats, few are visible and most are small
 MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
 
 T = TypeVar("T")
@@ -82,7 +83,8 @@ class Trainer:
             pose_offsets,
         ))  # fmt: skip
         self.rasterizer = Rasterizer(
-            backend, self.cameras, self.model.splats.capacity, PAIRS_PER_SPLAT * self.model.splats.capacity,
+            backend, self.cameras, self.model.splats.capacity,
+            min(PAIRS_PER_SPLAT * self.model.splats.capacity, MAX_INITIAL_PAIRS),
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
             coloring=self.auxiliary.coloring, batch=config.batch,
         )  # fmt: skip

@@ -104,7 +104,9 @@ ALL = {"pose_opt": True, "appearance": "grid", "robust": True, "depth_weight": 0
 
 
 @pytest.mark.parametrize("step", [15, 30, 45])
-@pytest.mark.parametrize("settings", [{}, ALL, {"strategy": "adc"}], ids=["default", "all", "adc"])
+@pytest.mark.parametrize(
+    "settings", [{}, ALL, {"strategy": "adc"}, {"batch": 2}], ids=["default", "all", "adc", "batch"]
+)
 def test_resumed_run_ends_with_the_same_bits(settings, step):
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
     config = load_config(None, SETTINGS | {"score_views": 3, "coarse_until": 0.5} | settings)
