@@ -5,10 +5,10 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 from tqdm import tqdm
 
@@ -43,7 +43,7 @@ class Display:
     """
 
     def __init__(self, stream: TextIO | None = None, level: Level = Level.NORMAL, bar: bool | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self._stream = cast(TextIO, _Undisturbed(stream or sys.stderr))
         self._level = level
         self._bar = _can_overwrite(self._stream) if bar is None else bar
         self.warnings: list[str] = []
@@ -94,6 +94,24 @@ class Display:
                 bar.update(progress.step - bar.n)
 
             yield show
+
+
+class _Undisturbed:
+    """A stream whose failures end nothing: a terminal that was closed, a pipe nobody reads, a full disk."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _PlainLines:

@@ -1,4 +1,4 @@
-"""SIGINT (Ctrl-C) and SIGTERM: both raise KeyboardInterrupt, during training between two steps."""
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: all raise KeyboardInterrupt, during training between two steps."""
 
 import signal
 import threading
@@ -8,11 +8,18 @@ from types import FrameType
 
 from splat_cli.errors import SplatError
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
+"""The terminal was closed, or the connection to it is lost; Windows has no such signal."""
+_ENDING = (signal.SIGTERM, *([] if _HANGUP is None else [_HANGUP]))
+_SIGNALS = (signal.SIGINT, *_ENDING)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, in place of the KeyboardInterrupt that Python raises for SIGINT."""
+    """SIGTERM or SIGHUP, in place of the KeyboardInterrupt that Python raises for SIGINT."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class Interrupted(SplatError):
@@ -26,36 +33,48 @@ class Interrupted(SplatError):
 
 
 def interrupt_code(cause: BaseException | None) -> int:
-    """Exit code of an interrupted program: 128 and the signal's number, 130 or 143."""
-    return 128 + (signal.SIGTERM if isinstance(cause, Terminated) else signal.SIGINT)
+    """Exit code of an interrupted program: 128 and the signal's number, 130, 143 or 129."""
+    return 128 + (cause.number if isinstance(cause, Terminated) else signal.SIGINT)
 
 
-def raise_on_sigterm() -> None:
-    """From now on the first SIGTERM raises Terminated; a second one ends the program."""
+def raise_on_signals() -> None:
+    """From now on the first SIGTERM or SIGHUP raises Terminated; a second SIGTERM ends the program.
+
+    SIGHUP stays ignored where it is, as under `nohup`. Shell and terminal may both send one: further ones are ignored.
+    """
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated
+        _disarm(number)
+        raise Terminated(number)
 
-    signal.signal(signal.SIGTERM, terminate)
+    for number in _ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, terminate)
+
+
+def _disarm(number: int) -> None:
+    signal.signal(number, signal.SIG_IGN if number == _HANGUP else signal.SIG_DFL)
 
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], None]]:
-    """Inside, the first SIGINT or SIGTERM only acts where the yielded function is called.
+    """Inside, the first SIGINT, SIGTERM or SIGHUP only acts where the yielded function is called.
 
-    There it raises KeyboardInterrupt or Terminated. A second one acts at once. Outside the main thread, where signals
-    cannot be caught, nothing is deferred.
+    There it raises KeyboardInterrupt or Terminated. A second one acts at once, except for SIGHUP. Outside the main
+    thread, where signals cannot be caught, nothing is deferred; nor are ignored signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    caught = [number for number, handler in previous.items() if handler != signal.SIG_IGN]
     received: list[int] = []
 
     def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number in caught:
+            signal.signal(number, previous[number])
+        if received and received[0] == _HANGUP:
+            _disarm(received[0])
 
     def remember(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -63,9 +82,9 @@ def deferred_interrupt() -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if received:
-            raise Terminated if received[0] == signal.SIGTERM else KeyboardInterrupt
+            raise KeyboardInterrupt if received[0] == signal.SIGINT else Terminated(received[0])
 
-    for number in _SIGNALS:
+    for number in caught:
         signal.signal(number, remember)
     try:
         yield check

@@ -22,7 +22,8 @@ _HEAD = """# Errors
 
 A command that cannot go on prints one line: what was wrong with which file, what was expected, and what to do.
 `--debug` shows where it came from. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted, 143
-by SIGTERM. A single photograph, mask or point that cannot be used ends nothing: it is left out and named.
+by SIGTERM, 129 by a closed terminal. A single photograph, mask or point that cannot be used ends nothing: it is left
+out and named.
 
 Damaged files are read as far as they go, or refused. `python -m tests.fuzz` attacks 43 kinds: files damaged anywhere,
 and whole containers around wrong contents. Of 54,800 files of 30 kinds none led to anything but an answer or one line

@@ -4,15 +4,17 @@ import difflib
 import errno
 import importlib
 import io
+import os
 import sys
 import traceback
+from contextlib import suppress
 
 import click
 
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, UsageError, escape_unprintable, one_line
-from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_sigterm
+from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_signals
 
 _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
 
@@ -54,14 +56,35 @@ def splat(debug: bool, json: bool) -> None:
 
 def main() -> None:
     """The entry point."""
-    raise_on_sigterm()
+    raise_on_signals()
+    _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 go out as they came in
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:  # told already, or a closed pipe; Python would complain at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Opens /dev/null for standard streams that are closed.
+
+    Their numbers would go to the next files opened, and messages of libraries would land in these.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def run(arguments: list[str]) -> int:
-    """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 130 SIGINT, 143 SIGTERM."""
+    """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 128 + a signal."""
     flags = {"--debug", "--json"}.intersection(arguments)
     as_json = "--json" in flags
     try:
@@ -71,14 +94,27 @@ def run(arguments: list[str]) -> int:
             traceback.print_exc()
         message, code = _explain(error)
         if message:
-            click.echo(message, err=True)
+            with suppress(OSError):  # the terminal is gone
+                click.echo(message, err=True)
         if as_json:
             click.echo(to_json({"error": message.removeprefix("Error: "), "exit_code": code}))
         return code
     if isinstance(result, Output):
-        result.show(as_json)
-        return result.exit_code
+        return _shown(result, as_json)
     return result if isinstance(result, int) else 0
+
+
+def _shown(result: Output, as_json: bool) -> int:
+    """Prints the result; returns the exit code, 1 where it could not be printed. A closed pipe is no error of ours."""
+    try:
+        result.show(as_json)
+    except BrokenPipeError:
+        return result.exit_code
+    except OSError as error:
+        with suppress(OSError):
+            click.echo(f"Error: the result cannot be printed: {error.strerror or error}", err=True)
+        return 1
+    return result.exit_code
 
 
 def _explain(error: Exception) -> tuple[str, int]:

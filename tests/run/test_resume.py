@@ -223,7 +223,7 @@ def _interrupted(run, scene, number, times=1):
         return process.returncode, err, time.perf_counter() - begin
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_saves_and_tells_how_to_resume(scene, tmp_path, training, number):
     run = RunDir(tmp_path / "run")
     code, err, seconds = _interrupted(run, scene, number)
@@ -234,6 +234,14 @@ def test_signal_saves_and_tells_how_to_resume(scene, tmp_path, training, number)
     assert read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).step == step
     training.resume(run.path, steps=step + 5)
     assert run.saved_steps() == [step, step + 5]
+
+
+def test_a_second_hangup_is_ignored(scene, tmp_path):
+    """A shell sends one to its jobs, and the terminal's driver another."""
+    run = RunDir(tmp_path / "run")
+    code, err, _ = _interrupted(run, scene, signal.SIGHUP, times=20)
+    assert code == 129, err
+    assert run.saved_steps()
 
 
 def test_second_signal_ends_at_once_without_harm(scene, tmp_path, training):
