@@ -14,6 +14,8 @@ from splat_cli.scene.lens import MAX_SIDE
 from splat_cli.scene.view import View
 
 _ROTATION_TOLERANCE = 1e-3
+_MAX_NUMBER = 1e18
+"""Its square is finite in float32."""
 
 
 def write_cameras(path: Path, views: Sequence[View]) -> None:
@@ -79,8 +81,12 @@ def _view(entry: Any, where: str) -> View:
         raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         raise FormatError(f"{where}: {width}x{height} is no size of an image")
-    if not (np.isfinite([*focal, *center, *position]).all() and min(focal) > 0):
-        raise FormatError(f"{where}: position, focal lengths and principal point have to be finite, focal lengths > 0")
+    numbers = np.abs([*focal, *center, *position])
+    if not (np.isfinite(numbers).all() and numbers.max() < _MAX_NUMBER and min(focal) > 1 / _MAX_NUMBER):
+        raise FormatError(
+            f"{where}: position, focal lengths and principal point have to be finite, focal lengths > 0, "
+            f"all below {_MAX_NUMBER:g}"
+        )
     if not is_rotation(rotation):
         raise FormatError(f"{where}: `rotation` is not a rotation matrix")
     w2c = np.eye(4)

@@ -76,7 +76,7 @@ class Trials:
             second = self._splat(path, 0, 0)
             wrong = wrong or (f"resumption: {second.text}" if second.code else "")
             wrong = wrong or self._wrong_end(second) or self._wrong_files(path) or self._missing(path)
-        elif not wrong and ended.code:
+        elif not wrong and ended.code not in (0, -signal.SIGKILL):  # a kill may come when all is done
             wrong = f"exit code {ended.code}, and nothing is missing"
         shutil.rmtree(path, ignore_errors=True)
         fault = f"{KINDS[kind - 1]} at {number} ({ended.struck}), exit code {ended.code}"
