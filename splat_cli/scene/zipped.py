@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from splat_cli.archives import check_member, max_unpacked_bytes
+from splat_cli.archives import check_member, max_unpacked_bytes, open_zip
 from splat_cli.errors import ZIP_ERRORS, SceneError, reason_of
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
 
@@ -21,7 +21,7 @@ def is_zipped_scene(path: Path) -> bool:
     if path.suffix.lower() not in _SUFFIXES or not path.is_file():
         return False
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path) as archive:
             return any(name.lower().endswith(PHOTOGRAPH_SUFFIXES) for name in archive.namelist())
     except ZIP_ERRORS:
         return True  # is_zipped_scene tells what it is meant to be; unpacking says what is wrong
@@ -52,7 +52,7 @@ def unzipped_scene(path: Path) -> Iterator[Path]:
 
 def _unpack(path: Path, folder: Path) -> None:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path) as archive:
             members = [member for member in archive.infolist() if not member.filename.endswith("/")]
             _check(members, max_unpacked_bytes(path))
             folder.mkdir()

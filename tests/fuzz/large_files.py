@@ -183,6 +183,17 @@ def _field_header(folder: Path, size: int) -> Path:
     return folder / "field.npz"
 
 
+def _export(file: str, begin: str, middle: str, end: str = "") -> Builder:
+    """An export of another program, and a photograph."""
+
+    def build(folder: Path, size: int) -> Path:
+        Image.new("RGB", (40, 30)).save(folder / "a.png")
+        (folder / "list.txt").write_text("a.png\n")
+        return _repeated(file, begin, middle, end, is_scene=True)(folder, size)
+
+    return build
+
+
 def _read_run(path: Path) -> object:
     return read_facts(RunDir(path.parent))
 
@@ -229,6 +240,9 @@ LARGE_FILES = [
     LargeFile("train.jsonl", _repeated("train.jsonl", "", '{"step":1}\n'), _read_run),
     LargeFile("train.jsonl, empty lines", _repeated("train.jsonl", "", "\n"), _read_run),
     LargeFile("train.jsonl, one line", _repeated("train.jsonl", "[", "[],"), _read_run),
+    LargeFile("cameras.xml", _export("a.xml", "<document><chunk>", '<a b=""/>', "</chunk></document>"), read_scene),
+    LargeFile("registration.csv", _export("a.csv", "#name,x,y,alt,heading,pitch,roll,f\n", "a\n"), read_scene),
+    LargeFile("bundle.out", _export("bundle.out", "# Bundle file v0.3\n", "1 "), read_scene, 8 / 2),
     LargeFile("field.npz, header", _field_header, read_field),
     LargeFile("model.zip, members", _zip_members("model.zip"), read_scene),
     LargeFile("sog, members", _zip_members("a.sog"), read_splats),

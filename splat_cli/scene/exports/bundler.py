@@ -4,12 +4,13 @@ A camera is f, k1, k2, a rotation and a translation from world to camera, which 
 Bundler v0.4 User's Manual, section "Output format and scene representation".
 """
 
+from array import array
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
@@ -19,6 +20,7 @@ _HEADER = b"# Bundle file"
 _LISTS = ("list.txt", "{stem}.list.txt", "{stem}_list.txt", "bundle.list.txt")
 _CAMERA_NUMBERS = 15
 _MAX_NUMBER = 1e15
+_CHUNK, _MAX_WORD = 1 << 20, 1 << 10
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0])
 
 
@@ -37,13 +39,14 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
     if path is None:
         raise SceneError(f"{root} holds no bundle.out of Bundler")
     try:
-        values = np.array(path.read_bytes().split(b"\n", 1)[1].split(), np.float64)
-    except (IndexError, ValueError) as error:
+        values = _numbers(path)
+    except ValueError as error:
         raise SceneError(f"{path} does not consist of numbers: export it again") from error
     num_cameras, num_points = (int(value) if 0 <= value < 1e9 else -1 for value in [*values[:2], -1, -1][:2])
     cameras = values[2 : 2 + _CAMERA_NUMBERS * max(num_cameras, 0)]
     if num_cameras < 1 or len(cameras) < _CAMERA_NUMBERS * num_cameras:
         raise SceneError(f"{path} promises {num_cameras} cameras and has fewer: it is truncated; export it again")
+    check_count(path, "cameras", num_cameras)
     photographs = Photographs(root, options)
     labels = _labels(path, num_cameras)
     frames, skipped = [], []
@@ -55,6 +58,22 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
             skipped.append(f"{sanitize_name(label)}: {reason}")
     points = _points(values[2 + len(cameras) :], num_points)
     return Dataset(f"Bundler's cameras in {path}", photographs.folder, frames, points, skipped)
+
+
+def _numbers(path: Path) -> np.ndarray:
+    """float64 [N] of the numbers below the first line; ValueError for other words."""
+    values, rest = array("d"), b""
+    with path.open("rb") as file:
+        file.readline()
+        while chunk := file.read(_CHUNK):
+            words = (rest + chunk).split()
+            is_cut = not chunk[-1:].isspace()  # in the middle of a word
+            rest = words.pop() if is_cut and words else b""
+            values.extend(map(float, words))
+            if len(rest) > _MAX_WORD:
+                raise ValueError(f"a word of {len(rest)} characters")
+    values.extend(map(float, rest.split()))
+    return np.frombuffer(values, np.float64)
 
 
 def _labels(path: Path, num: int) -> list[str]:

@@ -19,6 +19,10 @@ from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
 
 _HEAD_BYTES = 4096
+_ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20
+"""Upper bounds of the memory that ElementTree takes for an element and an attribute; what text and elements may take
+together, beyond four times the file's length. A camera takes twice its length.
+"""
 _MAX_SIDE = 1 << 18
 _MAX_SKEW = 0.5  # pixels at the picture's border
 _FRAME, _FISHEYE = ("frame",), ("fisheye", "equidistant_fisheye")
@@ -64,6 +68,10 @@ def _document(path: Path) -> Element:
         content = path.read_bytes()
         if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
             raise SceneError(f"{path} declares a document type, which Metashape does not: export the cameras again")
+        num_elements = content.count(b"<") - content.count(b"</")
+        estimate = 2 * len(content) + _ELEMENT_BYTES * num_elements + _ATTRIBUTE_BYTES * content.count(b"=")
+        if estimate > _MAX_BASE_BYTES + 4 * len(content):
+            raise SceneError(f"{path} holds {num_elements:,} elements, more than are read from {len(content):,} bytes")
         return fromstring(content)
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -3,7 +3,6 @@
 ARKit's cameras look along -z with y up, in a world of metres whose y axis points up.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import pose_matrix, w2c_from_opengl
@@ -135,8 +135,8 @@ def _frame(
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        values = parse_json(read_json_text(path))
+    except (OSError, ValueError) as error:
         raise Unusable(f"{path.name} is not a readable JSON file ({error})") from None
     if not isinstance(values, dict):
         raise Unusable(f"{path.name} holds no JSON object")

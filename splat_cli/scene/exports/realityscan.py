@@ -6,13 +6,14 @@ Brown's radial k1 to k4 and tangential t1, t2. Columns of distortion and princip
 """
 
 import csv
+import itertools
 import math
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name
+from splat_cli.scene.dataset import MAX_PHOTOGRAPHS, Dataset, Frame, Points, Unusable, check_count, sanitize_name
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import centered, w2c_from_opengl
 from splat_cli.scene.lens import Lens
@@ -21,7 +22,7 @@ from splat_cli.scene.options import SceneOptions
 
 _REQUIRED = {"name", "x", "y", "alt", "heading", "pitch", "roll", "f"}
 _FILM = 36.0
-_MAX_LINE = 4096
+_MAX_LINE, _MAX_COLUMNS = 4096, 64
 
 
 def find_realityscan(root: Path) -> Path | None:
@@ -54,9 +55,12 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
 def _rows(path: Path) -> list[dict[str, str]]:
     """The rows below the line with the columns, which may follow a line with the number of cameras."""
     try:
-        lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
-        start = next(number for number, line in enumerate(lines) if set(_columns(line)) >= _REQUIRED)
-        rows = csv.DictReader(lines[start + 1 :], _columns(lines[start]), restval="", skipinitialspace=True)
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            lines = iter(lambda: file.readline(_MAX_LINE), "")
+            columns = next(found for found in map(_columns, lines) if set(found) >= _REQUIRED)
+            reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], restval="", skipinitialspace=True)
+            rows = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
+        check_count(path, "cameras", len(rows))
         return [{key: value for key, value in row.items() if isinstance(value, str)} for row in rows]
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
