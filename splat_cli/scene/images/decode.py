@@ -11,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 
 from splat_cli.errors import reason_of
 from splat_cli.image_files import open_image
-from splat_cli.scene.images.jpeg import decode_jpeg
+from splat_cli.scene.images.jpeg import decode_jpeg, jpeg_size, reduction
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own words would go to the terminal
 
@@ -28,23 +28,29 @@ def image_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
+def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:
+    """The factor 1, 2, 4 or 8 by which a file may be decoded smaller before it is resized to `wanted`; 1 if no JPEG."""
+    with _opened(_regular(path)) as image:
+        return reduction(image.size, wanted) if image.format in ("JPEG", "MPO") else 1
+
+
 def decode_photo(
-    path: Path, size: tuple[int, int], background: tuple[int, int, int] | None
+    path: Path, size: tuple[int, int], background: tuple[int, int, int] | None, factor: int | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """uint8 [H, W, 3] at `size` (width, height), and of a file with pixels that are not finite, a mask of the others.
 
-    The mask is uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent
-    pixels show the background; ValueError if it is None.
+    factor: of jpeg_reduction, where `size` is that of the file decoded smaller by it; by default the file is decoded to
+    at least twice the size and filtered (over 45 dB against filtering all pixels: scripts/bench_images.py). The mask is
+    uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent pixels show the
+    background; ValueError if it is None.
     """
     content, finite = _content(path), None
-    pixels = decode_jpeg(content, size) if _is_plausible(size, content) else None
+    pixels = _decode_jpeg(content, size, factor)
     if pixels is not None:
         return pixels, None
     with _opened(io.BytesIO(content)) as image:
         if not _is_plausible(image.size, content):
             raise ValueError(f"has {image.width}x{image.height} pixels in {len(content)} bytes, as no photograph has")
-        # A JPEG decodes faster to a half or a quarter; twice the wanted size leaves the filter something to do.
-        image.draft(None, (2 * size[0], 2 * size[1]))
         try:
             if image.mode == "F":
                 image, finite = _float_levels(np.asarray(image))
@@ -67,6 +73,17 @@ def has_alpha(path: Path) -> bool:
             return bool(image.has_transparency_data)
     except ValueError:
         return False
+
+
+def _decode_jpeg(content: bytes, size: tuple[int, int], factor: int | None) -> np.ndarray | None:
+    """As decode_photo, of an ordinary JPEG file; None for others."""
+    full = jpeg_size(content)
+    if full is None or not _is_plausible(full, content):
+        return None
+    pixels = decode_jpeg(content, factor or reduction(full, size))
+    if pixels is None or pixels.shape[1::-1] == size:
+        return pixels
+    return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
 
 
 def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:

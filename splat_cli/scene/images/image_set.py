@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,8 +13,9 @@ from PIL import Image
 
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
-from splat_cli.scene.images.decode import decode_mask, decode_photo, wholly_white
-from splat_cli.scene.lens import undistort
+from splat_cli.scene.images.decode import decode_mask, decode_photo, jpeg_reduction, wholly_white
+from splat_cli.scene.images.jpeg import reduced
+from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.view import View
 
 
@@ -84,20 +86,41 @@ class Loader:
     def _load(self, view: View) -> tuple[np.ndarray, np.ndarray | None]:
         if view.path is None:
             raise ValueError("it has no photograph")
-        size = (view.width, view.height)
-        whole = None if view.lens is None else (view.lens.width, view.lens.height)
-        photo, finite = decode_photo(view.path, whole or size, self.background)
-        mask = None if view.mask is None else decode_mask(view.mask, view.path, whole or size, self.invert_masks)
+        size, lens = (view.width, view.height), view.lens
+        factor = None if lens is None else _lens_reduction(lens, view.path, size)
+        decoded = size if lens is None or factor is None else reduced((lens.width, lens.height), factor)
+        photo, finite = decode_photo(view.path, decoded, self.background, factor)
+        mask = None if view.mask is None else decode_mask(view.mask, view.path, decoded, self.invert_masks)
         if finite is not None:
             self.bad_pixels[view.name] = int((finite == 0).sum())
             mask = finite if mask is None else np.minimum(mask, finite)
-        if view.lens is not None:
-            assert self.backend is not None, "photographs with distortion need a backend"
-            with self.backend_lock:
-                photo, mask = undistort(self.backend, view.lens, photo, mask)
-            if photo.shape[:2] != (view.height, view.width):
-                photo = np.array(Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS))
-                mask = wholly_white(Image.fromarray(mask), size)
+        if lens is not None:
+            photo, mask = self._undistorted(lens, photo, mask, size)
         if mask is not None and not mask.any():
             raise ValueError("its mask leaves no pixel")
         return photo, None if mask is None or mask.all() else mask
+
+    def _undistorted(
+        self, lens: Lens, photo: np.ndarray, mask: np.ndarray | None, size: tuple[int, int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Photograph and mask of the lens, at the lens' size or smaller, as its pinhole camera's of `size`."""
+        assert self.backend is not None, "photographs with distortion need a backend"
+        height, width = photo.shape[:2]
+        pinhole, x, y = lens.pinhole, width / lens.width, height / lens.height
+        if (width, height) != (lens.width, lens.height):
+            lens = lens.resized(width, height)
+            pinhole = pinhole.resized(max(1, round(pinhole.width * x)), max(1, round(pinhole.height * y)))
+        with self.backend_lock:
+            photo, mask = undistort(self.backend, lens, photo, mask, pinhole)
+        if photo.shape[1::-1] != size:
+            photo = np.array(Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS))
+            mask = wholly_white(Image.fromarray(mask), size)
+        return photo, mask
+
+
+def _lens_reduction(lens: Lens, path: Path, size: tuple[int, int]) -> int:
+    """The factor by which a photograph may be decoded smaller before it is undistorted and filtered to `size`."""
+    pinhole = lens.pinhole
+    return jpeg_reduction(
+        path, (-(-size[0] * lens.width // pinhole.width), -(-size[1] * lens.height // pinhole.height))
+    )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
-from splat_cli.scene.lens.camera import Lens
+from splat_cli.scene.lens.camera import Lens, Pinhole
 from splat_cli.scene.lens.distortion import NUM_COEFFICIENTS
 
 _BLOCK = (32, 8)
@@ -16,9 +16,9 @@ _PINHOLE_DTYPE = np.dtype([("matrix", np.float64, 4), ("width", np.int32), ("hei
 
 
 def undistort(
-    backend: Backend, lens: Lens, photo: np.ndarray, keep: np.ndarray | None = None
+    backend: Backend, lens: Lens, photo: np.ndarray, keep: np.ndarray | None = None, pinhole: Pinhole | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The photograph as `lens.pinhole` would have taken it.
+    """The photograph as `pinhole` would have taken it, by default `lens.pinhole`.
 
     photo: uint8 [lens.height, lens.width, 3]. keep: uint8 [lens.height, lens.width], 0 where a pixel does not count.
     Returns uint8 [H, W, 3] of the pinhole's size, and the mask uint8 [H, W]: 255 where a pixel counts, 0 where it does
@@ -29,12 +29,12 @@ def undistort(
     check_arrays("undistort", photo=(photo, np.uint8, f"{height} {width} 3"))
     if keep is not None:
         check_arrays("undistort", keep=(keep, np.uint8, f"{height} {width}"))
-    pinhole = lens.pinhole
+    pinhole = pinhole or lens.pinhole
     picture = backend.xp.empty((pinhole.height, pinhole.width, 3), np.uint8)
     mask = backend.xp.empty((pinhole.height, pinhole.width), np.uint8)
     backend.kernel("image/undistort", "undistort")(
         (-(-pinhole.width // _BLOCK[0]), -(-pinhole.height // _BLOCK[1])), _BLOCK,
-        _lens_row(lens), _pinhole_row(lens), backend.upload(photo), None if keep is None else backend.upload(keep),
+        _lens_row(lens), _pinhole_row(pinhole), backend.upload(photo), None if keep is None else backend.upload(keep),
         picture, mask,
     )  # fmt: skip
     return backend.download(picture), backend.download(mask)
@@ -50,8 +50,7 @@ def _lens_row(lens: Lens) -> np.ndarray:
     return row
 
 
-def _pinhole_row(lens: Lens) -> np.ndarray:
-    pinhole = lens.pinhole
+def _pinhole_row(pinhole: Pinhole) -> np.ndarray:
     row = np.zeros((), _PINHOLE_DTYPE)
     row["matrix"] = pinhole.fx, pinhole.fy, pinhole.cx, pinhole.cy
     row["width"], row["height"] = pinhole.width, pinhole.height
