@@ -16,7 +16,9 @@ def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray
     which = np.zeros(best.shape, np.int8)
     for i, shape in enumerate(shapes[1:], 1):
         index = _near(shape, origins, directions)
-        distances = shape.distances(origins if origins.shape[1] == 1 else origins[:, index], directions[:, index])
+        if index.size == 0:
+            continue
+        distances = shape.distances(_of(origins, index), _of(directions, index))
         closer = distances < best[index]
         best[index[closer]] = distances[closer]
         which[index[closer]] = i
@@ -28,13 +30,20 @@ def blocked(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray
     hit = np.zeros(limits.shape, bool)
     for shape in shapes[1:]:
         index = _near(shape, origins, directions)
-        hit[index] |= shape.distances(origins[:, index], directions[:, index]) < limits[index]
+        hit[index] |= shape.distances(_of(origins, index), _of(directions, index)) < limits[index]
     return hit
+
+
+def _of(points: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Columns `index` of points [3, n]; [3, 1] is for all. (`take` is several times faster than an index.)"""
+    return points if points.shape[1] == 1 else points.take(index, axis=1)
 
 
 def _near(shape: Shape, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Numbers of the rays that pass through the sphere about the shape."""
     offset = shape.center - origins
     along = offset[0] * directions[0] + offset[1] * directions[1] + offset[2] * directions[2]
-    apart = (offset * offset).sum(axis=0) - along * along
-    return np.flatnonzero((apart < shape.radius**2) & (along > -shape.radius))
+    beyond = (offset * offset).sum(axis=0) - shape.radius**2  # squared length of the tangents
+    if beyond.size == 1 and beyond[0] > 0:  # seen from one point outside
+        return np.flatnonzero(along > np.sqrt(beyond[0]))
+    return np.flatnonzero((along * along > beyond) & (along > -shape.radius))

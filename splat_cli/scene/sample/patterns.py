@@ -1,17 +1,21 @@
 """Procedural patterns: colours, noise, stripes. All arrays float32; colours are linear RGB [3, n]."""
 
+import functools
+
 import numpy as np
 
 SIDE = 128
 _LATTICE = np.pad(np.random.default_rng(7).random((SIDE, SIDE), dtype=np.float32), (0, 1), mode="wrap")
 
 
+@functools.cache
 def rgb(code: str) -> np.ndarray:
     """The linear colour [3, 1] of an sRGB code such as "c0ffee"."""
     encoded = np.array([int(code[i : i + 2], 16) for i in (0, 2, 4)], np.float32)[:, None] / 255
     return encoded**2.2
 
 
+@functools.cache
 def palette(*codes: str) -> np.ndarray:
     """Linear colours [3, k]."""
     return np.concatenate([rgb(code) for code in codes], axis=1)

@@ -17,20 +17,22 @@ def radiance(
     distance, which = nearest(shapes, origins, directions)
     points = origins + distance * directions
     colors = np.zeros_like(points)
-    for i, shape in enumerate(shapes):
-        index = np.flatnonzero(which == i)
+    by_shape = np.argsort(which, kind="stable")
+    ends = np.cumsum(np.bincount(which, minlength=len(shapes)))
+    for i, (shape, index) in enumerate(zip(shapes, np.split(by_shape, ends[:-1]), strict=True)):
         if index.size == 0:
             continue
-        place = shape.local(points[:, index])
+        met, arriving = points.take(index, axis=1), directions.take(index, axis=1)
+        place = shape.local(met)
         faces, u, v = shape.unwrap(place)
         seen = shape.albedo(place, faces) * light.at(i, faces, u, v)
         if i == 0:
             seen += room_glow(place * shape.size, faces)
         if shape.mirror > 0 and bounces > 0:
             normals = shape.normals(place)
-            facing = (normals * directions[:, index]).sum(axis=0)
-            mirrored = directions[:, index] - 2 * facing * normals
-            start = points[:, index] + 2 * EPSILON * normals
+            facing = (normals * arriving).sum(axis=0)
+            mirrored = arriving - 2 * facing * normals
+            start = met + 2 * EPSILON * normals
             reflected, _ = radiance(shapes, light, start, mirrored, bounces - 1)
             share = shape.mirror + (1 - shape.mirror) * 0.6 * np.clip(1 + facing, 0, 1) ** 5  # Schlick's approximation
             seen += (reflected * shape.tint - seen) * share

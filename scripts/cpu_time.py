@@ -1,0 +1,53 @@
+"""CPU time of each kernel while a command runs on the CPU backend.
+
+    python scripts/cpu_time.py demo OUT --device cpu
+    python scripts/cpu_time.py train SCENE -o OUT --device cpu --steps 300
+
+CPU seconds of all threads: on a busy machine they mean more than wall time.
+"""
+
+import atexit
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from splat_cli.cli.main import main
+from splat_cli.device.cpu import CpuKernel
+
+
+class CpuTimes:
+    """Seconds and launches by kernel; replaces `CpuKernel.__call__`."""
+
+    def __init__(self) -> None:
+        self.seconds, self.launches = defaultdict[str, float](float), Counter[str]()
+        self._launch = CpuKernel.__call__
+
+    def install(self) -> None:
+        """Measure all launches from now on, and print the table at exit."""
+        times = self
+
+        def timed(kernel: CpuKernel, *args: Any) -> None:
+            start = time.process_time()
+            times._launch(kernel, *args)
+            times.seconds[kernel.name] += time.process_time() - start
+            times.launches[kernel.name] += 1
+
+        setattr(CpuKernel, "__call__", timed)  # noqa: B010  (an assignment to a method has no type)
+        atexit.register(self.print)
+
+    def print(self) -> None:
+        """To stderr, the longest first."""
+        for name, seconds in sorted(self.seconds.items(), key=lambda item: -item[1]):
+            launches = self.launches[name]
+            print(f"{name:28} {seconds:8.2f} s {launches:7} x {1e3 * seconds / launches:8.3f} ms", file=sys.stderr)
+        total = sum(self.seconds.values())
+        print(f"{'all kernels':28} {total:8.2f} s of {time.process_time():.2f} s of the process", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    CpuTimes().install()
+    main()
