@@ -180,7 +180,9 @@ class Copy:
         """Whether the tests pass, and seconds; a run that takes longer than `timeout` does not."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
         command += [f"tests/{test}" for test in tests]
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]
+        path = os.pathsep.join([str(self.folder), *others])  # packages may lie elsewhere than this interpreter's
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         began = time.perf_counter()
         try:
             result = subprocess.run(
