@@ -1,9 +1,9 @@
-// What density control does to splats: relocation, splits, resets, limits. A thread owns one splat, in split kernels a parent.
-// Parameters are those of the planes [rows, capacity]; rows of colour are copied by copy_columns before.
+// Operations of density control: relocation, splits, resets, limits. A thread owns one splat, in split kernels a parent.
+// Parameters are planes [rows, capacity]. The host copies all rows of parents to slots: before a split, after share_opacity.
 #include "common.cuh"
 #include "vectors.cuh"
 
-#define MAX_COPIES 51               // of one splat in a round of relocation, as in 3DGS-MCMC
+#define MAX_SHARES 51               // splats that a parent is shared among in a round, itself included, as in 3DGS-MCMC
 
 __device__ __forceinline__ float logit(float opacity)
 {
@@ -25,7 +25,7 @@ extern "C" __global__ void count_copies(
 //     opacity' = 1 - (1 - opacity)^(1/n)
 //     scale' = scale * opacity / sum over i = 1..n, k = 0..i-1 of C(i-1, k) (-1)^k / sqrt(k+1) opacity'^(k+1)
 // By C(0, k) + ... + C(n-1, k) = C(n, k+1) the sum is that over j = 1..n of C(n, j) (-1)^(j-1) / sqrt(j) opacity'^j.
-extern "C" __global__ void relocate(
+extern "C" __global__ void share_opacity(
     const int* __restrict__ copies,         // [num] of each parent, itself not counted
     int rows, int capacity, int num,
     float min_opacity,                      // of a copy
@@ -36,7 +36,7 @@ extern "C" __global__ void relocate(
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num || copies[i] == 0) return;
     const size_t stride = capacity;
-    const int n = min(copies[i] + 1, MAX_COPIES);
+    const int n = min(copies[i] + 1, MAX_SHARES);
     const double opacity = sigmoid(params[ROW_OPACITY * stride + i]);
     const double shared = 1.0 - pow(1.0 - opacity, 1.0 / n);
 
@@ -123,8 +123,8 @@ extern "C" __global__ void split_random(
     }
 }
 
-// No splat more opaque than a limit, and all with fresh moments of their opacity.
-extern "C" __global__ void limit_opacities(
+// Opacity reset (3DGS, Kerbl et al. 2023, sec. 5.2): lowers logits to at most max_logit and zeroes their Adam moments.
+extern "C" __global__ void reset_opacities(
     int num,
     float max_logit,
     float* __restrict__ logit_opacities,    // [num]

@@ -2,31 +2,32 @@
 // One thread owns the whole step. Everything it needs is in device memory, so that a recorded step can be replayed as it is.
 #include "optim/adam.cuh"
 
-// What stays the same between two changes of the program's mind. train/schedule.py mirrors this layout.
+// Settings of the run and schedule of its learning rates; `step_background` writes a learned `background` here at each step.
+// train/schedule.py mirrors this layout.
 struct Schedule {
     float lr_means, lr_means_final; // world units; log-linear between them over max_steps
-    float reference_size;           // see Step
+    float reference_size;           // see IterState in common.cuh
     float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;
-    float lr_decay;                 // what all rates but the positions' have shrunk to at the end, from lr_decay_start on
+    float lr_decay;                 // factor of all other rates at max_steps; log-linear from 1 at lr_decay_start
     int lr_decay_start;
     int max_steps;
     int sh_degree, sh_degree_interval;
     int random_background;          // 1: another colour each step
     float background[3];
     unsigned seed;
-    int num_orders;                 // length of the view order; it repeats
+    int order_length;               // number of steps after which the order of views repeats
 };
 
 extern "C" __global__ void begin_step(
     IterState* __restrict__ state,          // [1]
     const Schedule* __restrict__ schedule,  // [1]
-    const int* __restrict__ order)          // [num_orders] view of step 1, 2, ...
+    const int* __restrict__ order)          // [order_length] view of step 1, 2, ...
 {
     if (state->overflowed) return;
     IterState s = *state;
     const Schedule k = *schedule;
     s.step += 1;
-    s.view = order[(s.step - 1) % k.num_orders];
+    s.view = order[(s.step - 1) % k.order_length];
     s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
     s.num_large = s.num_pairs = s.num_segments = 0;
     s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;

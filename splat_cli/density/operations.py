@@ -26,7 +26,7 @@ def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None
     moments = model.moments.pair()
     copies = backend.xp.zeros(num, "int32")
     launch(backend, FILE, "count_copies", len(parents), parents, len(parents), copies)
-    launch(backend, FILE, "relocate", num, copies, *params.shape, num, float(min_opacity), params, *moments)
+    launch(backend, FILE, "share_opacity", num, copies, *params.shape, num, float(min_opacity), params, *moments)
     model.copy(parents, slots)
 
 
@@ -51,7 +51,7 @@ def reset_opacities(model: Model, max_opacity: float) -> None:
     """Lower all opacities to at most max_opacity, with zero moments."""
     max_logit = float(np.log(max_opacity / (1 - max_opacity)))
     rows = (planes[OPACITY] for planes in (model.splats.params, *model.moments.pair()))
-    launch(model.backend, FILE, "limit_opacities", model.num, model.num, max_logit, *rows)
+    launch(model.backend, FILE, "reset_opacities", model.num, model.num, max_logit, *rows)
 
 
 def limit_scales(model: Model, min_scale: float) -> None:

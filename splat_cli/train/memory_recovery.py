@@ -46,7 +46,7 @@ class ScratchMemory:
         pruned = f"; the {before - model.num:,} least opaque were pruned" if before > model.num else ""
         return f"out of device memory at step {step}: continuing with at most {model.num:,} splats{pruned}"
 
-    def lend(self, work: Callable[[], T]) -> T:
+    def run_or_release(self, work: Callable[[], T]) -> T:
         """The result of `work`; if memory runs out, release the scratch buffers and repeat it.
 
         `allocated` is False afterwards if the buffers could not be reallocated.

@@ -1,4 +1,7 @@
-"""The schedule of a run in device memory: learning rates, degrees, backgrounds and the order of the views."""
+"""Upload of a run's schedule to the device: learning rates, SH degrees, backgrounds, order of the views.
+
+The kernel `begin_step` (cuda_src/optim/begin_step.cu) evaluates it for each step, the decay of the rates included.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ SCHEDULE_DTYPE = np.dtype([
     ("lr_opacities", np.float32), ("lr_sh0", np.float32), ("lr_shN", np.float32),
     ("lr_decay", np.float32), ("lr_decay_start", np.int32),
     ("max_steps", np.int32), ("sh_degree", np.int32), ("sh_degree_interval", np.int32),
-    ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("num_orders", np.int32),
+    ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("order_length", np.int32),
 ])  # fmt: skip
 
 REFERENCE_SPLAT = 0.004  # size of a splat for which lr_means is given, relative to the scene's
@@ -33,7 +36,7 @@ def upload_schedule(backend: Backend, config: ResolvedConfig) -> Any:
     row["max_steps"], row["sh_degree"] = config.steps, config.trained_sh_degree
     row["sh_degree_interval"] = config.sh_degree_interval
     row["random_background"], row["background"] = config.background == "random", background_color(config.background)
-    row["seed"], row["num_orders"] = config.seed, config.steps
+    row["seed"], row["order_length"] = config.seed, config.steps
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
 
 

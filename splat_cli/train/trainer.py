@@ -167,7 +167,7 @@ class Trainer:
         If that fails, the scratch memory of training is released and `work` repeated.
         """
         try:
-            return self.scratch.lend(work)
+            return self.scratch.run_or_release(work)
         finally:
             if not self.scratch.allocated:
                 self.recover_from_oom()
