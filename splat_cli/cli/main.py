@@ -48,7 +48,11 @@ class _LazyGroup(click.Group):
     epilog="\b\nExample:\n  splat demo\n  splat train photos/garden --eval\n  splat render runs/garden",
 )
 @click.version_option(__version__, prog_name="splat")
-@click.option("--debug", is_flag=True, help="Show the traceback of errors; also allowed after the command.")
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Show the traceback of errors, and on a GPU which kernel failed (slow); also allowed after the command.",
+)
 @click.option("--json", is_flag=True, help="Print the result or the error as JSON; also allowed after the command.")
 def splat(debug: bool, json: bool) -> None:
     """3D Gaussian Splatting: photographs in, splats out."""
@@ -86,6 +90,10 @@ def _open_standard_streams() -> None:
 def run(arguments: list[str]) -> int:
     """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 128 + a signal."""
     flags = {"--debug", "--json"}.intersection(arguments)
+    if "--debug" in flags:
+        from splat_cli.device.cuda import CudaBackend
+
+        CudaBackend.debug = True
     as_json = "--json" in flags
     try:
         result = splat.main([one for one in arguments if one not in flags], prog_name="splat", standalone_mode=False)

@@ -100,6 +100,8 @@ if TYPE_CHECKING:
     default=None,
     help="Antialiasing of Mip-Splatting.  [default: as in training, or as stated in the file]",
 )
+@click.option("--splat-scale", type=FiniteRange(0.001, 1000), default=1.0, show_default=True, metavar="X",
+              help="Factor on the sizes of splats; they stay where they are.")  # fmt: skip
 @click.option(
     "--samples", type=click.IntRange(1, 8), metavar="N",
     help="Supersampling: N x N samples per pixel.  [default: from the photographs of an antialiased run, up to 4]",

@@ -27,6 +27,7 @@ def render_job(source: Path, views: str | None, cameras: Path | None, **options:
         job.with_overrides(options["background"], options["antialias"]).with_appearance(options["appearance"]),
         files=files,
         frames_per_second=options["fps"] or job.frames_per_second,
+        splat_scale=options["splat_scale"],
         samples=options["samples"],
     )
     return _with_projection(job, options["projection"], options["size"], options["stereo"], options["up"])

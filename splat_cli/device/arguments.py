@@ -110,3 +110,12 @@ def struct_value(kernel: str, parameter: Parameter, value: Any) -> np.void:
         got = type(value).__name__
         raise ShapeError(f"{kernel}: {parameter.label} is a struct: pass a NumPy structured scalar, got {got}")
     return value
+
+
+def describe(arg: Any) -> str:
+    """An argument for messages: dtype and shape of an array, the value of anything else."""
+    if arg is None:
+        return "null"
+    if getattr(arg, "shape", ()):
+        return f"{'struct' if arg.dtype.names else arg.dtype} {list(arg.shape)}"
+    return str(arg)

@@ -3,11 +3,11 @@
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
+from splat_cli.device.arguments import check_count, check_launch, check_pointer, describe, scalar_value, struct_value
 from splat_cli.device.compiled_units import CompiledUnits, Unit
 from splat_cli.device.signature import Parameter
 from splat_cli.device.sources import KernelSource, headers_digest, read_source
@@ -38,6 +38,8 @@ class CudaBackend:
     """
 
     name = "cuda"
+    debug: ClassVar[bool] = False
+    """Whether kernels wait for the end of each launch and say which one failed; for the whole process: `--debug`."""
 
     def __init__(self, sources: Path | None = None) -> None:
         import cupy
@@ -60,7 +62,8 @@ class CudaBackend:
         if key not in self._kernels:
             source, module = self._units.get(file, defines)
             parameters = source.parameters(name)
-            self._kernels[key] = CudaKernel(name, parameters, module.get_function(name), self.xp.ndarray)
+            wait = self.xp.cuda.runtime.deviceSynchronize if self.debug else None
+            self._kernels[key] = CudaKernel(name, parameters, module.get_function(name), self.xp.ndarray, wait)
         return self._kernels[key]
 
     def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
@@ -105,7 +108,9 @@ class CudaBackend:
         return CudaTimer(self.xp, self.stream)
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.capture: a CUDA graph."""
+        """See Backend.capture_graph: a CUDA graph; with `debug` the function itself, since no recording may wait."""
+        if self.debug:
+            return function
         self.stream.begin_capture()
         try:
             function()
@@ -168,19 +173,36 @@ class CudaTimer:
 
 
 class CudaKernel:
-    """One function of a compiled module."""
+    """One function of a compiled module. wait: None, or what waits for the device after each launch."""
 
-    def __init__(self, name: str, parameters: tuple[Parameter, ...], function: Any, array_type: type) -> None:
+    def __init__(
+        self, name: str, parameters: tuple[Parameter, ...], function: Any, array_type: type,
+        wait: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self._parameters = parameters
         self._function = function
         self._array_type = array_type
+        self._wait = wait
 
     def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
         """See Kernel."""
         shape = check_launch(self.name, grid, block)
         check_count(self.name, self._parameters, args)
-        self._function(shape[:3], shape[3:], tuple(map(self._value, self._parameters, args)))
+        values = tuple(map(self._value, self._parameters, args))
+        if self._wait is None:
+            self._function(shape[:3], shape[3:], values)
+            return
+        try:
+            self._function(shape[:3], shape[3:], values)
+            self._wait()
+        except RuntimeError as error:  # CuPy's errors of CUDA's runtime and driver are RuntimeErrors
+            raise DeviceError(f"{self._described(shape, args)} failed: {error}") from error
+
+    def _described(self, shape: Sequence[int], args: Sequence[Any]) -> str:
+        """A launch in words: kernel, grid, block, arguments."""
+        shown = ", ".join(f"{p.name} {describe(arg)}" for p, arg in zip(self._parameters, args, strict=True))
+        return f"kernel {self.name} on grid {tuple(shape[:3])}, block {tuple(shape[3:])} with {shown}"
 
     def _value(self, parameter: Parameter, arg: Any) -> Any:
         if parameter.is_pointer:

@@ -18,6 +18,11 @@ def scaled(splats: SplatArrays, factor: float) -> SplatArrays:
     )
 
 
+def resized(splats: SplatArrays, factor: float) -> SplatArrays:
+    """The splats `factor` times as large, where they are."""
+    return dataclasses.replace(splats, log_scales=splats.log_scales + np.float32(np.log(factor)))
+
+
 def rotated(splats: SplatArrays, rotation: np.ndarray) -> SplatArrays:
     """The splats turned about the origin by a rotation matrix [3, 3], with the colours that depend on the direction."""
     return dataclasses.replace(

@@ -16,6 +16,7 @@ from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.dense_places import dense_places
 from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.move import resized
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
@@ -45,6 +46,7 @@ class RenderJob:
 
     antialias: None for what the file says of itself; most formats say nothing, and mean what every viewer shows.
     trained: the views that the splats were trained on, as far as they are known.
+    splat_scale: factor on the sizes of the splats, which stay where they are.
     samples: across a pixel; None for as many as make antialiased pictures as fine as those views.
     is_path: whether the views are the frames of a path, which leaves none of a longer one behind.
     """
@@ -62,6 +64,7 @@ class RenderJob:
     files: FrameFiles = field(default_factory=FrameFiles)
     frames_per_second: float = DEFAULT_FPS
     trained: list[View] = field(default_factory=list)
+    splat_scale: float = 1.0
     samples: int | None = None
     is_path: bool = False
 
@@ -101,6 +104,9 @@ class RenderJob:
         settings = RenderSettings(self.background, antialias, self.rig, self._samples(antialias), self.files)
         with (self.field_file or self.file).open("rb") as file:
             source = hashlib.file_digest(file, "sha256").hexdigest()
+        if self.splat_scale != 1:
+            arrays = resized(arrays, self.splat_scale)
+            source = f"{source} {self.splat_scale}"
         splats, coloring = Splats.from_arrays(backend, arrays), None
         if saved:
             coloring = colorings(saved, backend, splats.capacity, self.appearance, len(self.views))

@@ -102,6 +102,17 @@ def test_small_pictures_are_as_fine_as_the_photographs(splat, trained, tmp_path)
     assert np.abs(fine - np.asarray(whole.resize((20, 15), Image.Resampling.LANCZOS))).max() < 3  # rounded twice
 
 
+def test_splat_scale(splat, trained, tmp_path):
+    def coverage(*options):
+        """Mean opacity of a picture in one folder: another scale replaces what lies there."""
+        assert splat("render", trained, "-o", "scaled", "--alpha", *options, *CPU).code == 0
+        return np.asarray(Image.open(tmp_path / "cwd" / "scaled" / "alpha" / "a_03.png")).mean()
+
+    half, full, same = coverage("--splat-scale", 0.5), coverage(), coverage("--splat-scale", 1)
+    assert half < full == same < coverage("--splat-scale", 2)
+    assert "0.001" in splat("render", trained, "--splat-scale", 0).err
+
+
 def test_all_around_and_stereo(splat, trained, tmp_path):
     options = [trained, "--path", "orbit", "--frames", 2, *CPU]
     around = splat("render", *options, "--projection", "equirectangular", "--size", "64x32", "-o", "around")
