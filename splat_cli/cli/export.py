@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 _AXES = "axes right, up, back, as Niantic states them; for SuperSplat and splat-transform: --spz-axes rdf"
+_NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
 _LENGTH = FiniteRange(0, min_open=True)
 
 
@@ -135,6 +136,7 @@ def command(
     """
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.edits import Edits
+    from splat_cli.gaussians.formats import format_for
     from splat_cli.run.storage.load_splats import save_cameras
     from splat_cli.scene.crop import parse_crop
     from splat_cli.tools.export import ExportJob, level_path
@@ -155,9 +157,11 @@ def command(
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
     levels = job.levels(lod, 500 if lod_steps is None else lod_steps, display) if lod else [job.splats()]
-    files = [_written(level_path(out, i) if lod else out, splats, write) for i, splats in enumerate(levels)]
+    keeps_sh = is_page or format_for(out, format_name).keeps_sh
+    files = [_written(level_path(out, i) if lod else out, splats, write, keeps_sh) for i, splats in enumerate(levels)]
     notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
     notes += [_AXES] if spz_axes is None and _is_spz(out, format_name) else []
+    notes += [_NO_SH] if files[0]["dropped_sh"] else []
     notes += [_ANTIALIASED] if files[0]["antialiased"] and not is_page else []
     return Output([*map(_line, files), *notes], {"levels": files} if lod else files[0])
 
@@ -186,13 +190,16 @@ def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, Spla
     return opening.moved(job.edits.similarity()).write
 
 
-def _written(file: Path, splats: SplatArrays, write: Callable[[Path, SplatArrays], None]) -> dict[str, Any]:
-    """Writes the file; returns what it came to."""
+def _written(
+    file: Path, splats: SplatArrays, write: Callable[[Path, SplatArrays], None], keeps_sh: bool
+) -> dict[str, Any]:
+    """Writes the file; returns what it came to. keeps_sh: whether the format has view-dependent colours."""
     write(file, splats)
     return {
         "file": file,
         "num_splats": len(splats),
-        "sh_degree": splats.sh_degree,
+        "sh_degree": splats.sh_degree if keeps_sh else 0,
+        "dropped_sh": splats.sh_degree > 0 and not keeps_sh,
         "antialiased": splats.antialiased,
         "bytes": file.stat().st_size,
     }

@@ -8,10 +8,13 @@ from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
 
 
-@click.command(epilog="\b\nExample:\n  splat info photos/garden\n  splat info runs/garden\n  splat info garden.spz")
+@click.command(
+    epilog="\b\nExample:\n  splat info scenes/garden\n  splat info runs/garden\n  splat info runs\n"
+    "  splat info garden.spz"
+)
 @click.argument("path", type=PATH)
 def command(path: Path) -> Output:
-    """Summarise a scene, a run or a file of splats."""
+    """Summarise a scene, a run, the runs in a folder or a file of splats."""
     from splat_cli.tools.info import describe_path
 
     facts = describe_path(path)

@@ -96,7 +96,8 @@ def run(arguments: list[str]) -> int:
         CudaBackend.debug = True
     as_json = "--json" in flags
     try:
-        result = splat.main([one for one in arguments if one not in flags], prog_name="splat", standalone_mode=False)
+        given = [_hyphenated(one) for one in arguments if one not in flags]
+        result = splat.main(given, prog_name="splat", standalone_mode=False)
     except Exception as error:
         if "--debug" in flags:
             traceback.print_exc()
@@ -123,6 +124,14 @@ def _shown(result: Output, as_json: bool) -> int:
             click.echo(f"Error: the result cannot be printed: {error.strerror or error}", err=True)
         return 1
     return result.exit_code
+
+
+def _hyphenated(argument: str) -> str:
+    """An option spelled with underscores, as other trainers have them, with hyphens; other arguments as they are."""
+    if not argument.startswith("--"):
+        return argument
+    name, *value = argument.split("=", 1)
+    return "=".join([name.replace("_", "-"), *value])
 
 
 def _explain(error: Exception) -> tuple[str, int]:

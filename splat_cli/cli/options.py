@@ -41,17 +41,27 @@ def server_options(function: Function) -> Function:
 
 
 _HERE = {
-    **dict.fromkeys(("-s", "--source_path", "--data_dir", "--data"), "the argument SCENE"),
-    **dict.fromkeys(("-m", "--model_path", "--result_dir", "--output-dir"), "-o"),
-    **dict.fromkeys(("-r", "--resolution", "--data_factor"), "--downscale, or --max-size"),
-    **dict.fromkeys(("--iterations", "--max_steps", "--max-num-iterations"), "--steps"),
-    **dict.fromkeys(("--save_iterations", "--test_iterations", "--save_steps", "--eval_steps"), "--save-at"),
-    **dict.fromkeys(("-w", "--white_background"), "--background white"),
-    **dict.fromkeys(("--start_checkpoint", "--ckpt", "--load-dir"), "--resume RUN"),
-    "--cap_max": "--max-splats",
-    "--llffhold": "--test-every",
+    **dict.fromkeys(("-s", "--source-path", "--data-dir", "--data", "--data-path"), "the argument SCENE"),
+    **dict.fromkeys(("-m", "--model-path", "--result-dir", "--output-dir", "--export-path", "--output-path"), "-o"),
+    **dict.fromkeys(("-r", "--resolution", "--data-factor", "--resize-factor"), "--downscale, or --max-size"),
+    "--max-resolution": "--max-size",
+    **dict.fromkeys(
+        ("--iterations", "--iter", "--max-steps", "--max-num-iterations", "--total-steps", "--total-train-iters"),
+        "--steps",
+    ),
+    **dict.fromkeys(
+        ("--save-iterations", "--test-iterations", "--save-steps", "--eval-steps", "--export-every", "--eval-every"),
+        "--save-at STEPS",
+    ),
+    **dict.fromkeys(("-w", "--white-background"), "--background white"),
+    **dict.fromkeys(("--start-checkpoint", "--ckpt", "--load-dir"), "--resume RUN"),
+    **dict.fromkeys(("--cap-max", "--max-cap"), "--max-splats"),
+    **dict.fromkeys(("--llffhold", "--eval-split-every"), "--test-every"),
+    "--refine-every": "--densify-interval",
+    "--with-viewer": "--viewer",
 }
-"""Options of other trainers (3DGS's train.py, gsplat's simple_trainer.py, nerfstudio), and their names here."""
+"""Options of other trainers (3DGS's train.py, gsplat's simple_trainer.py, nerfstudio, Brush, LichtFeld Studio), with
+hyphens in place of underscores, and their names here."""
 
 
 class SettingsCommand(click.Command):

@@ -107,12 +107,25 @@ def _preset_path(preset: str) -> Path:
 
 
 def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """`table` with settings of earlier versions as they are called today; UsageError where both are given."""
+    """`table` with settings of earlier versions as they are called today, and hyphens in names as underscores.
+
+    UsageError where a setting is given twice.
+    """
+    table = with_underscores(table)
     names = ALIASES | {old: name for old, (name, _) in FLAGS.items()}
     for old, name in names.items():
         if old in table and name in table:
             raise UsageError(f"{old!r} is the former name of {name!r}: give only one of them")
     return {names.get(old, old): _flag_value(old, value) for old, value in table.items()}
+
+
+def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings named as options are, `max-splats`, as `max_splats`. UsageError where both are given."""
+    named = {name.replace("-", "_"): value for name, value in table.items()}
+    if len(named) < len(table):
+        twice = next(name for name in table if "-" in name and name.replace("-", "_") in table)
+        raise UsageError(f"{twice!r} and {twice.replace('-', '_')!r} are the same setting: give only one of them")
+    return named
 
 
 def _flag_value(name: str, value: Any) -> Any:

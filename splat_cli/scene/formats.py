@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.errors import SceneError
+from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.colmap import FILES, has_model
 from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
 from splat_cli.scene.dataset import Dataset
@@ -34,7 +35,9 @@ class DatasetFormat:
 
 FORMATS: dict[str, DatasetFormat] = {
     "colmap": DatasetFormat(
-        find_colmap, read_colmap, "a COLMAP model (cameras, images and points3D, .bin or .txt, or in a .zip)"
+        find_colmap,
+        read_colmap,
+        "a COLMAP model (cameras, images and points3D, .bin or .txt, in sparse/0, sparse or a .zip)",
     ),
     "blender": DatasetFormat(find_blender, read_blender, "transforms_train.json"),
     "transforms": DatasetFormat(find_transforms, read_transforms, "transforms.json"),
@@ -55,6 +58,11 @@ _MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 def has_dataset(root: Path) -> bool:
     """Whether `root` holds a dataset of any format."""
     return any(entry.find(root) is not None for entry in FORMATS.values())
+
+
+def has_photographs(folder: Path) -> bool:
+    """Whether a file in the folder is a photograph by its name."""
+    return any(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*.*"))
 
 
 def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
@@ -84,10 +92,13 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     if options.format != "auto":
         return FORMATS[options.format].read(root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
+    if not present and (has_photographs(root) or has_photographs(root / "images")):
+        raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
     if not present:
         wanted = "; ".join(entry.name for entry in FORMATS.values())
         raise SceneError(
-            f"{root} holds no camera poses. Looked for {wanted}; `splat train` estimates the poses of photographs"
+            f"{root} holds no camera poses and no photographs. Looked for {wanted}; `splat train` estimates the "
+            "poses of photographs"
         )
     dataset = FORMATS[present[0]].read(root, options)
     if len(present) > 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import TrainConfig
-from splat_cli.config.presets import load_config, read_toml
+from splat_cli.config.presets import load_config, read_toml, with_underscores
 from splat_cli.errors import UsageError
 from splat_cli.scene.options import placed_paths
 
@@ -66,7 +66,7 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
         path, name = own.pop("path", None), own.pop("name", None)
         if not isinstance(path, str) or not isinstance(name, str | None):
             raise UsageError(f"{source}: [[scene]] number {number} needs a path, a text, and may have a name, a text")
-        settings = {**common, **own}
+        settings = {**with_underscores(common), **with_underscores(own)}
         if any(isinstance(value, str) and "\0" in value for value in (path, *settings.values())):
             raise UsageError(f"{source}: [[scene]] number {number} has a text with a zero character, which no path has")
         scene = source.parent / path

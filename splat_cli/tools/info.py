@@ -11,7 +11,7 @@ from splat_cli.gaussians.summary import summarize_splats
 from splat_cli.run.storage.find_run import find_splats, is_run
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.formats import DATASET_SUFFIXES
+from splat_cli.scene.formats import DATASET_SUFFIXES, has_dataset
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.summary import summarize_scene
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
@@ -28,7 +28,26 @@ def describe_path(path: Path) -> dict[str, str]:
         return {"file": str(path)} | summarize_splats(read_splats(path))
     if is_run(path):
         return _describe_run(RunDir(path))
+    if not has_dataset(path) and (runs := _runs_in(path)):
+        return {"runs": str(path)} | {run.path.name: _outcome(run) for run in runs}
     return {"scene": str(path)} | summarize_scene(read_scene(path))
+
+
+def _runs_in(folder: Path) -> list[RunDir]:
+    """The runs in a folder of runs, sorted by name."""
+    return [RunDir(path) for path in sorted(folder.iterdir()) if is_run(path)] if folder.is_dir() else []
+
+
+def _outcome(run: RunDir) -> str:
+    """A run in one line: steps, splats, time and scores, or how far it came."""
+    try:
+        facts, num_steps = run.result(), run.config().steps or 0
+    except UsageError as error:
+        return str(error)
+    if not facts:
+        return f"not finished: splats of step {max(run.saved_steps(), default=0):,} of {num_steps:,}"
+    score = f", PSNR {facts['psnr']:.2f}, SSIM {facts['ssim']:.4f}" if "psnr" in facts else ""
+    return f"{facts['steps']:,} steps, {facts['num_splats']:,} splats, {facts['seconds']:.0f} s{score}"
 
 
 def _describe_run(run: RunDir) -> dict[str, str]:

@@ -1,19 +1,20 @@
 """Scenes made of what `splat train` is given: zip files, and photographs or videos without camera poses."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from splat_cli.console import Display
+from splat_cli.errors import SplatError
 from splat_cli.run.storage.run_lock import numbered_folders
-from splat_cli.scene.formats import has_dataset
+from splat_cli.scene.formats import has_dataset, has_photographs
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
-from splat_cli.scene.sfm.photographs import is_photograph
+from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 
 SCENES = Path("scenes")
 _ZIP_RECORD = "unzipped.json"
-_DEPTHS = ("*", "*/*")
 
 
 def lacks_poses(path: Path) -> bool:
@@ -22,7 +23,7 @@ def lacks_poses(path: Path) -> bool:
         return True
     if not path.is_dir() or has_dataset(path):
         return False
-    return any(is_photograph(found) for depth in _DEPTHS for found in path.glob(depth))
+    return any(map(has_photographs, (path, *filter(Path.is_dir, path.iterdir()))))
 
 
 def prepared_scene(path: Path, seed: int, display: Display) -> Path:
@@ -63,8 +64,14 @@ def _with_poses(source: Path, seed: int, display: Display) -> Path:
             return scene
         if can_be_made(scene, record):
             break
+    require_pycolmap()
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
-    found = make_scene(photographs, scene, options, display.counting, display.say)
+    try:
+        found = make_scene(photographs, scene, options, display.counting, display.say)
+    except SplatError:
+        with suppress(OSError):  # it holds other scenes
+            SCENES.rmdir()
+        raise
     display.say(found.summary())
     if advice := found.advice():
         display.warn("\n".join(advice))

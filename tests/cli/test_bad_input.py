@@ -38,7 +38,8 @@ def test_no_such_folder(refused, tmp_path):
 
 def test_no_model_in_the_folder(refused, copy):
     shutil.rmtree(copy / "sparse")
-    refused(copy, "no COLMAP model", "sparse/0")
+    shutil.rmtree(copy / "images")
+    refused(copy, "no camera poses", "a COLMAP model", "sparse/0")
 
 
 @pytest.mark.parametrize("length", [0, 5, 100, -3])

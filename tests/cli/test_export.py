@@ -23,6 +23,13 @@ def test_a_file_to_write_is_asked_for(splat, trained):
     assert ".glb, .html" in splat("export", trained, "garden.obj").err
 
 
+def test_a_format_without_harmonics_says_so(splat, trained, tmp_path):
+    result = splat("export", trained, tmp_path / "a.splat")
+    assert "spherical harmonics of degree 0" in result.out
+    assert "view-dependent colours (spherical harmonics) were dropped" in result.out
+    assert "dropped" not in splat("export", trained, tmp_path / "a.spz").out
+
+
 @pytest.mark.parametrize("strict", [("--min-opacity", "1"), ("--crop", "900,900,900,1"), ("--min-size", "1e9")])
 def test_a_file_without_splats_is_not_written(splat, trained, tmp_path, strict):
     result = splat("export", trained, "nothing.ply", *strict)

@@ -117,6 +117,10 @@ def test_a_misspelt_command_is_guessed(splat):
         (["--iterations", "30000"], "No such option '--iterations': here it is --steps"),
         (["-s", "photos", "-m", "out"], "here it is the argument SCENE"),
         (["--save_iterations=7000"], "here it is --save-at"),
+        (["--cap-max", "9"], "No such option '--cap-max': here it is --max-splats"),
+        (["--cap_max", "9"], "here it is --max-splats"),
+        (["--export-every", "9"], "here it is --save-at STEPS"),
+        (["--max-resolution", "9"], "here it is --max-size"),
         (["--stepz", "3"], "No such option '--stepz'"),
     ],
 )
@@ -124,6 +128,13 @@ def test_options_of_other_trainers_are_translated(splat, options, message):
     result = splat("train", *options)
     assert result.code == 2
     assert message in result.err
+
+
+@pytest.mark.parametrize("option", [["--max_splats", "77"], ["--max_splats=77"]])
+def test_underscores_in_options_are_hyphens(splat, scene, tmp_path, option):
+    result = splat("train", scene, "--device", "cpu", "--steps", "1", "--no_report", "-o", tmp_path / "a_b", *option)
+    assert result.code == 0, result.err
+    assert "max_splats = 77" in (tmp_path / "a_b/config.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -129,3 +129,11 @@ def test_thin_prism_fisheye_in_transforms(tmp_path):
     document["frames"][0]["camera_model"] = "MAGIC"
     (tmp_path / "transforms.json").write_text(json.dumps(document))
     assert "expected one of PINHOLE" in read_scene(tmp_path).skipped[0]
+
+
+def test_photographs_without_poses_are_told_what_to_do(scene, tmp_path):
+    shutil.copytree(scene / "images", tmp_path / "garden")
+    with pytest.raises(
+        SceneError, match="garden holds photographs without camera poses: `splat train .*garden` estimates"
+    ):
+        read_scene(tmp_path / "garden")

@@ -31,6 +31,15 @@ def test_list_gives_scenes_names_and_settings(tmp_path):
     assert (second.name, second.config.steps) == ("other", 6)
 
 
+def test_settings_in_a_list_may_be_named_as_options(tmp_path):
+    (tmp_path / "list.toml").write_text('max-splats = 9\n[[scene]]\npath = "a"\nsplit = "b.txt"\ninit-from = "c.ply"\n')
+    (job,) = plan_batch([tmp_path / "list.toml"], tmp_path, None, {})
+    assert (job.config.max_splats, job.config.init_from) == (9, str(tmp_path / "c.ply"))
+    (tmp_path / "list.toml").write_text('max-splats = 9\nmax_splats = 8\n[[scene]]\npath = "a"\n')
+    with pytest.raises(UsageError, match="'max-splats' and 'max_splats' are the same setting"):
+        plan_batch([tmp_path / "list.toml"], tmp_path, None, {})
+
+
 def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists/a/images_4").mkdir(parents=True)

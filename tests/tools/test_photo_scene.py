@@ -91,6 +91,7 @@ def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):
     result = splat("train", photos, *OPTIONS)
     last = result.err.splitlines()[-1]
     assert (result.code, last.count("pip install 'splat-cli[sfm]'")) == (2, 1)
+    assert result.err.count("\n") == 1
 
 
 def test_what_lacks_poses(scene, photos, tmp_path):

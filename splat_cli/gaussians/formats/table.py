@@ -16,17 +16,18 @@ from splat_cli.gaussians.ply import read_ply, write_ply
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: the end of its name, and how it is read and written."""
+    """A kind of file: the end of its name, how it is read and written, and whether it keeps spherical harmonics."""
 
     suffix: str
     read: Callable[[Path], SplatArrays]
     write: Callable[[Path, SplatArrays], None]
+    keeps_sh: bool = True
 
 
 FORMATS = {
     "compressed-ply": Format(".compressed.ply", read_compressed_ply, write_compressed_ply),
     "ply": Format(".ply", read_ply, write_ply),
-    "splat": Format(".splat", read_dot_splat, write_dot_splat),
+    "splat": Format(".splat", read_dot_splat, write_dot_splat, keeps_sh=False),
     "spz": Format(".spz", read_spz, write_spz),
     "sog": Format(".sog", read_sog, write_sog),
     "glb": Format(".glb", read_glb, write_glb),

@@ -37,7 +37,7 @@ def make_scene(
             else:
                 names, skipped = collect_photographs(source, scene / "images")
                 if skipped:
-                    say(f"Left out {len(skipped)} photographs: {'; '.join(skipped[:_SHOWN])}")
+                    say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
             return map_photographs(scene, names, options, counting)
     except KeyboardInterrupt as error:
         raise Interrupted("Interrupted; the same command again continues", error) from None

@@ -23,7 +23,7 @@ _LABELS = {"features": "features", "pairs": "pairs of photographs", "placed": "p
 _FEATURES = re.compile(r"Processed file \[")
 _BLOCK = re.compile(r"(?:Processing|Matching) block \[(\d+)/(\d+), (\d+)/(\d+)\]")
 _IMAGE = re.compile(r"(?:Processing|Matching) image \[(\d+)/(\d+)\]")
-_LOG_HEAD = re.compile(r"^[IWEF]\d{8} .*?\] ")
+_LOG_HEAD = re.compile(r"^[IWEF]\d{8} .*?\] |\[\w+\.(?:cc|h):\d+\] ")
 _NUM_KEPT = 20
 _PROGRAM = f"from {colmap_worker.__name__} import main; main()"
 

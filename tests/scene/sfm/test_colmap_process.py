@@ -70,6 +70,7 @@ def test_progress_is_read_from_the_log(counts):
     [
         ("import os; print('E20260101 00:00:00.0 1 a.cc:2] bad luck', flush=True); os.abort()", "SIGABRT: bad luck"),
         ("raise ValueError('no way')", "exit code 1: ValueError: no way"),
+        ("raise ValueError('[images.cc:30] Check failed: no')", "exit code 1: ValueError: Check failed: no"),
         ("pass", "exit code 0"),
     ],
 )

@@ -1,0 +1,35 @@
+"""`splat info` of a folder of runs."""
+
+import json
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    folder = tmp_path / "runs"
+    for name in ("garden", "street", "broken"):
+        shutil.copytree(trained, folder / name)
+    (folder / "street" / "result.json").unlink()
+    (folder / "broken" / "result.json").write_text("[]")
+    (folder / "notes").mkdir()
+    return folder
+
+
+def test_runs_are_listed(splat, runs):
+    result = splat("info", runs)
+    assert result.code == 0, result.err
+    lines = dict(line.split("  ", 1) for line in result.out.splitlines())
+    assert list(lines) == ["runs", "broken", "garden", "street"]
+    assert "20 steps, 300 splats, " in lines["garden"]
+    assert "PSNR" in lines["garden"]
+    assert lines["street"].strip() == "not finished: splats of step 20 of 20"
+    assert "result.json is not as it was written" in lines["broken"]
+    assert json.loads(splat("info", runs, "--json").out)["garden"].startswith("20 steps")
+
+
+def test_a_scene_with_a_run_in_it_is_a_scene(splat, scene, trained, tmp_path):
+    folder = shutil.copytree(scene, tmp_path / "scene")
+    shutil.copytree(trained, folder / "run")
+    assert splat("info", folder).out.startswith("scene")
