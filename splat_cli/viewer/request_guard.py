@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from splat_cli.errors import UsageError
+from splat_cli.viewer.client_script import add_script
 
 if TYPE_CHECKING:
     from websockets.datastructures import Headers
@@ -104,6 +105,7 @@ def guarding(names: frozenset[str], token: str | None = None) -> Iterator[None]:
                 return connection.respond(HTTPStatus.FORBIDDEN, f"splat: refused, {reason}\n")
             response = process_request(connection, request) if process_request else None
             if response is not None:
+                add_script(response)
                 response.headers["Content-Security-Policy"] = _NO_FRAMES
                 response.headers["Referrer-Policy"] = "no-referrer"
                 if token:

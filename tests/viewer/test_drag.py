@@ -1,0 +1,67 @@
+"""How far a drag with the mouse turns the camera of the live viewer."""
+
+import io
+import time
+
+import numpy as np
+import pytest
+
+from splat_cli.console import Display
+from splat_cli.scene.quaternion import matrix_from_quat
+
+pytest.importorskip("viser", reason="the viewer needs viser (extra viewer)")
+pytestmark = pytest.mark.browser
+SIZE = {"width": 1000, "height": 720}
+
+
+@pytest.fixture
+def camera(chromium):
+    """(a page of the viewer, its camera as the server knows it)."""
+    from splat_cli.viewer.server import serving
+
+    with serving("127.0.0.1", 8093, Display(io.StringIO())) as server:
+        server.initial_camera.position = (3.0, 0.0, 0.0)
+        server.initial_camera.look_at = (0.0, 0.0, 0.0)
+        page = chromium.new_page(viewport=SIZE)
+        page.goto(f"http://127.0.0.1:{server.get_port()}")
+        clients = until(page, server.get_clients)
+        handle = next(iter(clients.values())).camera
+        until(page, lambda: forward(handle) @ [-1, 0, 0] > 0.999)  # the browser first has a camera of its own
+        yield page, handle
+        page.close()
+
+
+def until(page, found):
+    for _ in range(600):
+        if result := found():
+            return result
+        page.wait_for_timeout(100)
+    pytest.fail("it does not happen")
+
+
+def forward(camera):
+    return matrix_from_quat(camera.wxyz)[:, 2]
+
+
+def drag(page, camera, pixels, button="left"):
+    """Degrees between the ways that the camera looks before and after a horizontal drag."""
+    before = forward(camera)
+    page.mouse.move(300, 400)
+    page.mouse.down(button=button)
+    for step in range(20):
+        page.mouse.move(300 + pixels * (step + 1) / 20, 400)
+    page.mouse.up(button=button)
+    deadline, last = time.monotonic() + 30, before
+    while time.monotonic() < deadline:  # the camera follows smoothly
+        page.wait_for_timeout(500)
+        now = forward(camera)
+        if np.abs(now - last).max() < 1e-4 and np.abs(now - before).max() > 1e-4:
+            break
+        last = now
+    return np.degrees(np.arccos(np.clip(forward(camera) @ before, -1, 1)))
+
+
+def test_a_drag_of_200_pixels_turns_by_40_degrees(camera):
+    page, handle = camera
+    assert drag(page, handle, 200) == pytest.approx(360 * 0.4 * 200 / SIZE["height"], abs=8)
+    assert drag(page, handle, -200) == pytest.approx(360 * 0.4 * 200 / SIZE["height"], abs=8)
