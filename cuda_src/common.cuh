@@ -41,7 +41,23 @@ struct Camera {
 struct BatchView {
     Camera camera;                  // as rendered: --pose-opt moves it afterwards
     float loss;                     // not finite: the whole batch is skipped
+    int view, step;                 // of IterState
+    float background[3];
 };
+
+// Which splats a process owns, of several that train together: blocks of RANK_BLOCK, dealt round robin. ranks/share.py mirrors this layout.
+struct Share {
+    int rank, num_ranks;
+    int sharded;                    // 1: planes hold the columns of these splats only; 0: of all
+};
+#define RANK_BLOCK 4096
+
+// The j-th splat of a share, and its column in the planes.
+__device__ __forceinline__ int splat_of(const Share& s, int j)
+{
+    return s.num_ranks == 1 ? j : (j / RANK_BLOCK * s.num_ranks + s.rank) * RANK_BLOCK + j % RANK_BLOCK;
+}
+__device__ __forceinline__ int column_of(const Share& s, int j) { return s.sharded ? j : splat_of(s, j); }
 
 // The state of an iteration, in device memory, so that a replayed launch needs nothing from the host.
 // render/iter_state.py mirrors this layout.

@@ -45,7 +45,7 @@ extern "C" __global__ void begin_step(
     *state = s;
 }
 
-// Keep what the update of a batch needs of the view that was just rendered. One thread owns it all.
+// Keep what the update of a batch needs of a view. One thread owns it all.
 extern "C" __global__ void record_view(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
@@ -54,6 +54,22 @@ extern "C" __global__ void record_view(
     if (state->overflowed) return;
     view->camera = cameras[state->view];
     view->loss = state->loss_l1 + state->loss_ssim;
+    view->view = state->view;
+    view->step = state->step;
+    for (int c = 0; c < 3; ++c) view->background[c] = state->background[c];
+}
+
+// Go back to the step of a view that record_view has kept. One thread owns it all.
+extern "C" __global__ void show_view(
+    IterState* __restrict__ state,          // [1]
+    const BatchView* __restrict__ view)     // [1]
+{
+    if (state->overflowed) return;
+    state->view = view->view;
+    state->step = view->step;
+    for (int c = 0; c < 3; ++c) state->background[c] = view->background[c];
+    state->num_large = state->num_pairs = state->num_segments = 0;
+    state->loss_l1 = state->loss_l2 = state->loss_ssim = 0.0f;
 }
 
 // Show the next of some views without training on it: what density control looks at. One thread owns it all.

@@ -7,12 +7,13 @@ __device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { r
 extern "C" __global__ void langevin_noise(
     const IterState* __restrict__ state,    // [1]
     int capacity,
+    Share share,                            // splats that move
     unsigned seed,
     float noise_scale,                      // times the learning rate of positions
     float* __restrict__ params)             // [rows, capacity]; the means move
 {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)state->num_splats || state->overflowed) return;
+    const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
+    if (splat >= (int)state->num_splats || state->overflowed) return;
     const size_t stride = capacity;
     const Gaussian g = load_gaussian(params + i, stride, true);
     const float strength = noise_scale * state->lr[LR_MEANS] * sigmoid(-100.0f * (g.opacity - 0.005f));
@@ -21,8 +22,8 @@ extern "C" __global__ void langevin_noise(
 
     float normal[4];                        // Box-Muller
     for (int k = 0; k < 4; k += 2) {
-        const float u = (pcg3(seed + k, state->step, i) + 1.0f) * (1.0f / 4294967296.0f);
-        const float angle = pcg3(seed + k + 1, state->step, i) * (6.283185307f / 4294967296.0f);
+        const float u = (pcg3(seed + k, state->step, splat) + 1.0f) * (1.0f / 4294967296.0f);
+        const float angle = pcg3(seed + k + 1, state->step, splat) * (6.283185307f / 4294967296.0f);
         const float radius = sqrtf(-2.0f * logf(fminf(u, 1.0f)));
         normal[k] = radius * cosf(angle);
         normal[k + 1] = radius * sinf(angle);

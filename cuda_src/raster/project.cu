@@ -69,21 +69,22 @@ extern "C" __global__ void project(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* __restrict__ state,          // [1] num_large is counted
     int antialias,                          // 0 or 1
-    float* __restrict__ depths,             // [capacity] z; 0 where invisible
-    float2* __restrict__ means2d,           // [capacity] px
-    float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
-    float4* __restrict__ colors,            // [capacity] rgb, unused
-    unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added
+    Share share,                            // splats to project; `columns` below is their number, rounded up
+    float* __restrict__ depths,             // [columns] z; 0 where invisible
+    float2* __restrict__ means2d,           // [columns] px
+    float4* __restrict__ conic_opacity,     // [columns] px^-2 (a, b, c), opacity
+    float4* __restrict__ colors,            // [columns] rgb, unused
+    unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added; null: tiles are not counted
     unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
     float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
     const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
     float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
 {
     __shared__ TileWork work;
-    const int first = blockIdx.x * 32 * blockDim.y, n = state->num_splats;
+    const int first_own = blockIdx.x * 32 * blockDim.y, first = splat_of(share, first_own), n = state->num_splats;
     if (first >= n || state->overflowed) return;
     const Camera& camera = cameras[state->view];
-    const int i = own(first + first_of_warp());
+    const int i = own(column_of(share, first_own) + first_of_warp()), j = own(first_own + first_of_warp());
     const vint splat = first + first_of_warp() + lane_id();
     const vbool exists = splat < n;
 #ifdef DROPOUT
@@ -96,22 +97,14 @@ extern "C" __global__ void project(
     SplatInView view = {};
     const float* own_filters = filters ? filters + i : nullptr;
     const vbool visible = project_splat(params + i, capacity, drawn, camera, state->sh_degree, antialias, own_filters, gain, view);
-    store_own(depths + i, select(visible, view.depth, vfloat(0.0f)), exists);
-    store2_own(means2d + i, view.x, view.y, visible);
-    store4_own(conic_opacity + i, view.conic_opacity, visible);
-    store4_own(colors + i, view.color, visible);
+    store_own(depths + j, select(visible, view.depth, vfloat(0.0f)), exists);
+    store2_own(means2d + j, view.x, view.y, visible);
+    store4_own(conic_opacity + j, view.conic_opacity, visible);
+    store4_own(colors + j, view.color, visible);
     if (d_splats) {
         const vfloat4 zero = {0.0f, 0.0f, 0.0f, 0.0f};
         for (int k = 0; k < SPLAT_SUMS / 4; ++k)
-            store4_own((float4*)(d_splats + (size_t)i * SPLAT_SUMS) + k, zero, visible, SPLAT_SUMS / 4);
+            store4_own((float4*)(d_splats + (size_t)j * SPLAT_SUMS) + k, zero, visible, SPLAT_SUMS / 4);
     }
-    TileBox box = {};
-    if (some(visible)) box = tile_box(view.ellipse, camera);
-    const vbool large = visible & (num_tiles_of(box) > LARGE_BOX);
-    if (some(large)) {
-        const vint place = take_numbers(&state->num_large, large);
-        store(large_splats, place, splat, large & (place < capacity));  // always, unless a caller forgot to clear the count
-    }
-    const vbool small = visible & !large;
-    for_each_tile(work, first, small, view.ellipse, box, camera, view.depth, [&](const TileBatch& batch) { count_tiles(tile_counts, batch); });
+    if (tile_counts) list_splats(work, first, capacity, visible, view.ellipse, camera, view.depth, state, tile_counts, large_splats);
 }

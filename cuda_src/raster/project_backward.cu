@@ -33,6 +33,14 @@ struct UpdateOptions {
     float opacity_reg, scale_reg;   // weights of the mean opacity and the mean scale in the loss
 };
 
+// Where the views of a batch are: those of a rank lie together. Strides from view to view. render/project.py mirrors this layout.
+struct SlotLayout {
+    int num_ranks, views_per_rank;
+    int columns;                    // of d_splats and d_rays
+    int depths, colors;             // strides, in elements
+};
+__device__ __forceinline__ size_t place_of(const SlotLayout& s, int slot) { return slot % s.num_ranks * s.views_per_rank + slot / s.num_ranks; }
+
 // Where gradients go: into parameters by Adam, or to memory. The addresses are of the lane's own elements of the first planes.
 struct Target {
     float* __restrict__ params;     // [rows, capacity]
@@ -99,11 +107,18 @@ __device__ __forceinline__ bool losses_are_finite(const IterState& state, const 
 #endif
 }
 
-// Of the splats in m, those that a view of the batch sees. depths: the lane's own element of the first slot.
-__device__ __forceinline__ vbool seen(const float* __restrict__ depths /* [slots, stride] */, size_t stride, vbool m)
+// Of the splats in m, those that slot b sees. depths: the lane's own element of the first slot.
+__device__ __forceinline__ vbool seen_in(
+    const float* __restrict__ depths /* [slots, layout.depths] */, const SlotLayout& layout, int b, vbool m)
 {
-    vbool found = m & (load_own(depths, m) > 0.0f);
-    for (int b = 1; b < NUM_SLOTS; ++b) found = found | (m & (load_own(depths + b * stride, m) > 0.0f));
+    return m & (load_own(depths + place_of(layout, b) * layout.depths, m) > 0.0f);
+}
+
+// Those that a view of the batch sees.
+__device__ __forceinline__ vbool seen(const float* __restrict__ depths /* [slots, layout.depths] */, const SlotLayout& layout, vbool m)
+{
+    vbool found = seen_in(depths, layout, 0, m);
+    for (int b = 1; b < NUM_SLOTS; ++b) found = found | seen_in(depths, layout, b, m);
     return found;
 }
 
@@ -162,28 +177,31 @@ extern "C" __global__ void project_backward(
     IterState* state,                       // [1] skipped updates and steps are counted
     int capacity,
     UpdateOptions options,
+    Share share,                            // splats to update
+    SlotLayout layout,                      // of `slots` arrays for `columns` splats
     const BatchView* __restrict__ views,    // [slots]; with BATCH
-    const float* __restrict__ depths,       // [slots, capacity] 0 where invisible
-    const float4* __restrict__ colors,      // [slots, capacity] rgb; 0 where it was clamped
-    const float* __restrict__ d_splats,     // [slots, capacity, SPLAT_SUMS] from blend_backward
+    const float* __restrict__ depths,       // [slots, columns] 0 where invisible
+    const float4* __restrict__ colors,      // [slots, columns] rgb; 0 where it was clamped
+    const float* __restrict__ d_splats,     // [slots, columns, SPLAT_SUMS] from blend_backward
     const float* __restrict__ d_means,      // [slots, 3, capacity] added to those of visible splats; may be null
     const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
-    float* __restrict__ d_rays,             // [slots, 6, capacity] viewing direction and d rgb, for color_backward
+    float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb, for color_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
     float* __restrict__ d_params,           // [rows, capacity]; without
     float* __restrict__ stats)              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
 {
-    const int first = (blockIdx.x * blockDim.y + threadIdx.y) * 32, i = own(first), n = state->num_splats;
+    const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
+    const int i = own(column_of(share, first_own)), j = own(first_own);
     if (first >= n || state->overflowed) return;
     if (FUSED && !losses_are_finite(*state, views)) {
         if (first == 0 && leader()) state->skipped_steps += NUM_SLOTS;
         return;
     }
-    const size_t stride = capacity;
+    const size_t stride = capacity, columns = layout.columns;
     vbool on = first + lane_id() < n;
-    if (!options.dense) on = seen(depths + i, stride, on);
+    if (!options.dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
 
     const Gaussian raw = load_gaussian(params + i, stride, on);
@@ -191,8 +209,8 @@ extern "C" __global__ void project_backward(
     vfloat3 d_color = make_vec(0.0f, 0.0f, 0.0f);           // magnitudes
     vfloat moved = 0.0f, times_seen = 0.0f;
     for (int b = 0; b < NUM_SLOTS; ++b) {
-        const size_t slot = b * stride + i;
-        const vbool visible = on & (load_own(depths + slot, on) > 0.0f);
+        const size_t place = place_of(layout, b);
+        const vbool visible = seen_in(depths + j, layout, b, on);
         SplatGradient d = {};
         if (some(visible)) {
 #ifdef BATCH
@@ -200,9 +218,9 @@ extern "C" __global__ void project_backward(
 #else
             const Camera& camera = cameras[state->view];
 #endif
-            const SplatSums sums = load_sums(d_splats + slot * SPLAT_SUMS, visible);
+            const SplatSums sums = load_sums(d_splats + (place * columns + j) * SPLAT_SUMS, visible);
             const float* own_filters = filters ? filters + i : nullptr;
-            d = splat_backward(sums, raw, load4_own(colors + slot, visible), camera, options.antialias, state->sh_degree,
+            d = splat_backward(sums, raw, load4_own(colors + place * layout.colors + j, visible), camera, options.antialias, state->sh_degree,
                                params + i, own_filters, stride, visible);
             if (d_means) d.geometry.mean = add(d.geometry.mean, load_vec(d_means + 3 * b * stride + i, stride, visible));
             if (options.absgrad) { d.geometry.d_x = sums.abs_x; d.geometry.d_y = sums.abs_y; }
@@ -214,9 +232,9 @@ extern "C" __global__ void project_backward(
             d_color = add(d_color, make_vec(fabsf(d.color.x), fabsf(d.color.y), fabsf(d.color.z)));
         }
         e = b == 0 ? d.geometry : add_view(e, d.geometry);
-        float* rays = d_rays + 6 * b * stride + i;
-        store_vec(rays, stride, d.direction, on);
-        store_vec(rays + 3 * stride, stride, d.color, on);
+        float* rays = d_rays + 6 * b * columns + j;
+        store_vec(rays, columns, d.direction, on);
+        store_vec(rays + 3 * columns, columns, d.color, on);
     }
     if (NUM_SLOTS > 1) e = scaled(1.0f / NUM_SLOTS, e);
     const float per_splat = 1.0f / n;
@@ -227,7 +245,7 @@ extern "C" __global__ void project_backward(
                                              e.quat.x, e.quat.y, e.quat.z, e.quat.w, e.logit_opacity};
     if (FUSED) {
         const vbool used = usable(state, gradients, d_color, on);
-        store_own(d_rays + 3 * stride + i, vfloat(UNUSABLE), on & !used);
+        store_own(d_rays + 3 * columns + j, vfloat(UNUSABLE), on & !used);
         on = used;
         if (!some(on)) return;
     }
@@ -261,16 +279,17 @@ __device__ __forceinline__ void step_color(const Target& target, vfloat3 g, int 
 
 // The gradient of a splat's coefficient k, where m holds. depths and d_rays: the lane's own elements of the first slot.
 __device__ __forceinline__ vfloat3 coefficient_gradient(
-    const float* __restrict__ depths /* [slots, stride] */, const float* __restrict__ d_rays /* [slots, 6, stride] */,
-    size_t stride, int k, vbool m)
+    const float* __restrict__ depths /* [slots, layout.depths] */, const float* __restrict__ d_rays /* [slots, 6, columns] */,
+    const SlotLayout& layout, int k, vbool m)
 {
+    const size_t columns = layout.columns;
     vfloat3 sum = make_vec(0.0f, 0.0f, 0.0f);
     for (int b = 0; b < NUM_SLOTS; ++b) {
         vbool visible = m;
-        if (NUM_SLOTS > 1) visible = m & (load_own(depths + b * stride, m) > 0.0f);
+        if (NUM_SLOTS > 1) visible = seen_in(depths, layout, b, m);
         if (!some(visible)) continue;
-        const float* rays = d_rays + 6 * b * stride;
-        const vfloat3 direction = load_vec(rays, stride, visible), d_color = load_vec(rays + 3 * stride, stride, visible);
+        const float* rays = d_rays + 6 * b * columns;
+        const vfloat3 direction = load_vec(rays, columns, visible), d_color = load_vec(rays + 3 * columns, columns, visible);
         const vfloat3 g = scale(sh_basis(k, direction), d_color);
         sum = NUM_SLOTS == 1 ? g : select(visible, add(sum, g), sum);
     }
@@ -284,29 +303,32 @@ extern "C" __global__ void color_backward(
     int capacity,
     int num_coefficients,                   // that are stored: of the highest degree
     int dense,
+    Share share,                            // splats to update
+    SlotLayout layout,                      // of `slots` arrays for `columns` splats
     const BatchView* __restrict__ views,    // [slots]; with BATCH
-    const float* __restrict__ depths,       // [slots, capacity] 0 where invisible
-    const float* __restrict__ d_rays,       // [slots, 6, capacity] from project_backward
+    const float* __restrict__ depths,       // [slots, columns] 0 where invisible
+    const float* __restrict__ d_rays,       // [slots, 6, columns] from project_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
     float* __restrict__ d_params)           // [rows, capacity]; without FUSED_ADAM
 {
-    const int first = (blockIdx.x / num_coefficients * blockDim.y + threadIdx.y) * 32, k = blockIdx.x % num_coefficients;
-    const int i = own(first), degree = state->sh_degree, n = state->num_splats;
+    const int first_own = (blockIdx.x / num_coefficients * blockDim.y + threadIdx.y) * 32, k = blockIdx.x % num_coefficients;
+    const int first = splat_of(share, first_own), i = own(column_of(share, first_own)), j = own(first_own);
+    const int degree = state->sh_degree, n = state->num_splats;
     if (first >= n || state->overflowed || k >= (degree + 1) * (degree + 1)) return;
     if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
     vbool on = first + lane_id() < n;
-    if (!dense) on = seen(depths + i, stride, on);
+    if (!dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
     if (FUSED) {
-        on = on & (fabsf(load_own(d_rays + 3 * stride + i, on)) < UNUSABLE);
+        on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + j, on)) < UNUSABLE);
         if (!some(on)) return;
     }
 
     const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
-    const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, stride, k, on);
+    const vfloat3 g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
     if (FUSED) {
         step_color({params + plane, {moments1 + plane, moments2 + plane}, d_params, stride}, g, k, *state, first + lane_id(), on);
     } else {

@@ -145,3 +145,21 @@ __device__ __forceinline__ void count_tiles(unsigned* __restrict__ tile_counts /
 #pragma unroll
     for (int k = 0; k < IN_FLIGHT; ++k) atomic_add(tile_counts, batch.tile[k], 1, batch.on[k]);
 }
+
+// Count the tiles of the block's splats, lane i with splat first + i, or queue it where its tiles are many.
+__device__ __forceinline__ void list_splats(
+    TileWork& work, int first, int capacity, vbool visible, const Ellipse& ellipse, const Camera& camera, vfloat depth,
+    IterState* __restrict__ state /* num_large is counted */, unsigned* __restrict__ tile_counts /* [num_tiles] */,
+    unsigned* __restrict__ large_splats /* [capacity] */)
+{
+    const vint splat = first + first_of_warp() + lane_id();
+    TileBox box = {};
+    if (some(visible)) box = tile_box(ellipse, camera);
+    const vbool large = visible & (num_tiles_of(box) > LARGE_BOX);
+    if (some(large)) {
+        const vint place = take_numbers(&state->num_large, large);
+        store(large_splats, place, splat, large & (place < capacity));  // always, unless a caller forgot to clear the count
+    }
+    const vbool small = visible & !large;
+    for_each_tile(work, first, small, ellipse, box, camera, depth, [&](const TileBatch& batch) { count_tiles(tile_counts, batch); });
+}

@@ -35,6 +35,11 @@ class TrainConfig(
         return self.steps
 
     @property
+    def batch_size(self) -> int:
+        """Number of steps that make one update."""
+        return self.gpus if self.batch is None else self.batch
+
+    @property
     def trained_sh_degree(self) -> int:
         """SH degree of the splats' own colours: 0 with a colour field."""
         return 0 if self.color == "field" else self.sh_degree

@@ -17,9 +17,16 @@ class RunSettings:
         "Number of training steps; by default 120 per training photograph, at least 15,000 and at most 30,000.",
         low=1,
     )
-    batch: int = setting(
+    gpus: int = setting(
         1,
-        "Number of steps (photographs) whose mean gradient makes one update; faster from millions of splats on.",
+        "Number of GPUs that train together, each on other photographs of a batch; with --device cpu, processes.",
+        low=1,
+        high=16,
+    )
+    batch: int | None = setting(
+        None,
+        "Number of steps (photographs) whose mean gradient makes one update; by default that of --gpus. Faster from "
+        "millions of splats on.",
         low=1,
         high=64,
     )

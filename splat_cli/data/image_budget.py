@@ -35,12 +35,12 @@ def image_budget(
     limit = _limit(backend, config)
     largest = max(map(photo_bytes, views))
     budget = ImageBudget.of(max(limit // largest, _MIN_COUNT))
-    least = max(min(config.score_views, len(views)), _BATCHES * config.batch if config.batch > 1 else 0)
+    least = max(min(config.score_views, len(views)), _BATCHES * config.batch_size if config.batch_size > 1 else 0)
     if limit < _MIN_COUNT * largest or budget.resident < least:
         raise UsageError(
             f"{limit / 2**20:.1f} MiB hold {limit // largest} photographs of {largest / 2**20:.1f} MiB, too few to "
             f"train on: give more --image-memory, or --downscale {2 * config.downscale}, or fewer --score-views"
-            + (" or a smaller --batch" if config.batch > 1 else "")
+            + (" or a smaller --batch" if config.batch_size > 1 else "")
         )
     return budget
 

@@ -53,7 +53,8 @@ class Model:
         planes = {"params": self.splats.params, **self.moments.planes(), "stats": self.stats}
         return planes if filters is None else planes | {"filters": filters}
 
-    def _set(self, planes: dict[str, Any]) -> None:
+    def set_planes(self, planes: dict[str, Any]) -> None:
+        """Replace the arrays that `planes` gave."""
         self.splats.params, self.stats = planes["params"], planes["stats"]
         self.moments.set_planes(planes)
         self.splats.filters = planes.get("filters")
@@ -72,7 +73,7 @@ class Model:
             host = np.zeros((len(array), capacity), np.float32)
             host[:, :num] = array
             wider[name] = self.backend.upload(host)
-        self._set(wider)
+        self.set_planes(wider)
         self.splats.num = num
 
     def reserve(self, num: int, limit: int) -> None:
@@ -89,13 +90,13 @@ class Model:
     def rebuild(self, num: int) -> None:
         """Reallocate for `num` splats through host memory: the peak of device memory is that of the result."""
         planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
-        self._set(dict.fromkeys(planes, self.backend.xp.zeros((0, 0), "float32")))
+        self.set_planes(dict.fromkeys(planes, self.backend.xp.zeros((0, 0), "float32")))
         self.backend.release_cached()
         self._place(planes, _rounded(num))
 
     def _widen(self, capacity: int) -> None:
         for name in list(self.planes()):  # one by one: each old array is freed before the next is reallocated
-            self._set(self.planes() | {name: self._wider(self.planes()[name], capacity)})
+            self.set_planes(self.planes() | {name: self._wider(self.planes()[name], capacity)})
 
     def extend(self, count: int) -> None:
         """Append `count` splats of zeros, with zero moments; the capacity must suffice."""

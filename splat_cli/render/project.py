@@ -11,16 +11,23 @@ import numpy as np
 from splat_cli.device import Backend, check_arrays
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
+from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lanes.cuh
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
-BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 8  # of `struct BatchView` in cuda_src/common.cuh
+BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 24  # of `struct BatchView` in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
 UNSEEN_BLOCKS = {"cuda": 264, "cpu": 16}  # two an SM, beside the blocks of the backward pass
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
+
+# Mirrors `struct SlotLayout` in cuda_src/raster/project_backward.cu.
+SLOT_LAYOUT_DTYPE = np.dtype([
+    ("num_ranks", np.int32), ("views_per_rank", np.int32), ("columns", np.int32),
+    ("depths", np.int32), ("colors", np.int32),
+])  # fmt: skip
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/project_backward.cu.
 UPDATE_OPTIONS_DTYPE = np.dtype([
@@ -42,6 +49,7 @@ class Projection:
     fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
     views: `struct BatchView` [batch] (cuda_src/common.cuh) where this holds a batch of views, else None; depths,
     colors, d_splats and d_rays then have this first dimension, and `slot` is the projection of one of the views.
+    layout: `struct SlotLayout` where views do not simply follow one another; depths and colors are then flat.
     """
 
     depths: Any
@@ -54,6 +62,7 @@ class Projection:
     d_rays: Any | None
     fixed_sums: Any | None = None
     views: Any | None = None
+    layout: np.ndarray | None = None
 
     @staticmethod
     def memory_cost(training: bool, deterministic: bool, batch: int = 1) -> MemoryCost:
@@ -86,27 +95,30 @@ class Projection:
 
 
 def project(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, out: Projection, dropout: float = 0.0
-) -> None:
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, out: Projection, dropout: float = 0.0,
+    share: Share = WHOLE,
+) -> None:  # fmt: skip
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
     out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random, others in
     each step; the opacities of the rest are scaled to compensate.
+    share: splats to project; `out` has room for them only, and no tile_counts where they are not all.
     ShapeError if `out` has another capacity.
     """
     check_arrays(
         "project",
         params=(splats.params, "float32", "R C"),
-        depths=(out.depths, "float32", "C"),
-        means2d=(out.means2d, "float32", "C 2"),
-        conic_opacity=(out.conic_opacity, "float32", "C 4"),
-        colors=(out.colors, "float32", "C 4"),
+        depths=(out.depths, "float32", "C" if share.num_ranks == 1 else "S"),
+        means2d=(out.means2d, "float32", "C 2" if share.num_ranks == 1 else "S 2"),
+        conic_opacity=(out.conic_opacity, "float32", "C 4" if share.num_ranks == 1 else "S 4"),
+        colors=(out.colors, "float32", "C 4" if share.num_ranks == 1 else "S 4"),
         **_filters(splats),
     )
     splats.backend.kernel("raster/project", "project", **({"DROPOUT": 1} if dropout else {}))(
-        (-(-splats.capacity // THREADS),), LANES,
-        splats.params, splats.capacity, cameras.array, state.array, int(antialias), out.depths, out.means2d,
-        out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats, splats.filters, float(dropout),
+        (-(-len(out.depths) // THREADS),), LANES,
+        splats.params, splats.capacity, cameras.array, state.array, int(antialias), share.struct, out.depths,
+        out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats, splats.filters,
+        float(dropout),
     )  # fmt: skip
 
 
@@ -161,23 +173,24 @@ def update_unseen_colors(splats: Splats, state: IterState, projection: Projectio
 
 
 def project_backward(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update
-) -> None:
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
+    share: Share = WHOLE,
+) -> None:  # fmt: skip
     """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
 
     Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam then moves as far as in as many steps
     with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
-    ShapeError if an array has another capacity or SH degree.
+    share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
     """
-    views = projection.views
+    views, columns = projection.views, share.own_columns(splats.capacity)
     slots = "" if views is None else f"{len(views)} "
     planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
     given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
     check_arrays(
         "project_backward",
         params=(splats.params, "float32", "R C"),
-        d_splats=(projection.d_splats, "float32", f"{slots}C {SPLAT_SUMS}"),
-        d_rays=(projection.d_rays, "float32", f"{slots}6 C"),
+        d_splats=(projection.d_splats, "float32", f"{slots}{columns} {SPLAT_SUMS}"),
+        d_rays=(projection.d_rays, "float32", f"{slots}6 {columns}"),
         **given,
         **_filters(splats),
     )
@@ -185,15 +198,20 @@ def project_backward(
     options = np.array(
         (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
     )
-    blocks, num_coefficients = -(-splats.capacity // THREADS), (splats.sh_degree + 1) ** 2
+    blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
+    layout = projection.layout
+    if layout is None:
+        layout = np.array((1, 1, columns, columns, columns), SLOT_LAYOUT_DTYPE)
     targets = *update.moments, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), LANES,
-        cameras.array, state.array, splats.capacity, options, views, projection.depths, projection.colors,
-        projection.d_splats, update.d_means, splats.filters, projection.d_rays, splats.params, *targets, update.stats,
+        cameras.array, state.array, splats.capacity, options, share.struct, layout, views,
+        projection.depths, projection.colors, projection.d_splats, update.d_means, splats.filters, projection.d_rays,
+        splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * num_coefficients,), LANES,
-        state.array, splats.capacity, num_coefficients, int(update.dense and not update.unseen_colors_done), views,
+        state.array, splats.capacity, num_coefficients, int(update.dense and not update.unseen_colors_done),
+        share.struct, layout, views,
         projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

@@ -87,10 +87,11 @@ class Rasterizer:
         self.resize_pairs(max(needed_pairs, min(roomy, MAX_PAIRS)))
 
     def grow_if_overflowed(self, state: IterState) -> bool:
-        """Whether the last view overflowed; if so, the buffers are enlarged and the view can be repeated."""
+        """Whether the last view, or one of another rank, overflowed; if so, the buffers are large enough afterwards."""
         after = state.read()
         if after["overflowed"]:
-            self.grow_pairs(int(after["needed_pairs"]))
+            if (needed := int(after["needed_pairs"])) > self.tiles.pair_capacity:
+                self.grow_pairs(needed)
             state.write(overflowed=0)
         return bool(after["overflowed"])
 
@@ -132,6 +133,11 @@ class Rasterizer:
         self.tiles.build(self.cameras, state, self.projection)
         if self.coloring:
             self.coloring.forward(splats, self.cameras, state, self.projection)
+        blend(self.cameras, state, self.projection, self.tiles, self.picture)
+
+    def blend_projection(self, state: IterState) -> None:
+        """Render into `picture` what `projection` holds, from another rank for one, with its tiles counted."""
+        self.tiles.build(self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
     def blend_values(self, state: IterState, values: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from splat_cli.config import TrainConfig
@@ -9,9 +11,11 @@ from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.phase_timer import PhaseTimer
+from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats, with_sh_degree
+from splat_cli.train.ranked_trainer import LeadingTrainer
 from splat_cli.train.trainer import Trainer
 
 
@@ -25,10 +29,12 @@ def build_trainer(
     budget: ImageBudget | None = None,
     scene_points: np.ndarray | None = None,
     pose_offsets: np.ndarray | None = None,
+    ranks: Ranks | None = None,
 ) -> Trainer:
     """A trainer of `images` that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
     A TrainConfig is resolved for these images. Without points, splats are read from `init_from`.
+    ranks: with --gpus, led by this process.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), images, (points, colors))
         trainer.run_until(500)
@@ -41,7 +47,8 @@ def build_trainer(
         splats = with_sh_degree(start, config.trained_sh_degree)
     else:
         splats, notices = initial_splats(backend, config, *start, random)
-    trainer = Trainer(
+    make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)
+    trainer = make(
         backend, config, splats, images, random=random, timer=timer, budget=budget, scene_points=scene_points,
         pose_offsets=pose_offsets,
     )  # fmt: skip

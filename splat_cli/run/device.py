@@ -44,7 +44,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
     update = {"FUSED_ADAM": 1} | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {})
-    update |= {"BATCH": config.batch} if config.batch > 1 else {}
+    update |= {"BATCH": config.batch_size} if config.batch_size > 1 else {}
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed),
         ("raster/blend", {}),
@@ -55,6 +55,8 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("raster/sort_tiles", SORT_DEFINES[device]),
         ("optim/begin_step", {}),
     ]
+    if config.gpus > 1:
+        units += [("raster/receive_splats", {}), ("raster/exchange", {})]
     if config.dropout != 0:
         units.append(("raster/project", {"DROPOUT": 1}))
     if fixed:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display, Progress
 from splat_cli.device import Backend
+from splat_cli.errors import UsageError
 from splat_cli.run.callback import OnProgress
 from splat_cli.run.make_trainer import make_trainer
 from splat_cli.run.training_data import TrainingData, load_data
@@ -22,6 +23,8 @@ def train_in_memory(
 
     Writes no files: checkpoints, save_at, tensorboard and report are ignored. SceneError, OutOfMemory.
     """
+    if config.gpus > 1:
+        raise UsageError("training in memory uses one GPU: leave out gpus, or train into a folder")
     check_source(config)
     data = load_data(scene, config, backend, display)
     trainer = make_trainer(data, config, backend, display)

@@ -5,6 +5,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.phase_timer import PhaseTimer
+from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.initial_state import InitialState, find_initial_state
 from splat_cli.run.memory_plan import plan_memory
@@ -21,8 +22,9 @@ def make_trainer(data: TrainingData, config: TrainConfig, backend: Backend, disp
 
 
 def fitting_trainer(
-    backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer
-) -> Trainer:
+    backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer,
+    ranks: Ranks | None = None,
+) -> Trainer:  # fmt: skip
     """A trainer with at most as many splats as device memory can hold. OutOfMemory if too few fit."""
     memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget)
     memory.check()
@@ -33,7 +35,7 @@ def fitting_trainer(
     try:
         return build_trainer(
             backend, plan, data.training, start.points, timer=timer, budget=data.budget,
-            scene_points=data.scene.points, pose_offsets=start.pose_offsets,
+            scene_points=data.scene.points, pose_offsets=start.pose_offsets, ranks=ranks,
         )  # fmt: skip
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None

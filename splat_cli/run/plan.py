@@ -38,11 +38,11 @@ class RunPlan:
     @property
     def warning(self) -> str | None:
         """What to tell the user before training, or None."""
-        updates = self.config.steps // self.config.batch
-        if self.config.batch == 1 or updates >= MIN_UPDATES:
+        updates = self.config.steps // self.config.batch_size
+        if self.config.batch_size == 1 or updates >= MIN_UPDATES:
             return None
         return (
-            f"{self.config.steps:,} steps in batches of {self.config.batch} are {updates:,} updates, under "
+            f"{self.config.steps:,} steps in batches of {self.config.batch_size} are {updates:,} updates, under "
             f"{MIN_UPDATES:,}: splats converge less; use a smaller --batch or more --steps"
         )
 
@@ -61,15 +61,15 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
         from_splats = requested.init_from is not None
     steps = default_steps(len(views)) if requested.steps is None else requested.steps
     steps, save_at = (
-        _whole_batches(steps, requested.batch),
-        tuple(_whole_batches(step, requested.batch) for step in requested.save_at),
+        _whole_batches(steps, requested.batch_size),
+        tuple(_whole_batches(step, requested.batch_size) for step in requested.save_at),
     )
-    requested = dataclasses.replace(requested, steps=steps, save_at=save_at)
+    requested = dataclasses.replace(requested, steps=steps, save_at=save_at, batch=requested.batch_size)
     budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
     resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats)
     resolved |= coarse_levels(requested, views)
     for name in ("densify_interval", "opacity_reset_interval"):
-        resolved[name] = max(round(resolved[name] / requested.batch), 1) * requested.batch
+        resolved[name] = max(round(resolved[name] / requested.batch_size), 1) * requested.batch_size
     resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(len(views))
     if requested.background == "auto":
         transparent = any(view.path is not None and has_alpha(view.path) for view in views)

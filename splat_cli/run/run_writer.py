@@ -35,6 +35,7 @@ class RunWriter:
     def write(self, seconds: float) -> None:
         """Write the splats and evaluate on held-out photographs. seconds: of training so far. DiskError."""
         timer = self.trainer.timer
+        self.trainer.collect()
         with timer("saving"):
             saved = self.save_splats()
             self.board.splats(self.trainer.step, saved.splats)
@@ -55,6 +56,7 @@ class RunWriter:
 
     def save_splats(self) -> Saved:
         """Write the splats, refined cameras and learned background. DiskError."""
+        self.trainer.collect()
         path = self.run.ply_path(self.trainer.step)
         saved = save_splats(self.trainer, self.config, path, self.data.training, self.display.say)
         self.save_auxiliary()

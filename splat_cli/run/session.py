@@ -12,6 +12,7 @@ from splat_cli.errors import DiskError
 from splat_cli.files import require_space
 from splat_cli.interrupt import Interrupted, deferred_interrupt
 from splat_cli.phase_timer import PhaseTimer, Stopwatch
+from splat_cli.ranks.protocol import RankError, Ranks
 from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
 from splat_cli.run.checkpoints.file import Checkpoint
@@ -23,6 +24,7 @@ from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.make_trainer import fitting_trainer
 from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.run.ranks import started_ranks
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
@@ -53,6 +55,21 @@ def train_scene(
     config = with_fixed_paths(dataclasses.replace(config, format=dataset_format), scene_path)
     if checkpoint is None:
         check_source(config)
+    with started_ranks(config, scene_path, backend) as ranks:
+        return _train(scene_path, run, config, backend, display, checkpoint, callback, ranks)
+
+
+def _train(
+    scene_path: Path,
+    run: RunDir,
+    config: TrainConfig,
+    backend: Backend,
+    display: Display,
+    checkpoint: Checkpoint | None,
+    callback: TrainingCallback | None,
+    ranks: Ranks,
+) -> RunResult:
+    """`train_scene` as rank 0 of `ranks`."""
     timer = PhaseTimer("starting")
     wait_for_kernels = prepare_kernels(backend, config)
     with timer("reading the scene"):
@@ -72,7 +89,7 @@ def train_scene(
     run.save_config(config, scene_path, backend.describe())  # makes the folder recognisable as a run
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
-    trainer = fitting_trainer(backend, plan, data, start, display, timer)
+    trainer = fitting_trainer(backend, plan, data, start, display, timer, ranks)
     session = _Session(run, plan, backend, display, trainer, data, callback, wait_for_kernels)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
@@ -139,6 +156,9 @@ class _Session:
                         self._check()
                 except KeyboardInterrupt as error:
                     raise Interrupted(self._stop_early(), error) from None
+                except RankError as error:
+                    self.checkpoints.finish()
+                    raise RankError(f"{error}{self._advice()}") from None
                 except Exception:
                     self.checkpoints.finish()
                     raise
@@ -163,6 +183,7 @@ class _Session:
         self._check()
         if self.callback is not None:  # it may pause training
             with self.clock.paused(), self.timer("viewer"):
+                self.trainer.collect()
                 self.callback.on_steps(self.trainer, progress, self._check)
 
     def _save(self, stop: int) -> None:
@@ -195,5 +216,7 @@ class _Session:
             saved = str(error)
         self.checkpoints.finish()
         self._close_log()
-        go_on = f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""
-        return f"Interrupted after step {step}; {saved}{go_on}"
+        return f"Interrupted after step {step}; {saved}{self._advice()}"
+
+    def _advice(self) -> str:
+        return f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""

@@ -12,8 +12,9 @@ from splat_cli.device import open_backend
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.nvrtc import why_no_nvrtc
-from splat_cli.errors import SplatError, one_line
+from splat_cli.errors import DeviceError, SplatError, one_line
 from splat_cli.gaussians.knn import neighbor_distances
+from splat_cli.ranks.nccl import gpu_links, nccl_version, why_no_nccl
 
 _EXTRAS = {
     "cpu": ("the CPU, without a compiler of the system", ("ziglang",)),
@@ -43,7 +44,8 @@ def run_checks() -> list[Check]:
     """Looks at Python, the GPU, the compiler and the extras, and runs a kernel wherever one can run."""
     cuda, cpu = _gpu(), _compiler()
     kernels = [_kernel(name) for name, check in (("cuda", cuda), ("cpu", cpu)) if check.ok]
-    return [_python(), _cupy(), cuda, cpu, *kernels, _training(kernels), *map(_extra, _EXTRAS)]
+    several = [_several_gpus()] if cuda.ok else []
+    return [_python(), _cupy(), cuda, *several, cpu, *kernels, _training(kernels), *map(_extra, _EXTRAS)]
 
 
 def _python() -> Check:
@@ -73,6 +75,23 @@ def _gpu() -> Check:
 
     driver = cupy.cuda.runtime.driverGetVersion()
     return _attempt("GPU", lambda: f"{open_backend('cuda').describe()}, driver for CUDA {driver // 1000}")
+
+
+def _several_gpus() -> Check:
+    """Whether `splat train --gpus` can use them, and how they are linked."""
+
+    def find() -> str:
+        import cupy
+
+        count = cupy.cuda.runtime.getDeviceCount()
+        if (reason := why_no_nccl()) and count < 2:
+            return f"{count} here"
+        if reason:
+            raise DeviceError(f"{count} here; for splat train --gpus: {reason}")
+        links = ", ".join(f"{pairs} of {kind}" for kind, pairs in gpu_links().items())
+        return f"{count} here, NCCL {nccl_version()}" + f"; links between pairs: {links}" * bool(links)
+
+    return _attempt("several GPUs", find)
 
 
 def _compiler() -> Check:

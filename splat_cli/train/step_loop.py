@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from typing import Protocol
 
 from splat_cli.data.image_streamer import ImageStreamer
 from splat_cli.phase_timer import PhaseTimer
-from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 
 
-class StepLoop:
-    """Repeats what `launch(first)` queues: the steps of a batch from the first-th on, and the update they lead to.
+class Replay(Protocol):
+    """A captured batch."""
 
-    batch: its number of steps. `step`: number of steps done; `last`: iteration state at the last `sync`.
-    `stream`: loads the photographs of the next steps, if not all are resident.
+    @property
+    def current(self) -> bool:
+        """Whether it is captured."""
+
+    def run(self, count: int) -> None:
+        """Queue it `count` times."""
+
+
+class StepLoop:
+    """Repeats batches of `batch` steps. `step`: number of steps done; `last`: iteration state at the last `sync`.
+
+    graph: replays a batch. `stream`: loads the photographs of the next steps, if not all are resident. resume: queues
+    the steps of a batch from a given one on, after an overflow; without it, an overflow undoes the whole batch.
     """
 
     def __init__(
-        self, launch: Callable[[int], None], state: IterState, rasterizer: Rasterizer, stream: ImageStreamer | None,
-        timer: PhaseTimer, batch: int = 1,
+        self, graph: Replay, state: IterState, rasterizer: Rasterizer, stream: ImageStreamer | None, timer: PhaseTimer,
+        batch: int = 1, resume: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         self.state, self.step, self.last = state, 0, state.read()
         self._rasterizer, self._stream, self._timer = rasterizer, stream, timer
-        self._launch, self._batch = launch, batch
-        self._graph = CapturedGraph(rasterizer, functools.partial(launch, 0))
+        self._graph, self._batch, self._resume = graph, batch, resume
 
     def run_until(self, target: int) -> None:
         """Run whole batches until `target` steps are done; after an overflow, grow the buffers and repeat the step."""
@@ -46,7 +55,7 @@ class StepLoop:
         self.last = self.state.read()
         self.step = int(self.last["step"])
         if self.last["overflowed"]:
-            self.step -= 1
+            self.step -= 1 if self._resume else self._batch
             self._rasterizer.grow_if_overflowed(self.state)
             self.state.write(step=self.step)
 
@@ -54,8 +63,8 @@ class StepLoop:
         return -(-step // self._batch) * self._batch
 
     def _queue(self, step: int, stop: int) -> None:
-        if step % self._batch:  # an overflow has interrupted a batch: what it has done so far is kept
-            self._launch(step % self._batch)
+        if step % self._batch and self._resume:  # an overflow has interrupted a batch: what it has done so far is kept
+            self._resume(step % self._batch)
         count = (stop - self._whole(step)) // self._batch
         if count > 0 and not self._graph.current:
             with self._timer("preparing kernels"):

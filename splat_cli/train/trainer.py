@@ -25,6 +25,9 @@ from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.optim.smoothing import update_filters
 from splat_cli.phase_timer import PhaseTimer
+from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.render.captured_graph import CapturedGraph
+from splat_cli.render.exchange import Exchange
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.render.project import Update, update_unseen_colors
@@ -74,7 +77,7 @@ class Trainer:
         capacity = min(2 * len(splats), config.max_splats)
         self.model = Model(backend, splats, capacity, config.smooth_3d > 0, config.moments == "bf16")
         order = view_order(len(images.views), config.steps, config.seed)
-        self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch)
+        self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch_size)
         self.cameras, self.stream = self.images.cameras, self.images.stream
         self.schedule = upload_schedule(backend, config)
         self.set_size(scene_size(images.views, splats.means))
@@ -86,7 +89,7 @@ class Trainer:
             backend, self.cameras, self.model.splats.capacity,
             min(PAIRS_PER_SPLAT * self.model.splats.capacity, MAX_INITIAL_PAIRS),
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
-            coloring=self.auxiliary.coloring, batch=config.batch,
+            coloring=self.auxiliary.coloring, batch=config.batch_size if config.gpus == 1 else 1,
         )  # fmt: skip
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num)
@@ -95,7 +98,7 @@ class Trainer:
         random = random or np.random.default_rng(config.seed)
         scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, random, *show)
         self.density = DensityControl(config, self.extent, self.model, scorer, self.rasterizer, self.state, random)
-        self.loop = StepLoop(self.launch_batch, self.state, self.rasterizer, self.stream, self.timer, config.batch)
+        self.loop = self._step_loop()
         self._d_means: Any | None = None  # of a batch's views
         self.overlap_adam = False  # update the colours of unseen splats beside the backward pass: not measured yet
         self._join: Callable[[], None] = lambda: None
@@ -106,7 +109,10 @@ class Trainer:
     def memory_cost(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
         """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
         splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16")
-        scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=config.batch)
+        slots, exchange = (config.batch_size, MemoryCost()) if config.gpus == 1 else (
+            1, Exchange.memory_cost(config.batch_size, config.gpus)
+        )  # fmt: skip
+        scratch = exchange + Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=slots)
         scores, loss = ViewScorer.memory_cost(deterministic), PhotometricLoss.buffer_cost()
         return splats + scratch + scores + loss + auxiliary_memory(config, num_views)
 
@@ -140,10 +146,10 @@ class Trainer:
             begin = time.perf_counter()
             try:
                 self._set_resolution()
-                self.loop.run_until(min(step, self.step + chunk, self.density.next_pause(self.step)))
+                self._run_steps(min(step, self.step + chunk, self.density.next_pause(self.step)))
                 if self.density.due(self.step):
                     with self.timer("density control"):
-                        self.density.refine(self.step)
+                        self._refine()
                 self._set_resolution()
                 self._constrain()
             except MemoryError:
@@ -155,9 +161,17 @@ class Trainer:
                 last = self.loop.last
                 on_progress(Progress(self.step, float(last["loss"]), self.model.num, float(last["psnr"])))
 
+    def collect(self) -> None:
+        """Bring splats, moments and statistics up to date that other ranks train."""
+
+    def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
+        """Replace all splats, moments and statistics, with room for `capacity` splats. See Model.load_planes."""
+        self.model.load_planes(planes, capacity)
+        self.rasterizer.resize_splats(capacity)
+
     def recover_from_oom(self) -> None:
         """Prune to the splats that fit, which is the maximum from then on. OutOfMemory if not even few fit."""
-        self.notices.append(self.scratch.recover(self.step - self.step % self.config.batch))
+        self.notices.append(self.scratch.recover(self.step - self.step % self.config.batch_size))
         self.density.limit(self.model.num)
         self.config = self.density.config
 
@@ -182,63 +196,89 @@ class Trainer:
 
         Reads and writes device memory only.
         """
-        size = self.config.batch
+        size = self.config.batch_size
         for slot in range(first, size):
             self._launch_view(slot)
             if slot == size - 1:
                 self._join()
-                self.rasterizer.update(self.splats, self.state, self._update())
+                self.rasterizer.update(self.splats, self.state, self.update())
             self.auxiliary.step(self.state)
-        if (noise_scale := self.density.strategy.noise_scale) > 0:
-            noise_scale = size**0.5 * noise_scale / self.unit**2  # per update and covariance
-            langevin_noise(self.splats, self.state, self.config.seed, noise_scale)
+        self.add_noise()
 
     def _launch_view(self, slot: int) -> None:
         """Queue one step up to the gradients of projected splats."""
-        raster, picture = self.rasterizer, self.rasterizer.picture
+        raster = self.rasterizer
         raster.select(slot)
-        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
+        self.begin_step()
         raster.forward(self.splats, self.state, self.config.dropout)
+        self.differentiate()
+        d_means = self.auxiliary.position_gradients(self.splats.capacity)
+        self.auxiliary.accumulate(self.splats, self.state, raster)
+        raster.record_view(slot, self.state)
+        if d_means is not None and self.config.batch_size > 1:
+            copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
+
+    def _update_unseen_colors(self) -> None:
+        update_unseen_colors(self.splats, self.state, self.rasterizer.projection, self.update())
+
+    def begin_step(self) -> None:
+        """Queue the start of a step: its view, learning rates and background."""
+        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
+
+    def differentiate(self) -> None:
+        """Queue the loss of the rendered picture, back to the gradients of projected splats."""
+        picture = self.rasterizer.picture
         self.loss.forward(self.state, picture.image)
         if self._overlapping:
             self._join = self.backend.fork(self._update_unseen_colors)
         self.loss.backward(self.state, picture.image, picture.d_image)
         self.auxiliary.add_losses(self.state, picture)
-        raster.backward_to_projection(self.splats, self.state, self._absgrad)
-        d_means = self.auxiliary.position_gradients(self.splats.capacity)
-        self.auxiliary.accumulate(self.splats, self.state, raster)
-        raster.record_view(slot, self.state)
-        if d_means is not None and self.config.batch > 1:
-            copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
+        self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
 
-    def _update_unseen_colors(self) -> None:
-        update_unseen_colors(self.splats, self.state, self.rasterizer.projection, self._update())
+    def add_noise(self, share: Share = WHOLE) -> None:
+        """Queue the noise that follows an update, if the strategy asks for it."""
+        if (noise_scale := self.density.strategy.noise_scale) > 0:
+            noise_scale = self.config.batch_size**0.5 * noise_scale / self.unit**2  # per update and covariance
+            langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share)
 
     def _batch_d_means(self) -> Any:
         """Gradients of positions of a batch's views, float32 [batch, 3, capacity]."""
-        shape = self.config.batch, 3, self.splats.capacity
+        shape = self.config.batch_size, 3, self.splats.capacity
         if self._d_means is None or self._d_means.shape != shape:
             self._d_means = self.backend.xp.empty(shape, "float32")
         return self._d_means
 
     @property
     def _overlapping(self) -> bool:
-        return self.overlap_adam and self.config.batch == 1 and self.config.optimizer == "dense"
+        return self.overlap_adam and self.config.batch_size == 1 and self.config.optimizer == "dense"
 
     @property
     def _absgrad(self) -> bool:
         return self.config.absgrad and self.density.strategy.collects_stats
 
-    def _update(self) -> Update:
+    def update(self) -> Update:
+        """What to do with gradients of parameters."""
         c, d_means = self.config, self.auxiliary.position_gradients(self.splats.capacity)
         return Update(
             moments1=self.model.moments.first, moments2=self.model.moments.second,
             stats=self.model.stats if self.density.strategy.collects_stats else None,
             dense=c.optimizer == "dense", absgrad=self._absgrad,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
-            d_means=d_means if d_means is None or c.batch == 1 else self._batch_d_means(),
+            d_means=d_means if d_means is None or c.batch_size == 1 else self._batch_d_means(),
             unseen_colors_done=self._overlapping,
         )  # fmt: skip
+
+    def _step_loop(self) -> StepLoop:
+        graph = CapturedGraph(self.rasterizer, self.launch_batch)
+        return StepLoop(
+            graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size, self.launch_batch
+        )
+
+    def _run_steps(self, target: int) -> None:
+        self.loop.run_until(target)
+
+    def _refine(self) -> None:
+        self.density.refine(self.step)
 
     def _set_resolution(self) -> None:
         """Show photographs at the resolution of the next step; it changes at multiples of densify_interval only."""

@@ -13,10 +13,18 @@ from splat_cli.field.color_field import RATE
 from splat_cli.field.hash_grid import LEVEL_DTYPE
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, OPACITY, QUATS, SH0, SHN
 from splat_cli.paths import resource_dir
+from splat_cli.ranks.share import RANK_BLOCK, SHARE_DTYPE
 from splat_cli.render.blend import SEGMENT
 from splat_cli.render.camera import CAMERA_DTYPE, TILE
 from splat_cli.render.iter_state import ITER_STATE_DTYPE, LEARNING_RATES
-from splat_cli.render.project import BATCH_VIEW_BYTES, LARGE_BOX, SPLAT_SUMS, SUM_COLORS, UPDATE_OPTIONS_DTYPE
+from splat_cli.render.project import (
+    BATCH_VIEW_BYTES,
+    LARGE_BOX,
+    SLOT_LAYOUT_DTYPE,
+    SPLAT_SUMS,
+    SUM_COLORS,
+    UPDATE_OPTIONS_DTYPE,
+)
 from splat_cli.scene.lens.undistort import _LENS_DTYPE, _PINHOLE_DTYPE
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 from tests.conftest import DEVICES
@@ -26,6 +34,8 @@ STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
     ("Camera", "common.cuh", CAMERA_DTYPE, {}),
     ("IterState", "common.cuh", ITER_STATE_DTYPE, {}),
     ("Schedule", "optim/begin_step.cu", SCHEDULE_DTYPE, {}),
+    ("Share", "common.cuh", SHARE_DTYPE, {}),
+    ("SlotLayout", "raster/project_backward.cu", SLOT_LAYOUT_DTYPE, {}),
     ("UpdateOptions", "raster/project_backward.cu", UPDATE_OPTIONS_DTYPE, {}),
     ("Level", "field/hash_grid.cu", LEVEL_DTYPE, {}),
     ("FieldBounds", "field/color_field.cu", BOUNDS_DTYPE, {}),
@@ -34,7 +44,7 @@ STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
 ]
 
 NUMBERS: list[tuple[str, str, float]] = [
-    ("sizeof(BatchView)", "common.cuh", BATCH_VIEW_BYTES),
+    ("sizeof(BatchView)", "common.cuh", BATCH_VIEW_BYTES), ("RANK_BLOCK", "common.cuh", RANK_BLOCK),
     ("TILE", "common.cuh", TILE), ("SEGMENT", "common.cuh", SEGMENT),
     ("SPLAT_SUMS", "common.cuh", SPLAT_SUMS), ("SUM_RED", "common.cuh", SUM_COLORS.start),
     ("SUM_RED + 3", "common.cuh", SUM_COLORS.stop),

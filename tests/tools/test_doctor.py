@@ -11,9 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from splat_cli.errors import DeviceError
+from splat_cli.ranks import nccl
 from splat_cli.tools import doctor
 
 ROOT = Path(__file__).parents[2]
+RUNTIME = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1))
 
 
 def checks(splat):
@@ -70,7 +72,7 @@ def test_everything_is_here(splat, monkeypatch):
     monkeypatch.setattr(doctor, "_gpu", lambda: doctor.Check("GPU", True, "a GPU"))
     monkeypatch.setattr(doctor, "why_no_nvrtc", lambda: "")
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.0"))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.0", cuda=RUNTIME))
     found, code = checks(splat)
     assert code == 0
     assert all(check["ok"] for check in found.values())
@@ -141,3 +143,31 @@ def test_a_compiler_that_does_not_work(splat, no_gpu, monkeypatch):
     monkeypatch.setattr(doctor, "find_compiler", find_compiler)
     found, code = checks(splat)
     assert (code, found["C++ compiler"]["ok"]) == (1, False)
+
+
+TOPOLOGY = """\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV18\tSYS\t0-47\t0
+GPU1\tNV18\t X \tNV18\t0-47\t0
+GPU2\tSYS\tNV18\t X \t0-47\t0
+
+Legend:
+"""
+
+
+def test_links_between_gpus_are_told(monkeypatch, tmp_path):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{TOPOLOGY}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert nccl.gpu_links() == {"NV18": 2, "SYS": 1}
+    monkeypatch.setenv("PATH", "")
+    assert nccl.gpu_links() == {}
+
+
+def test_several_gpus_without_nccl(monkeypatch):
+    monkeypatch.setattr(doctor, "why_no_nccl", lambda: "CuPy finds no NCCL")
+    two = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 2))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=two))
+    assert doctor._several_gpus() == doctor.Check(
+        "several GPUs", False, "2 here; for splat train --gpus: CuPy finds no NCCL"
+    )

@@ -20,6 +20,7 @@ _MiB = 2**20
 
 def capture_state(trainer: Trainer) -> Checkpoint:
     """A copy of the trainer's state between two steps. Arrays are copied on the device if its memory suffices."""
+    trainer.collect()
     model, num = trainer.model, trainer.model.num
     state = trainer.state.read()
     arrays = {name: _copy(trainer, array, num) for name, array in model.planes().items()}
@@ -54,9 +55,8 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     _check_arrays(trainer, checkpoint)
     most = max(checkpoint.num_splats, trainer.config.max_splats + GRAIN, trainer.splats.capacity)
     capacity = min(checkpoint.facts["capacity"], most)
-    trainer.model.load_planes(checkpoint.arrays, capacity)
+    trainer.load_planes(checkpoint.arrays, capacity)
     trainer.auxiliary.load(checkpoint.arrays)
-    trainer.rasterizer.resize_splats(capacity)
     trainer.set_size(checkpoint.facts.get("size", trainer.extent))  # older checkpoints used the extent
     known = {name: value for name, value in checkpoint.facts["state"].items() if name in (ITER_STATE_DTYPE.names or ())}
     trainer.state.write(**known)

@@ -1,0 +1,1 @@
+"""Several processes that train one model together, a GPU each: who owns which splats, and how they exchange data."""

@@ -1,0 +1,132 @@
+"""The processes of ranks 1, 2, ...: started, watched and ended by rank 0."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import splat_cli
+
+HEARTBEAT = 1.0  # seconds between two signs of life
+STOPPED = 60.0  # seconds without one, after which a process counts as lost
+_GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it waits for a device that does not answer
+REASON = b"!"  # what the message of a failed process begins with; signs of life are dots
+
+
+class Followers:
+    """Runs `python -m module SOCKET RANK SIZE FILES...` for ranks 1 to size - 1, until `close`.
+
+    The processes are out of reach of the terminal's signals, and end when their standard input does, that is with this
+    process. environments: of each; files: descriptors that they inherit. connections: to each. lost: what happened to
+    the first one that ended or stopped, or None; on_lost: called then, from another thread.
+    """
+
+    def __init__(
+        self, module: str, size: int, environments: Sequence[Mapping[str, str]] = (), files: Sequence[int] = ()
+    ) -> None:
+        self.size, self._closing = size, threading.Event()
+        self.lost: str | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+        self.connections, self._processes = list[Connection](), list[subprocess.Popen[bytes]]()
+        self._watchers = list[threading.Thread]()
+        for rank in range(1, size):
+            ours, theirs = socket.socketpair()
+            arguments = [str(theirs.fileno()), str(rank), str(size), *map(str, files)]
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                pass_fds=(theirs.fileno(), *files), env=_environment(environments[rank - 1] if environments else {}),
+                start_new_session=True,
+            )  # fmt: skip
+            theirs.close()
+            self.connections.append(Connection(ours.detach()))
+            self._processes.append(process)
+            self._watchers.append(threading.Thread(target=self._watch, args=(rank, process), daemon=True))
+            self._watchers[-1].start()
+
+    def close(self) -> None:
+        """End all processes."""
+        self._closing.set()
+        for process in self._processes:
+            process.kill()
+        for watcher in self._watchers:
+            watcher.join()
+        for process, connection in zip(self._processes, self.connections, strict=True):
+            with process:  # closes its pipes and waits for its end
+                connection.close()
+
+    def _watch(self, rank: int, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        said, heard = b"", time.monotonic()
+        while not self._closing.is_set():
+            if select.select([process.stdout], [], [], HEARTBEAT)[0]:
+                news = os.read(process.stdout.fileno(), 4096)
+                if not news:
+                    self._lose(f"rank {rank} of {self.size} {_ending(process.wait(), said)}")
+                    return
+                said, heard = said + news.strip(b"."), time.monotonic()
+            elif time.monotonic() - heard > STOPPED:
+                self._lose(f"rank {rank} of {self.size} has stopped: no sign of life for {STOPPED:.0f} s")
+                return
+
+    def _lose(self, reason: str) -> None:
+        if self._closing.is_set() or self.lost is not None:
+            return
+        self.lost = reason
+        for process in self._processes:
+            process.kill()  # ends what rank 0 is sending them
+        self.on_lost()
+        if not self._closing.wait(_GRACE):  # the main thread waits for something that a rank had to do
+            print(f"Error: {reason}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+def _ending(code: int, said: bytes) -> str:
+    """What a process has done, from its exit code and its last words."""
+    if REASON in said:
+        return "failed: " + said[said.index(REASON) + 1 :].decode(errors="replace")
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _environment(changes: Mapping[str, str]) -> dict[str, str]:
+    """This process's, with the program on the path."""
+    paths = [str(Path(splat_cli.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **changes}
+
+
+class Lifeline:
+    """In a follower: signs of life to rank 0 through standard output, and the end of this process with that of rank 0.
+
+    Whatever else is written to standard output goes to standard error.
+    """
+
+    def __init__(self) -> None:
+        self._output = os.dup(1)
+        os.dup2(2, 1)
+        for work in (self._beat, self._end_with_parent):
+            threading.Thread(target=work, daemon=True).start()
+
+    def fail(self, reason: str) -> None:
+        """Tell rank 0 why this process ends."""
+        os.write(self._output, REASON + reason.encode())
+
+    def _beat(self) -> None:
+        while True:
+            try:
+                os.write(self._output, b".")
+            except OSError:
+                os._exit(1)
+            time.sleep(HEARTBEAT)
+
+    def _end_with_parent(self) -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)

@@ -1,0 +1,115 @@
+"""Ranks on NVIDIA GPUs of one host, through NCCL."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from splat_cli.errors import DeviceError
+from splat_cli.ranks.channel import Channel
+from splat_cli.ranks.protocol import Pair
+
+
+def why_no_nccl() -> str:
+    """Why NCCL cannot be used here, with advice; empty where it can."""
+    try:
+        from cupy.cuda import nccl
+    except ImportError:
+        return "CuPy is not installed, or without NCCL (pip install 'splat-cli[cuda13]')"
+    if not nccl.available:
+        return "CuPy finds no NCCL (pip install nvidia-nccl-cu13, or nvidia-nccl-cu12 with CUDA 12)"
+    return ""
+
+
+def nccl_version() -> str:
+    """Of the library that CuPy has found: "2.28.9"."""
+    from cupy.cuda import nccl
+
+    version = nccl.get_version()
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+
+
+def gpu_links() -> dict[str, int]:
+    """How pairs of this machine's GPUs are linked, as `nvidia-smi topo -m` names it (NV18, PIX, SYS) -> pairs.
+
+    Empty where that cannot be found out.
+    """
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=20, check=False
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    links: dict[str, int] = {}
+    rows = [line.split() for line in told.splitlines() if line.startswith("GPU")]
+    for number, row in enumerate(rows):
+        for link in row[number + 2 : len(rows) + 1]:  # above the diagonal
+            links[link] = links.get(link, 0) + 1
+    return links
+
+
+class NcclRanks:
+    """See Ranks. All transfers are on the backend's stream, outside of captured graphs."""
+
+    def __init__(self, channel: Channel, stream: Any) -> None:
+        if reason := why_no_nccl():
+            raise DeviceError(f"several GPUs need NCCL: {reason}")
+        os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is of no use to sends between pairs
+        from cupy.cuda import nccl
+
+        self.rank, self.size, self._channel = channel.rank, channel.size, channel
+        self._stream, self._nccl = stream, nccl
+        self.tell, self.listen = channel.tell, channel.listen
+        if channel.rank == 0:
+            channel.tell(unique_id := nccl.get_unique_id())
+        else:
+            (unique_id,) = channel.listen()
+        self._unique_id, self._is_aborted = unique_id, False
+        self._communicator: Any | None = None  # made at the first transfer, for which ranks wait for each other
+
+    def exchange(self, pairs: Sequence[Pair]) -> None:
+        """See Ranks.exchange."""
+        transfers = [(sent[rank], received[rank], rank) for sent, received in pairs for rank in range(self.size)]
+        self._group(
+            [("send", sent, rank) for sent, _, rank in transfers] + [("recv", got, rank) for _, got, rank in transfers]
+        )
+
+    def send(self, array: Any, rank: int) -> None:
+        """See Ranks.send."""
+        self._group([("send", array, rank)])
+
+    def receive(self, array: Any, rank: int) -> None:
+        """See Ranks.receive."""
+        self._group([("recv", array, rank)])
+
+    def check(self) -> None:
+        """See Ranks.check."""
+        self._channel.check()
+
+    def abort(self) -> None:
+        """End transfers that wait for a lost rank; from another thread."""
+        self._is_aborted = True
+        if self._communicator is not None:
+            self._communicator.abort()
+
+    def close(self) -> None:
+        """See Ranks.close."""
+        self.abort()
+        self._channel.close()
+
+    def _group(self, transfers: list[tuple[str, Any, int]]) -> None:
+        self.check()
+        nccl = self._nccl
+        try:
+            if self._communicator is None and not self._is_aborted:
+                self._communicator = nccl.NcclCommunicator(self.size, self._unique_id, self.rank)
+            nccl.groupStart()
+            for method, array, rank in transfers:
+                transfer = getattr(self._communicator, method)
+                transfer(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, rank, self._stream.ptr)
+            nccl.groupEnd()
+        except (nccl.NcclError, AttributeError) as error:
+            self.check()
+            raise DeviceError(f"NCCL failed: {error}") from error

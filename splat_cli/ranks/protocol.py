@@ -1,0 +1,75 @@
+"""What ranks do together. Rank 0 leads: it runs the session and tells the others what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from splat_cli.errors import SplatError
+
+Pair = tuple[Any, Any]
+
+
+class RankError(SplatError):
+    """A rank has ended, failed or stopped: training cannot go on without it."""
+
+
+class Ranks(Protocol):
+    """One process of `size`. Arrays are the backend's; what is sent may be overwritten by work that is queued later."""
+
+    rank: int
+    size: int
+
+    def exchange(self, pairs: Sequence[Pair]) -> None:
+        """All-to-all, in stream order: of each (sent, received) [size, ...], part r goes to and comes from rank r.
+
+        Shapes and dtypes are the same on all ranks.
+        """
+
+    def send(self, array: Any, rank: int) -> None:
+        """Send an array to a rank, which calls `receive`; in stream order."""
+
+    def receive(self, array: Any, rank: int) -> None:
+        """Fill an array with what a rank sends; in stream order."""
+
+    def tell(self, *message: Any) -> None:
+        """Rank 0: send Python objects to all others."""
+
+    def listen(self) -> tuple[Any, ...]:
+        """Others: wait for the next message of rank 0. RankError where it has ended."""
+
+    def check(self) -> None:
+        """RankError where a rank is lost."""
+
+    def close(self) -> None:
+        """Leave: rank 0 ends the others."""
+
+
+class Alone:
+    """The only rank."""
+
+    rank, size = 0, 1
+
+    def exchange(self, pairs: Sequence[Pair]) -> None:
+        """See Ranks.exchange."""
+        for sent, received in pairs:
+            received[...] = sent
+
+    def send(self, array: Any, rank: int) -> None:
+        """See Ranks.send."""
+        raise AssertionError("there is no other rank")
+
+    receive = send
+
+    def tell(self, *message: Any) -> None:
+        """See Ranks.tell."""
+
+    def listen(self) -> tuple[Any, ...]:
+        """See Ranks.listen."""
+        raise AssertionError("there is no other rank")
+
+    def check(self) -> None:
+        """See Ranks.check."""
+
+    def close(self) -> None:
+        """See Ranks.close."""

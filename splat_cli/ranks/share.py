@@ -1,0 +1,45 @@
+"""Which splats a rank owns: blocks of RANK_BLOCK, dealt round robin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+RANK_BLOCK = 4096  # splats, as in cuda_src/common.cuh
+
+# Mirrors `struct Share` in cuda_src/common.cuh.
+SHARE_DTYPE = np.dtype([("rank", np.int32), ("num_ranks", np.int32), ("sharded", np.int32)])
+
+
+@dataclass(frozen=True)
+class Share:
+    """The splats of rank `rank` of `num_ranks`. sharded: its planes hold the columns of these splats only."""
+
+    rank: int = 0
+    num_ranks: int = 1
+    sharded: bool = False
+
+    @property
+    def struct(self) -> np.ndarray:
+        """The argument of a kernel."""
+        return np.array((self.rank, self.num_ranks, self.sharded), SHARE_DTYPE)
+
+    def columns(self, capacity: int) -> int:
+        """Columns of each share of `capacity` splats; the same for all ranks."""
+        return capacity if self.num_ranks == 1 else -(-capacity // (RANK_BLOCK * self.num_ranks)) * RANK_BLOCK
+
+    def own_columns(self, capacity: int) -> int:
+        """The same for planes of `capacity` columns, which are the share's own where they are sharded."""
+        return capacity if self.sharded else self.columns(capacity)
+
+    def count(self, num: int) -> int:
+        """How many of `num` splats are in this share."""
+        if self.num_ranks == 1:
+            return num
+        rounds, rest = divmod(num, RANK_BLOCK * self.num_ranks)
+        return rounds * RANK_BLOCK + min(max(rest - self.rank * RANK_BLOCK, 0), RANK_BLOCK)
+
+
+WHOLE = Share()
+"""The share of a single process."""

@@ -1,0 +1,80 @@
+"""Ranks on the CPU: processes of one host that exchange data through shared memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from splat_cli.ranks.channel import Channel
+from splat_cli.ranks.protocol import Pair
+
+_NAP = 5e-5  # seconds between two looks at the others' counters
+
+
+def make_shared_memory(size: int) -> list[int]:
+    """File descriptors of shared memory for `size` ranks, which all need; it is gone when all have closed them."""
+    return [os.memfd_create("splat-ranks") for _ in range(1 + 2 * size)]
+
+
+class SharedRanks:
+    """See Ranks. files: from make_shared_memory.
+
+    Each rank writes what it sends into a file of its own, then counts up; the others read it once it has. Two files in
+    turn: when one is overwritten, all others have counted up once more, and so have read it.
+    """
+
+    def __init__(self, channel: Channel, files: Sequence[int]) -> None:
+        self.rank, self.size, self._channel, self._files = channel.rank, channel.size, channel, files
+        self.tell, self.listen, self.check, self.close = channel.tell, channel.listen, channel.check, channel.close
+        self._counters = _mapped(files[0], 8 * channel.size).view(np.int64)
+        self._round = 0
+        self._boxes: dict[int, np.ndarray] = {}
+
+    def exchange(self, pairs: Sequence[Pair]) -> None:
+        """See Ranks.exchange."""
+        self._round += 1
+        parts = [_bytes(sent) for sent, _ in pairs]
+        length = sum(part.shape[1] for part in parts)
+        np.concatenate(parts, axis=1, out=self._box(self.rank, length))
+        self._counters[self.rank] = self._round
+        while self._counters.min() < self._round:
+            self.check()
+            time.sleep(_NAP)
+        for rank in range(self.size):
+            box, begin = self._box(rank, length)[self.rank], 0
+            for _, received in pairs:
+                target = _bytes(received)[rank]
+                target[...] = box[begin : begin + len(target)]
+                begin += len(target)
+
+    def send(self, array: Any, rank: int) -> None:
+        """See Ranks.send."""
+        self._channel.send_bytes(np.ascontiguousarray(array).data.cast("B"), rank)
+
+    def receive(self, array: Any, rank: int) -> None:
+        """See Ranks.receive."""
+        array[...] = np.frombuffer(self._channel.receive_bytes(rank), array.dtype).reshape(array.shape)
+
+    def _box(self, rank: int, length: int) -> np.ndarray:
+        """What `rank` sends in this round, uint8 [size, length]."""
+        number, total = 1 + 2 * rank + self._round % 2, self.size * length
+        if number not in self._boxes or len(self._boxes[number]) < total:
+            self._boxes[number] = _mapped(self._files[number], total)
+        return self._boxes[number][:total].reshape(self.size, length)
+
+
+def _mapped(file: int, length: int) -> np.ndarray:
+    """The first `length` bytes, zero at first; all ranks ask for the same lengths in the same order."""
+    if os.fstat(file).st_size < length:
+        os.ftruncate(file, length)
+    return np.frombuffer(mmap.mmap(file, length), np.uint8)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """uint8 [size, length] of a C-contiguous array [size, ...], without a copy."""
+    return array.reshape(len(array), -1).view(np.uint8)

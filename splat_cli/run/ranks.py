@@ -1,0 +1,81 @@
+"""Ranks of a run: options that work with them, and the processes of ranks 1, 2, ... (run/follower.py)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.errors import UsageError
+from splat_cli.ranks.channel import Channel
+from splat_cli.ranks.followers import Followers
+from splat_cli.ranks.nccl import NcclRanks, why_no_nccl
+from splat_cli.ranks.protocol import Alone, Ranks
+from splat_cli.ranks.shared import SharedRanks, make_shared_memory
+
+_REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
+    "--color field": lambda config: config.color == "field",
+    "--pose-opt": lambda config: config.pose_opt,
+    "--background learned": lambda config: config.background == "learned",
+    "--appearance": lambda config: config.appearance != "none",
+    "--robust": lambda config: config.robust,
+    "--depth-weight": lambda config: config.depth_weight > 0,
+}
+"""Options that train more than splats, each GPU for itself -> whether the settings ask for it."""
+
+
+def check_ranks(config: TrainConfig, backend: Backend) -> None:
+    """UsageError where the settings do not work with --gpus, or the machine has too few."""
+    if config.gpus == 1:
+        return
+    for option, is_wanted in _REFUSED.items():
+        if is_wanted(config):
+            raise UsageError(f"--gpus {config.gpus} does not work with {option}: leave out one of them")
+    if config.batch_size % config.gpus:
+        raise UsageError(
+            f"--batch {config.batch_size} is no multiple of --gpus {config.gpus}: each shows as many views"
+        )
+    if backend.name == "cuda":
+        count = backend.xp.cuda.runtime.getDeviceCount()
+        if count < config.gpus:
+            raise UsageError(f"--gpus {config.gpus}: there are only {count} (nvidia-smi, CUDA_VISIBLE_DEVICES)")
+        if reason := why_no_nccl():
+            raise UsageError(f"--gpus {config.gpus} needs NCCL: {reason}")
+
+
+@contextmanager
+def started_ranks(config: TrainConfig, scene_path: Path, backend: Backend) -> Iterator[Ranks]:
+    """The ranks that the settings ask for, of which this process is rank 0; the others read the scene meanwhile."""
+    check_ranks(config, backend)
+    if config.gpus == 1:
+        yield Alone()
+        return
+    is_cuda, size = backend.name == "cuda", config.gpus
+    files = [] if is_cuda else make_shared_memory(size)
+    environments = [{"CUDA_VISIBLE_DEVICES": device} for device in _devices(size)[1:]] if is_cuda else []
+    followers = Followers("splat_cli.run.follower", size, environments, files)
+    try:
+        channel = Channel(0, size, followers.connections, lambda: followers.lost)
+        channel.tell(str(scene_path), config, backend.name)
+        ranks = make_ranks(channel, backend, files)
+        followers.on_lost = ranks.abort if isinstance(ranks, NcclRanks) else lambda: None
+        yield ranks
+        ranks.close()
+    finally:
+        followers.close()
+        for file in files:
+            os.close(file)
+
+
+def make_ranks(channel: Channel, backend: Backend, files: list[int]) -> Ranks:
+    """Ranks over NCCL, or on the CPU over shared memory. All ranks call it."""
+    return NcclRanks(channel, getattr(backend, "stream")) if backend.name == "cuda" else SharedRanks(channel, files)  # noqa: B009
+
+
+def _devices(size: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES calls the first `size` GPUs."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[:size] if visible else [str(number) for number in range(size)]

@@ -1,0 +1,144 @@
+"""Trainers of several ranks. Rank 0 holds all splats and controls their density; all ranks train their shares.
+
+Between two rounds of density control, rank 0's copy of the others' splats is out of date until `collect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.device import Backend
+from splat_cli.errors import OutOfMemory
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.ranks.protocol import RankError, Ranks
+from splat_cli.ranks.share import Share
+from splat_cli.render.exchange import copy_share
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.ranked_step import RankedStep
+from splat_cli.train.step_loop import StepLoop
+from splat_cli.train.trainer import Trainer
+
+
+class RankedTrainer(Trainer):
+    """What the trainers of all ranks have in common. `share`: the splats that this one trains."""
+
+    def __init__(
+        self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, images: ImageSet,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        self.ranks, self.share = ranks, Share(ranks.rank, ranks.size, sharded=ranks.rank > 0)
+        super().__init__(backend, config, splats, images, **options)
+
+    def recover_from_oom(self) -> None:
+        """OutOfMemory: ranks cannot change their splats apart from each other."""
+        self.ranks.check()
+        raise OutOfMemory(
+            f"GPU {self.ranks.rank} of {self.ranks.size} is out of memory: use --max-splats or a larger --downscale"
+        )
+
+    def _step_loop(self) -> StepLoop:
+        graph = RankedStep(self, self.ranks, self.share)
+        return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size)
+
+
+class LeadingTrainer(RankedTrainer):
+    """The trainer of rank 0: the same as on one GPU for its caller."""
+
+    def __init__(self, ranks: Ranks, backend: Backend, config: ResolvedConfig, *arguments: Any, **options: Any) -> None:
+        self._is_collected, self._is_scattered = (
+            True,
+            False,
+        )  # rank 0 has what the others trained; they have what it has
+        ranks.tell("train", config)
+        super().__init__(ranks, backend, config, *arguments, **options)
+
+    def collect(self) -> None:
+        """See Trainer.collect."""
+        if self._is_collected:
+            return
+        self.ranks.tell("collect")
+        for rank in range(1, self.ranks.size):
+            share = Share(rank, self.ranks.size)
+            for planes in self.model.planes().values():
+                part = self._part(planes)
+                self.ranks.receive(part, rank)
+                copy_share(self.backend, share, self.model.num, planes, part, gather=True)
+        self._is_collected = True
+
+    def load_planes(self, planes: dict[str, Any], capacity: int) -> None:
+        """See Trainer.load_planes."""
+        super().load_planes(planes, capacity)
+        self._is_collected, self._is_scattered = True, False
+
+    def _run_steps(self, target: int) -> None:
+        if not self._is_scattered:
+            self._scatter()
+        self.ranks.tell("run", target)
+        self._is_collected = False
+        super()._run_steps(target)
+        self.ranks.check()
+
+    def _refine(self) -> None:
+        self.collect()
+        super()._refine()
+        self._is_scattered = False
+
+    def _constrain(self) -> None:
+        if self._is_scattered and self.step % self.config.densify_interval == 0:
+            self.ranks.tell("constrain")
+        super()._constrain()
+
+    def _scatter(self) -> None:
+        """Send the others their shares of all splats."""
+        self.ranks.tell("scatter", self.step, self.model.num, self.splats.capacity, self.size)
+        for rank in range(1, self.ranks.size):
+            for planes in self.model.planes().values():
+                part = self._part(planes)
+                copy_share(self.backend, Share(rank, self.ranks.size), self.model.num, planes, part, gather=False)
+                self.ranks.send(part, rank)
+        self._is_scattered = True
+
+    def _part(self, planes: Any) -> Any:
+        return self.backend.xp.zeros((len(planes), self.share.columns(self.splats.capacity)), "float32")
+
+
+class FollowingTrainer(RankedTrainer):
+    """The trainer of another rank, which holds its share only. splats: any; those of rank 0 replace them."""
+
+    def follow(self) -> None:
+        """Do what rank 0 tells, until it leaves."""
+        works: dict[str, Callable[..., None]] = {
+            "scatter": self._take_share, "run": self._run_steps,
+            "constrain": self._constrain, "collect": self._send_share,
+        }  # fmt: skip
+        while True:
+            try:
+                name, *arguments = self.ranks.listen()
+            except RankError:
+                return
+            works[name](*arguments)
+
+    def _run_steps(self, target: int) -> None:
+        self._set_resolution()
+        super()._run_steps(target)
+
+    def _take_share(self, step: int, num: int, capacity: int, size: float) -> None:
+        model, columns = self.model, self.share.columns(capacity)
+        if columns != self.splats.capacity or capacity != len(self.rasterizer.projection.depths):
+            empty = self.backend.xp.empty
+            model.set_planes({name: empty((len(p), columns), "float32") for name, p in model.planes().items()})
+            self.rasterizer.resize_splats(capacity)
+        if size != self.size:
+            self.set_size(size)
+            self.rasterizer.generation += 1  # captured graphs hold it
+        self.splats.num = self.share.count(num)
+        for planes in model.planes().values():
+            self.ranks.receive(planes, 0)
+        self.state.write(step=step, num_splats=num, overflowed=0)
+        self.loop.sync()
+
+    def _send_share(self) -> None:
+        for planes in self.model.planes().values():
+            self.ranks.send(planes, 0)

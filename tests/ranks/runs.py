@@ -1,0 +1,78 @@
+"""Runs on several ranks, on the CPU: enough splats that every rank owns some."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config.presets import load_config
+from splat_cli.ranks.share import RANK_BLOCK
+from splat_cli.run.device import open_device
+from splat_cli.run.resume import plan_resumption
+from splat_cli.run.session import train_scene
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.run_lock import existing_run, new_run_folder
+from splat_cli.train.trainer import Trainer
+from tests.training import Trained
+
+SETTINGS = {
+    "deterministic": True, "steps": 48, "batch": 4, "save_at": (), "densify_start": 7, "densify_interval": 8,
+    "densify_stop": 40, "checkpoint_every": 16, "keep": 9, "noise_scale": 1000.0, "dropout": 0.1, "init": "random",
+    "init_points": 3 * RANK_BLOCK + 100, "max_splats": 5 * RANK_BLOCK, "splat_budget": 0.0, "sh_degree": 1,
+    "growth_rate": 0.1, "background": "random", "score_views": 2,
+}  # fmt: skip
+
+
+class Callback:
+    """Calls a function with the trainer after every round of steps; `trainer` is that of the last run."""
+
+    def __init__(self, work: Callable[[Trainer], object] = lambda trainer: None) -> None:
+        self._work = work
+
+    def begin(self, trainer: Trainer, run: RunDir) -> None:
+        """See TrainingCallback.begin."""
+        self.trainer = trainer
+
+    def on_steps(self, trainer: Trainer, progress: object, check: Callable[[], None]) -> None:
+        """See TrainingCallback.on_steps."""
+        self._work(trainer)
+
+
+def train(training: Trained, path: Path, gpus: int, callback: Callback | None = None, **changes: Any) -> RunDir:
+    """A new run."""
+    config = load_config(None, {**SETTINGS, "gpus": gpus, **changes})
+    with new_run_folder(path) as run:
+        backend = open_device("cpu", config, training.display)
+        train_scene(training.scene, run, config, backend, training.display, callback=callback)
+    return run
+
+
+def resume(training: Trained, path: Path, **changes: Any) -> RunDir:
+    """The run from its newest checkpoint on."""
+    with existing_run(path) as run:
+        plan = plan_resumption(run, None, changes, training.display)
+        backend = open_device("cpu", plan.config, training.display)
+        train_scene(plan.scene, run, plan.config, backend, training.display, plan.checkpoint)
+    return run
+
+
+def bits(run: RunDir, step: int = 48) -> bytes:
+    """The splats of a run."""
+    return run.ply_path(step).read_bytes()
+
+
+def children() -> list[int]:
+    """Processes that this one has started and that still run, compilers aside."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found += [int(pid) for pid in (task / "children").read_text().split()]
+    return [pid for pid in found if b"follower" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False

@@ -1,0 +1,111 @@
+"""Runs on several ranks: the same bits on any number of them, also after overflows, resumption and interruption."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.interrupt import Interrupted
+from splat_cli.ranks.share import RANK_BLOCK, Share
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.train import density_control
+from tests.ranks.runs import Callback, bits, children, resume, train
+from tests.training import Trained
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sorts():
+    """Splats are sorted every 16 steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(density_control, "SORT_INTERVAL", 16)
+        yield
+
+
+@pytest.fixture(scope="module")
+def alone(scene, tmp_path_factory):
+    """The run on one rank. Not to be changed."""
+    return train(Trained(scene), tmp_path_factory.mktemp("runs") / "alone", gpus=1)
+
+
+def test_shares_are_all_splats():
+    for num in (0, 1, RANK_BLOCK, 3 * RANK_BLOCK + 5, 8 * RANK_BLOCK):
+        for size in (1, 2, 3):
+            shares = [Share(rank, size) for rank in range(size)]
+            assert sum(share.count(num) for share in shares) == num
+            assert all(share.count(num) <= share.columns(num) for share in shares)
+
+
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_any_number_of_ranks_gives_the_same_bits(alone, training, tmp_path, gpus):
+    run = train(training, tmp_path / "run", gpus)
+    assert run.result()["num_splats"] > 3 * RANK_BLOCK + 100
+    assert bits(run) == bits(alone)
+    assert not children()
+
+
+@pytest.mark.parametrize("changes", [
+    {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4, "opacity_reset_interval": 16}, {"strategy": "mcmc"},
+    {"smooth_3d": 0.2, "optimizer": "visible", "coarse_until": 0.4, "moments": "bf16"},
+], ids=str)  # fmt: skip
+def test_strategies_and_options_give_the_same_bits(training, tmp_path, changes):
+    runs = [train(training, tmp_path / str(gpus), gpus, steps=32, keep=0, **changes) for gpus in (1, 2)]
+    assert bits(runs[0], 32) == bits(runs[1], 32)
+
+
+def test_overflow_on_one_rank_changes_no_bits(alone, training, tmp_path):
+    def shrink(trainer):
+        generations.append(trainer.rasterizer.generation)
+        trainer.rasterizer.resize_pairs(5000)
+
+    generations = []
+    assert bits(train(training, tmp_path / "run", 2, Callback(shrink))) == bits(alone)
+    assert generations[-1] == 2 * len(generations)  # each time it shrank, it grew again
+
+
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_path, gpus):
+    run = train(training, tmp_path / "run", 2, steps=48)
+    for path in checkpoint_paths(run.checkpoints_path)[:1]:
+        path.unlink()
+    shutil.rmtree(run.ply_path(48).parent)
+    run.result_path.unlink()
+    resume(training, run.path, gpus=gpus)
+    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert bits(run) == bits(alone)
+
+
+def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tmp_path):
+    def poison(trainer):
+        backward = trainer.loss.backward
+
+        def poisoned(state, *rest):
+            state.write(loss_l1=np.nan)
+            backward(state, *rest)
+
+        trainer.loss.backward = poisoned
+
+    callback = Callback(poison)
+    train(training, tmp_path / "run", 2, callback, steps=12, densify_start=20)
+    assert callback.trainer.bad_numbers["skipped_steps"] == 8
+
+
+def test_interrupted_run_is_saved_and_leaves_no_process(alone, training, tmp_path):
+    def interrupt(trainer):
+        if trainer.step >= 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="Interrupted after step"):
+        train(training, tmp_path / "run", 2, Callback(interrupt))
+    assert not children()
+    assert bits(resume(training, tmp_path / "run")) == bits(alone)
+
+
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"pose_opt": True}, "--pose-opt"), ({"color": "field"}, "--color field"), ({"background": "learned"}, "learned"),
+    ({"appearance": "grid"}, "--appearance"), ({"robust": True}, "--robust"), ({"depth_weight": 1.0}, "--depth-weight"),
+    ({"batch": 3}, "no multiple"),
+], ids=str)  # fmt: skip
+def test_options_that_do_not_work_with_ranks_are_named(training, tmp_path, changes, named):
+    with pytest.raises(UsageError, match=named):
+        train(training, tmp_path / "run", 2, **changes)
