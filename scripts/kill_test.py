@@ -2,7 +2,8 @@
 
 `python scripts/kill_test.py --kills 50`: a small scene with --deterministic, on the CPU or with `--device cuda`;
 checkpoints are written so often that many kills fall into one. A killed run is resumed until it ends; the first
-resumption may be killed as well. So for each of the --variants: what is trained, and how photographs are read.
+resumption may be killed as well. So for each of the --variants: what is trained, and how photographs are read. Of
+several ranks, any may be killed.
 """
 
 import argparse
@@ -12,8 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
@@ -28,6 +32,8 @@ _VARIANTS = {
     "mcmc": ["--strategy=mcmc"],
     "field": ["--color=field", "--field-table-size=1024"],
     "poses": ["--pose-opt", "--exposure", "--background=learned"],
+    "batches": ["--batch=4"],
+    "ranks": ["--gpus=2", "--batch=4", "--init=random", "--init-points=9000", "--splat-budget=0", "--max-splats=12000"],
     "streaming": ["--image-memory=3e-5", "--score-views=2"],
 }
 
@@ -48,7 +54,8 @@ class Training:
             try:
                 process.wait(timeout=seconds)
             except subprocess.TimeoutExpired:
-                process.kill()
+                ranks = [child for child in psutil.Process(process.pid).children() if _is_rank(child)]
+                random.choice([process, *ranks]).kill()
                 return True
         return False
 
@@ -64,6 +71,12 @@ class Training:
             return [*command, "--resume", str(run)]
         ends = ["--steps", str(self.steps), "--densify-stop", str(self.steps // 2)]
         return [*command, str(self.scene), "-o", str(run), *ends, *_OPTIONS, *self.options]
+
+
+def _is_rank(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return "splat_cli.run.follower" in process.cmdline()
+    return False
 
 
 def main() -> None:

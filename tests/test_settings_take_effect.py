@@ -39,6 +39,7 @@ ELSEWHERE = {"report"}  # of the command, not of the run: test_reports
 CHANGES = {
     "steps": (13, {}),
     "batch": (2, {}),
+    "gpus": (2, {}),
     "seed": (1, {}),
     "save_at": ((6,), {}),
     "eval": (True, {}),

@@ -15,6 +15,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.ranks.protocol import RankError, Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.exchange import copy_share
+from splat_cli.render.iter_state import IterState
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.ranked_step import RankedStep
 from splat_cli.train.step_loop import StepLoop
@@ -59,12 +60,17 @@ class LeadingTrainer(RankedTrainer):
         if self._is_collected:
             return
         self.ranks.tell("collect")
+        skipped = int(self.state.read()["skipped_updates"])
         for rank in range(1, self.ranks.size):
             share = Share(rank, self.ranks.size)
             for planes in self.model.planes().values():
                 part = self._part(planes)
                 self.ranks.receive(part, rank)
                 copy_share(self.backend, share, self.model.num, planes, part, gather=True)
+            state = IterState(self.backend)
+            self.ranks.receive(state.array, rank)
+            skipped += int(state.read()["skipped_updates"])
+        self.state.write(skipped_updates=skipped)
         self._is_collected = True
 
     def load_planes(self, planes: dict[str, Any], capacity: int) -> None:
@@ -142,3 +148,5 @@ class FollowingTrainer(RankedTrainer):
     def _send_share(self) -> None:
         for planes in self.model.planes().values():
             self.ranks.send(planes, 0)
+        self.ranks.send(self.state.array, 0)
+        self.state.write(skipped_updates=0)  # rank 0 has counted them

@@ -1,9 +1,10 @@
 """Runs on several ranks, on the CPU: enough splats that every rank owns some."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from splat_cli.config.presets import load_config
 from splat_cli.ranks.share import RANK_BLOCK
@@ -61,18 +62,11 @@ def bits(run: RunDir, step: int = 48) -> bytes:
     return run.ply_path(step).read_bytes()
 
 
-def children() -> list[int]:
-    """Processes that this one has started and that still run, compilers aside."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        found += [int(pid) for pid in (task / "children").read_text().split()]
-    return [pid for pid in found if b"follower" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+def children(parent: int | None = None) -> list[int]:
+    """Processes of ranks that a process, by default this one, has started and that still run."""
+    return [child.pid for child in psutil.Process(parent).children() if "splat_cli.run.follower" in child.cmdline()]
 
 
 def is_running(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -90,6 +90,12 @@ def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tm
     assert callback.trainer.bad_numbers["skipped_steps"] == 8
 
 
+def test_skipped_updates_of_all_ranks_are_counted(training, tmp_path):
+    huge = {"lr_scales": 1e4, "densify_start": 40, "steps": 12, "keep": 0}  # regularisers of such scales overflow
+    counts = [train(training, tmp_path / str(gpus), gpus, **huge).result()["skipped_updates"] for gpus in (1, 2)]
+    assert counts[0] == counts[1] > 0
+
+
 def test_interrupted_run_is_saved_and_leaves_no_process(alone, training, tmp_path):
     def interrupt(trainer):
         if trainer.step >= 12:

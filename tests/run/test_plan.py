@@ -40,7 +40,7 @@ def test_boundary_of_short_runs():
 def test_what_is_set_stays():
     asked = {
         "steps": 3000, "densify_start": 7, "densify_stop": 100, "sh_degree_interval": 3, "lr_decay_start": 9,
-        "init_opacity": 0.3, "init_scale": 0.7, "strategy": "adc", "dropout": 0.25, "splat_budget": 0,
+        "init_opacity": 0.3, "init_scale": 0.7, "strategy": "adc", "dropout": 0.25, "splat_budget": 0, "batch": 1,
     }  # fmt: skip
     config = resolved(**asked)
     assert {name: getattr(config, name) for name in asked} == asked
