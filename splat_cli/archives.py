@@ -1,6 +1,6 @@
-"""Zip archives from untrusted sources: members are checked before they are unpacked, and .npz files without pickles.
+"""Zip archives from untrusted sources: members are checked before unpacking; .npz files without pickles.
 
-What compressed files may unpack to is bounded by their length: docs/formats.md states the limits.
+The unpacked size is limited in proportion to the size of the file: docs/formats.md states the limits.
 """
 
 import io
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 MAX_EXPANSION = 32
-"""Unpacked bytes to a byte of the file. A splat takes 14 bytes or more as .spz and .sog, and 56 to 236 unpacked."""
+"""Unpacked bytes per byte of the file. A splat takes at least 14 bytes in .spz and .sog, 56 to 236 unpacked."""
 MIN_ALLOWANCE = 16 << 20
 """Bytes that even the smallest file may unpack to."""
 _MAX_DIRECTORY_BYTES = 4 << 20
@@ -21,7 +21,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def max_unpacked_bytes(path: Path) -> int:
-    """What the file may unpack to, in bytes."""
+    """Limit of the unpacked size, in bytes."""
     return max(MIN_ALLOWANCE, MAX_EXPANSION * path.stat().st_size)
 
 
@@ -45,7 +45,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    """The content of the only member called `name`; ValueError where it is larger than `limit` bytes."""
+    """Content of the only member called `name`; ValueError if it is larger than `limit` bytes."""
     found = [member for member in archive.infolist() if member.filename == name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} members are called {name!a}, expected one")
@@ -57,7 +57,7 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
 
 
 def check_member(member: zipfile.ZipInfo) -> None:
-    """ValueError where the member is compressed in another way than zip files commonly are."""
+    """ValueError for uncommon compression methods."""
     if member.compress_type not in _METHODS:
         raise ValueError(f"{member.filename!a} has compression method {member.compress_type}, not deflate or none")
 
@@ -65,7 +65,7 @@ def check_member(member: zipfile.ZipInfo) -> None:
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an uncompressed .npz file. ZIP_ERRORS where it is none.
 
-    Nothing is unpickled, and no more memory is taken than the file is long.
+    Nothing is unpickled; memory is limited to the size of the file.
     """
     with open_zip(path) as archive:
         members = archive.infolist()
@@ -83,7 +83,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _array(content: bytes, name: str) -> np.ndarray:
-    """The array of a .npy file, read only."""
+    """Read-only array of a .npy file."""
     try:
         stream = io.BytesIO(content)
         version = np.lib.format.read_magic(stream)

@@ -1,4 +1,4 @@
-"""What is shown while something takes its time: a bar on a terminal, plain lines in a log; and what has to be said."""
+"""Progress and messages on standard error: a bar on terminals, plain lines in logs."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ _PLAIN_INTERVAL = 10.0
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands: steps done, splats in use, loss and PSNR (dB) of the last step's photograph."""
+    """Progress of training: steps done, number of splats, loss and PSNR (dB) of the last step's photograph."""
 
     step: int
     loss: float
@@ -28,7 +28,7 @@ class Progress:
 
 
 class Level(IntEnum):
-    """How much is shown: warnings alone, what happens as well, and details of it."""
+    """Verbosity: warnings; warnings and messages; also details."""
 
     QUIET = 0
     NORMAL = 1
@@ -36,7 +36,7 @@ class Level(IntEnum):
 
 
 class Display:
-    """Writes to `stream`, standard error by default; `warnings` are those so far.
+    """Writes to `stream`, by default standard error; `warnings`: all warnings so far.
 
     bar: whether a bar shows progress, not plain lines; by default where the stream is a terminal that can overwrite
     a line.
@@ -49,16 +49,16 @@ class Display:
         self.warnings: list[str] = []
 
     def say(self, line: str) -> None:
-        """Prints a line, above the bar if there is one."""
+        """Print a line, above the bar if there is one."""
         self._print(line, Level.NORMAL)
 
     def warn(self, text: str) -> None:
-        """The same for what went wrong and ends nothing; also where little is shown."""
+        """Print a warning, at every level."""
         self.warnings.append(text)
         self._print(f"Warning: {text}", Level.QUIET)
 
     def detail(self, line: str) -> None:
-        """The same for what only those want to know who look closely."""
+        """Print a line at the level of details only."""
         self._print(line, Level.VERBOSE)
 
     def _print(self, line: str, level: Level) -> None:
@@ -67,7 +67,7 @@ class Display:
 
     @contextmanager
     def counting(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
-        """Yields a function to call with the number of things just done, of `total`; without a bar, lines."""
+        """Yield a function to call with the number of items just done, of `total`; without a bar, prints lines."""
         if not self._bar and self._level > Level.QUIET:
             yield _PlainCount(label, total, self.say)
             return
@@ -77,9 +77,9 @@ class Display:
 
     @contextmanager
     def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
-        """Yields a function that shows Progress: step, loss, PSNR, splats, steps a second and time left.
+        """Yield a function that displays Progress: step, loss, PSNR, splats, steps per second and time left.
 
-        first: steps that were done before.
+        first: number of steps done before.
         """
         if self._level == Level.QUIET:
             yield lambda progress: None
@@ -120,7 +120,7 @@ class _PlainLines:
     def __init__(self, num_steps: int, say: Callable[[str], None]) -> None:
         self._num_steps = num_steps
         self._say = say
-        self._first: tuple[int, float] | None = None  # step and time; before it, kernels may have been compiled
+        self._first: tuple[int, float] | None = None  # step and time, after kernels are compiled
         self._last = 0.0
 
     def __call__(self, progress: Progress) -> None:
@@ -131,7 +131,7 @@ class _PlainLines:
         self._say(f"step {progress.step}/{self._num_steps}, {_facts(progress)}{self._speed(progress.step, now)}")
 
     def _speed(self, step: int, now: float) -> str:
-        """Steps a second since the first that was shown, and the time left; nothing at that one."""
+        """Steps per second since the first Progress, and the time left; empty at the first."""
         if self._first is None:
             self._first = step, now
             return ""
@@ -141,7 +141,7 @@ class _PlainLines:
 
 
 class _PlainCount:
-    """A line every ten seconds: nothing of what is done sooner."""
+    """A line every ten seconds; none for shorter work."""
 
     def __init__(self, label: str, total: int, say: Callable[[str], None]) -> None:
         self._label, self._total, self._say = label, total, say

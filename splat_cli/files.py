@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: written beside their final name, then renamed."""
+"""Atomic writing of files: written under a temporary name, then renamed."""
 
 import errno
 import os
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from splat_cli.errors import DiskError, UnwritableError
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, None)  # NumPy's own "not enough free space" comes without a number
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, None)  # None: NumPy's own "not enough free space"
 _WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
                 errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
 
 
 @contextmanager
 def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
-    """Yields a path in the same folder to write to; renames it to `path` at the end, or removes it after an error.
+    """Yield a temporary path in the same folder, which replaces `path` at the end, or is removed after an error.
 
-    Missing parent folders are made. With `durable` the file survives a loss of power from then on. Raises DiskError
-    where the disk is full or fails, UnwritableError where the folder cannot be written.
+    Creates missing parent folders. durable: flushed to disk. DiskError if the disk is full or fails, UnwritableError if
+    the folder cannot be written.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -38,7 +38,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
 
 
 def write_error(path: Path, error: OSError) -> DiskError:
-    """What to raise where `path` could not be written."""
+    """The exception for a failed write to `path`."""
     if error.errno in _NO_SPACE:
         return DiskError(f"{path} was not written: no space left on the disk; make room there")
     reason = f"{path} cannot be written: {error.strerror or error}"
@@ -48,7 +48,7 @@ def write_error(path: Path, error: OSError) -> DiskError:
 
 
 def flush(path: Path) -> None:
-    """Waits until the disk holds the file, or the names in the folder. OSError."""
+    """Wait until the file, or the entries of the folder, are on disk. OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -57,7 +57,7 @@ def flush(path: Path) -> None:
 
 
 def require_space(path: Path, needed: int) -> None:
-    """DiskError where the disk of `path`, which need not exist yet, has fewer than `needed` bytes free."""
+    """DiskError if the disk of `path`, which need not exist, has fewer than `needed` bytes free."""
     try:
         existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         free = shutil.disk_usage(existing).free
@@ -69,7 +69,7 @@ def require_space(path: Path, needed: int) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what a killed program was writing anywhere in `folder`, where no program is writing now."""
+    """Remove temporary files of killed processes in `folder`; no process may be writing there."""
     for path in folder.rglob(".*"):
         if is_leftover(path):
             with suppress(OSError):
@@ -77,5 +77,5 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a killed program may have left the file, by its name."""
+    """Whether the name is that of a temporary file."""
     return path.name.startswith(".") and path.name.endswith(".part")

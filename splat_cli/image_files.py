@@ -1,6 +1,6 @@
-"""The one place where image files are opened: by decoders meant for photographs and pictures, and by no others.
+"""Opening of image files, restricted to decoders of photographs and pictures.
 
-Without a list of formats Pillow tries all that it has, whatever a file's name says: that for EPS starts Ghostscript.
+Without a list of formats, Pillow tries all decoders, whatever a file's suffix: that of EPS starts Ghostscript.
 """
 
 import functools

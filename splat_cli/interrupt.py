@@ -23,7 +23,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class Interrupted(SplatError):
-    """The user stopped the program; what was done so far is saved."""
+    """The user stopped the program; results so far are saved."""
 
     exit_code = 130
 

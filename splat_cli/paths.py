@@ -1,4 +1,4 @@
-"""Where the kernel sources and presets lie: inside the installed package, or at the top of a checkout."""
+"""Folders of kernel sources and presets: in the installed package, or at the top of a checkout."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A look at a PLY's header before memory is taken for what it promises."""
+"""Check of PLY headers before memory is allocated."""
 
 import re
 from pathlib import Path
@@ -15,9 +15,9 @@ TYPE_BYTES = {
 
 
 def check_header(path: Path, wanted: str) -> None:
-    """FormatError where the file cannot be read, is no PLY, has list properties or is shorter than it promises.
+    """FormatError if the file is unreadable, no PLY, has list properties or is shorter than its header states.
 
-    wanted: what the message asks for instead.
+    wanted: description of the expected file, for the message.
     """
     try:
         size = path.stat().st_size
@@ -38,7 +38,7 @@ def check_header(path: Path, wanted: str) -> None:
 
 
 def _needed_bytes(path: Path, lines: list[list[str]], wanted: str) -> int:
-    """The least number of bytes the elements take."""
+    """Minimum number of bytes of the elements."""
     is_text = ["format", "ascii", "1.0"] in lines
     needed = count = 0
     for line in lines:
@@ -50,5 +50,5 @@ def _needed_bytes(path: Path, lines: list[list[str]], wanted: str) -> int:
             case ["property", "list", *_]:
                 raise FormatError(f"{path} has list properties, as a mesh has; give {wanted}")
             case ["property", kind, _]:
-                needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # as text a digit and a space
-    return needed - 1 if is_text and needed else needed  # the last line may have no end
+                needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # as text: a digit and a space
+    return needed - 1 if is_text and needed else needed  # the last newline is optional

@@ -10,7 +10,7 @@ from splat_cli.errors import UsageError
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --progress, --quiet and --verbose; `function` gets the Display that they ask for as `display`."""
+    """Adds --progress, --quiet and --verbose; `function` receives a Display as `display`."""
 
     @click.option(
         "--progress",

@@ -178,12 +178,12 @@ def _file_writer(
 
     if start_view is not None:
         raise UsageError("--start-view is where a page opens: give OUT a name that ends in .html")
-    format_for(out, format_name, ".html")  # before anything takes time
+    format_for(out, format_name, ".html")  # before long work
     return lambda path, splats: write_splats(path, splats, format_name, spz_axes)
 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
-    """A page's viewer has antialiasing: splats are not baked for it."""
+    """Splats of pages are not baked: the viewer has antialiasing."""
     from splat_cli.viewer.initial_camera import find_initial_camera
 
     opening = find_initial_camera(job.sources, start_view)

@@ -20,7 +20,7 @@ _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "in
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module only when the command, or the list of commands, is asked for."""
+    """Imports the module of a command only when it is used or commands are listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -135,7 +135,7 @@ def _hyphenated(argument: str) -> str:
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """(what to print, exit code) for an exception that ended a command."""
+    """(message, exit code) of an exception."""
     if isinstance(error, UsageError):
         return f"Error: {escape_unprintable(str(error))}", error.exit_code
     if isinstance(error, SplatError):

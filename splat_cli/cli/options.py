@@ -25,7 +25,7 @@ device_option = click.option(
 
 
 def server_options(function: Function) -> Function:
-    """Adds --host and --port, of a viewer."""
+    """Adds --host and --port of a viewer."""
     host = click.option(
         "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address the viewer listens on."
     )
@@ -65,7 +65,7 @@ hyphens in place of underscores, and their names here."""
 
 
 class SettingsCommand(click.Command):
-    """A command whose help lists the settings under their groups, and that knows what other trainers call them."""
+    """A command whose help groups the settings; errors translate option names of other trainers."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -89,9 +89,9 @@ class SettingsCommand(click.Command):
 
 
 def setting_options(*names: str, preset: str | None = None) -> Callable[[Function], Function]:
-    """Adds an option for each named setting, for all by default; one that is not given is passed as None.
+    """Adds an option for each named setting, by default for all; None if not given.
 
-    preset: the one that the command uses, whose values the help shows.
+    preset: preset of the command, whose values the help shows.
     """
     defaults = load_config(preset) if preset else TrainConfig()
 
@@ -109,7 +109,7 @@ def setting_options(*names: str, preset: str | None = None) -> Callable[[Functio
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given on the command line."""
+    """Options given on the command line."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -129,7 +129,7 @@ class _Value(click.ParamType):
 
 
 def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
-    shown = "" if default is None else f"default: {declared.show(default)}"  # without one, the help says what happens
+    shown = "" if default is None else f"default: {declared.show(default)}"  # else the help text describes it
     facts = "; ".join(filter(None, (shown, declared.bounds)))
     text = f"{declared.help}  [{facts}]" if facts else declared.help
     if declared.kind is bool:

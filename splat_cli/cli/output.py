@@ -1,4 +1,4 @@
-"""What a command has to say at its end: lines for people, or with `--json` one object for programs."""
+"""Output of commands: lines of text, or with `--json` one JSON object."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ import click
 
 @dataclass(frozen=True)
 class Output:
-    """The result of a command, in both forms. Commands return it; `main` prints it."""
+    """Result of a command in both forms; `main` prints it."""
 
     lines: Sequence[str]
     facts: Mapping[str, Any]
     exit_code: int = 0
 
     def show(self, as_json: bool) -> None:
-        """Prints one of the forms to standard output."""
+        """Print one of the forms to standard output."""
         click.echo(to_json(self.facts) if as_json else "\n".join(self.lines))
 
 
 def to_json(facts: Mapping[str, Any]) -> str:
-    """One line of JSON; paths become texts."""
+    """One line of JSON; paths become strings."""
     return json.dumps(facts, default=_plain, allow_nan=False)
 
 

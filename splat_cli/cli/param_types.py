@@ -1,4 +1,4 @@
-"""Types of options: finite numbers, places, sizes, colours, formats."""
+"""Click types of options: finite numbers, coordinates, sizes, colours, formats."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ _MAX_SIDE = 16384
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range that is neither NaN, which click lets through every range, nor infinite."""
+    """A finite number in a range: click accepts NaN in any range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
@@ -63,7 +63,7 @@ class Color(click.ParamType):
 
 
 class FormatName(click.ParamType):
-    """A format of splats, or html; the table of formats is loaded only where one is named or help is shown."""
+    """A splat format, or html; the table of formats is loaded on first use."""
 
     name = "format"
 

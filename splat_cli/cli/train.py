@@ -94,7 +94,7 @@ def _run_to_train(
     scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, changes: dict[str, Any],
     display: "Display",
 ) -> "Iterator[tuple[RunDir, Resumption | None]]":  # fmt: skip
-    """The locked folder of a new or resumed run, and what to train there: None if only the report lacks. UsageError."""
+    """The locked folder of a new or resumed run, and its settings: None if only the report is missing. UsageError."""
     from splat_cli.cli.unused_options import unused_options
     from splat_cli.config.presets import load_config
     from splat_cli.errors import UsageError

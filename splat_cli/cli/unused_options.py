@@ -1,4 +1,4 @@
-"""Options that change nothing, because the one that they belong to is off."""
+"""Warnings for options without effect, because the option that enables them is off."""
 
 from collections.abc import Callable, Iterable
 
@@ -24,11 +24,11 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
         lambda config: config.strategy == "adc", ("grad_threshold", "absgrad", "opacity_reset_interval"),
     ),
 }  # fmt: skip
-"""Option -> whether it is on, and the settings that are read only then."""
+"""Option -> (predicate whether it is on, settings that are read only then)."""
 
 
 def unused_options(config: TrainConfig, given: Iterable[str]) -> list[str]:
-    """A line for each of the settings `given` on the command line that does nothing in a run with `config`."""
+    """One line for each setting in `given` that has no effect with `config`."""
     names = set(given)
     return [
         f"{SETTINGS[name].option} does nothing without {option}"

@@ -1,4 +1,4 @@
-"""Checks of kernel arguments: an error names the argument that does not fit."""
+"""Checks of kernel arguments; errors name the argument."""
 
 from collections.abc import Sequence
 from typing import Any

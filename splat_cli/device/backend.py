@@ -12,7 +12,7 @@ from splat_cli.errors import DeviceError, UsageError
 
 
 class Kernel(Protocol):
-    """One compiled kernel."""
+    """A compiled kernel."""
 
     def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
         """Launch over `grid` blocks of `block` threads (1 to 3 ints each), asynchronously on a GPU.
@@ -24,7 +24,7 @@ class Kernel(Protocol):
 
 
 class Timer(Protocol):
-    """Context manager that measures the device's time between its entry and its exit."""
+    """Context manager that measures device time."""
 
     @property
     def ms(self) -> float:
@@ -36,7 +36,7 @@ class Timer(Protocol):
 
 
 class Backend(Protocol):
-    """A device. All its work runs in the order it was asked for."""
+    """A device with a single queue: all work runs in the order of calls."""
 
     name: str
     """"cuda" or "cpu"."""
@@ -47,10 +47,9 @@ class Backend(Protocol):
         """Kernel `name` of cuda_src/`file`.cu, compiled with -DKEY=value for each define on first use."""
 
     def prepare(self, units: Iterable[tuple[str, Mapping[str, int]]]) -> Callable[[], None]:
-        """Begin to compile kernel files, each with its defines, in threads, so that `kernel` need not wait for it.
+        """Start to compile kernel files with their defines in threads, ahead of calls of `kernel`.
 
-        Returns a function that waits until all are compiled. What cannot be compiled is an error only for whoever asks
-        for a kernel of it.
+        Returns a function that waits until all are compiled. Errors are raised by `kernel`, for those who use the file.
         """
 
     def upload(self, array: Any) -> Any:
@@ -60,22 +59,22 @@ class Backend(Protocol):
         """A NumPy copy of a device array; waits for the work before it."""
 
     def uploads(self) -> Uploads:
-        """A way to copy to the device while it works."""
+        """Asynchronous copies to the device."""
 
     def address(self, array: Any) -> int:
         """Device address of an array's first element, for structs that hold pointers. Keep the array alive."""
 
     def synchronize(self) -> None:
-        """Wait until the device has done everything asked of it."""
+        """Wait until the device has finished all queued work."""
 
     def timer(self) -> Timer:
         """A timer: `with backend.timer() as t: ...` and then `t.ms`."""
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """What `function` launches, as one call that runs it again.
+        """The launches of `function` as one call that repeats them.
 
-        Call `function` once yourself before: kernels are compiled and loaded on first use, which cannot be captured.
-        The launches are replayed with the arrays and scalars they had; what must vary has to lie in device memory.
+        Call `function` once before: compilation and loading on first use cannot be captured. Launches are repeated with
+        the same arrays and scalars; values that vary must lie in device memory.
         """
 
     def fork(self, function: Callable[[], None]) -> Callable[[], None]:
@@ -85,17 +84,17 @@ class Backend(Protocol):
         """
 
     def memory(self) -> tuple[int, int]:
-        """Bytes of the device's memory that can still be had, and in all."""
+        """Free and total bytes of device memory."""
 
     def release_cached(self) -> None:
-        """Give back memory that is kept for later arrays, after an allocation has failed with MemoryError."""
+        """Free memory that is cached for later arrays; called after a MemoryError."""
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory this process has held, in bytes."""
+        """Maximum memory allocated by this process, in bytes."""
 
     def describe(self) -> str:
-        """The device in a line for people."""
+        """Description of the device in one line."""
 
 
 def open_backend(

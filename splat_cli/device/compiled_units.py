@@ -14,7 +14,7 @@ Unit = tuple[str, Mapping[str, int]]
 
 
 class CompiledUnits(Generic[T]):
-    """What `compile` makes of each file and its defines, kept; safe to use from several threads."""
+    """Results of `compile` by file and defines; thread-safe."""
 
     def __init__(self, compile: Callable[[str, dict[str, int]], T]) -> None:
         self._compile = compile
@@ -22,9 +22,9 @@ class CompiledUnits(Generic[T]):
         self._units: dict[tuple, Future[T]] = {}
 
     def get(self, file: str, defines: Mapping[str, int]) -> T:
-        """The compiled unit; where another thread compiles it, waits for that.
+        """The compiled unit; waits if another thread is compiling it.
 
-        Raises what `compile` raised; after that, the next call tries again.
+        Raises the exceptions of `compile`; the next call tries again.
         """
         key = (file, *sorted(defines.items()))
         with self._lock:
@@ -42,9 +42,9 @@ class CompiledUnits(Generic[T]):
     def prepare(
         self, units: Iterable[Unit], num_threads: int, enter: Callable[[], object] = lambda: None
     ) -> Callable[[], None]:
-        """Begin to compile `units` in threads, which do not keep the process from ending; `get` tells what fails.
+        """Start to compile `units` in daemon threads; `get` raises their errors.
 
-        enter: called first in each thread. Returns a function that waits for the end of all.
+        enter: called first in each thread. Returns a function that waits for all of them.
         """
         waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
         for unit in units:

@@ -91,14 +91,14 @@ class CpuBackend:
         return array.ctypes.data
 
     def synchronize(self) -> None:
-        """Launches have ended when they return."""
+        """Does nothing: launches are synchronous."""
 
     def timer(self) -> "CpuTimer":
         """See Backend.timer."""
         return CpuTimer()
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.capture: here the function itself."""
+        """See Backend.capture_graph: here the function itself."""
         return function
 
     def fork(self, function: Callable[[], None]) -> Callable[[], None]:
@@ -111,7 +111,7 @@ class CpuBackend:
         return main_memory()
 
     def release_cached(self) -> None:
-        """See Backend.release_cached: nothing is kept."""
+        """See Backend.release_cached: there is no cache."""
 
     @property
     def peak_bytes(self) -> int:
@@ -125,7 +125,7 @@ class CpuBackend:
 
 
 class CpuTimer:
-    """Wall-clock time of a with block."""
+    """Wall-clock time of a `with` block."""
 
     ms = 0.0
 

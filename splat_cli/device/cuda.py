@@ -15,11 +15,11 @@ from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
 
-MAX_COMPILERS = 8  # threads that compile at once; beside them, others decode photographs
+MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
 
 
 def why_no_cuda() -> str:
-    """Why CUDA cannot be used here, with advice; empty where it can."""
+    """Reason why CUDA cannot be used, with advice; empty if it can."""
     try:
         import cupy
     except ImportError:
@@ -34,7 +34,7 @@ def why_no_cuda() -> str:
 class CudaBackend:
     """Kernels on the current CUDA device; arrays are CuPy's.
 
-    All work goes to one stream, which becomes the current one of the calling thread: use the backend from that thread.
+    All work is queued on one stream, which becomes current in the calling thread: use the backend from that thread.
     """
 
     name = "cuda"

@@ -29,9 +29,9 @@ def cache_dir() -> Path:
 
 
 def open_cache() -> Path:
-    """The cache's folder, made if it is missing.
+    """The cache's folder, created if missing.
 
-    DeviceError where it cannot be made, or where others may write to it: its libraries run with the user's rights.
+    DeviceError if it cannot be created or others may write to it: its libraries run with the user's rights.
     """
     folder = cache_dir()
     try:
@@ -49,12 +49,12 @@ def open_cache() -> Path:
 
 
 def unusable_cache(error: OSError) -> DeviceError:
-    """What to raise where the cache cannot be written."""
+    """The exception for a cache that cannot be written."""
     return DeviceError(f"cannot keep compiled kernels in {cache_dir()} ({error.strerror}): set XDG_CACHE_HOME")
 
 
 def is_intact(library: Path) -> bool:
-    """Whether the library is there, of the user's own, and whole: its last bytes are the checksum of those before."""
+    """Whether the library exists, belongs to the user, and ends with the checksum of its content."""
     try:
         with library.open("rb") as file:
             trusted, content = _is_trusted(os.fstat(file.fileno())), file.read()
@@ -64,9 +64,9 @@ def is_intact(library: Path) -> bool:
 
 
 def add_library(built: Path, path: Path) -> None:
-    """Moves a library, just built in the folder of `path`, to its name there, checksum and all. OSError.
+    """Move a library from the build folder `built` to `path`, with its checksum. OSError.
 
-    Atomic: another process may add the same.
+    Atomic: other processes may add the same library.
     """
     digest = _digest(built.read_bytes())
     built.chmod(0o700)  # whatever the umask leaves to the group

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MemoryCost:
-    """Bytes: fixed, a pixel and a tile of the largest view, a (tile, splat) pair, and a splat. Costs can be added."""
+    """Bytes: fixed, per pixel and tile of the largest view, per (splat, tile) pair, per splat. Costs can be added."""
 
     fixed: float = 0
     per_pixel: float = 0

@@ -15,7 +15,7 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, H
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel needs on one architecture: registers a thread; shared memory, stack and spills in bytes."""
+    """Resources of a kernel on an architecture: registers per thread; shared memory, stack and spills in bytes."""
 
     file: str
     defines: str
@@ -28,7 +28,7 @@ class Resources:
 
 
 def why_no_nvrtc() -> str:
-    """Why NVRTC cannot be used here, with advice; empty where it can. Needs no GPU and no driver."""
+    """Reason why NVRTC cannot be used, with advice; empty if it can. Needs no GPU or driver."""
     try:
         _nvrtc().getVersion()
     except (ImportError, OSError, RuntimeError) as error:
@@ -44,7 +44,7 @@ def _nvrtc() -> Any:
 
 
 def variants(path: Path) -> list[dict[str, int]]:
-    """Every set of defines that a kernel file asks for with #ifdef, none first."""
+    """All combinations of the defines that a kernel file tests with #ifdef, starting with none."""
     names = dict.fromkeys(re.findall(r"^#ifdef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
     subsets = itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(len(names) + 1))
     return [dict.fromkeys(subset, 1) for subset in subsets]

@@ -1,8 +1,8 @@
-"""AddressSanitizer and UBSan for kernels: requirements of the loading process.
+"""AddressSanitizer and UBSan for kernels: requirements of the process that loads them.
 
-A sanitized kernel names the line of an access past an array, past __shared__ or past a local array, of a use after
-free, and of undefined arithmetic. Start Python with `sanitizer_environment` added to its environment, as
-scripts/sanitized.py does, and open the backend with `sanitize=True`.
+A sanitized kernel reports the line of accesses beyond an array, __shared__ memory or a local array, of uses after free,
+and of undefined arithmetic. Start Python with `sanitizer_environment` added to its environment, as scripts/sanitized.py
+does, and open the backend with `sanitize=True`.
 """
 
 import ctypes

@@ -37,9 +37,9 @@ def read_source(folder: Path, file: str) -> KernelSource:
 
 
 def headers_digest(text: str, folders: Sequence[Path]) -> str:
-    """SHA-256 over every header that `text` includes, directly or not, looked for in `folders` as the compiler does.
+    """SHA-256 of all headers that `text` includes, directly or not, searched in `folders`.
 
-    Conditions around an #include are ignored: a header that might be read counts.
+    Conditions around #include are ignored.
     """
     headers: dict[Path, bytes] = {}
     _collect(text, tuple(folders), headers)

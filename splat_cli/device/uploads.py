@@ -9,26 +9,26 @@ import numpy as np
 
 
 class Uploads(Protocol):
-    """Copies beside a backend's work."""
+    """Copies that overlap with a backend's work."""
 
     def stage(self, array: np.ndarray) -> np.ndarray:
-        """The array where copies from it are fastest; may be called in any thread."""
+        """Copy of an array in memory suited to fast transfer; callable in any thread."""
 
     def put(self, staged: np.ndarray) -> Any:
-        """Begins a copy of a staged array; returns the device array, to be used after `join`.
+        """Start a copy of a staged array; returns the device array, usable after `join`.
 
-        An array of `put` may be dropped once the device has done all that reads it.
+        It may be dropped after all work that reads it.
         """
 
     def join(self) -> None:
-        """What is asked of the backend from now on waits for the copies so far."""
+        """Make later work of the backend wait for the copies so far."""
 
     def mark(self) -> Callable[[], None]:
-        """Waits, when it is called, for what was asked of the backend before the mark, and not for what came after."""
+        """A function that waits for the work queued before this call, but not for later work."""
 
 
 class CpuUploads:
-    """Arrays are where they have to be."""
+    """No copies: arrays are in main memory."""
 
     def stage(self, array: np.ndarray) -> np.ndarray:
         """See Uploads.stage."""
@@ -47,7 +47,7 @@ class CpuUploads:
 
 
 class CudaUploads:
-    """Copies from page-locked memory on a stream of their own."""
+    """Copies from page-locked memory on a separate stream."""
 
     def __init__(self, xp: Any, stream: Any) -> None:
         """xp: cupy. stream: of the backend's other work."""

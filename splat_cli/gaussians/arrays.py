@@ -7,15 +7,15 @@ import numpy as np
 from splat_cli.errors import ShapeError
 
 SH_DEGREE_FROM_COEFFICIENTS = {0: 0, 3: 1, 8: 2, 15: 3}
-"""Number of coefficients a channel beyond the constant one -> degree."""
+"""Number of coefficients per channel, without the constant one -> degree."""
 
 
 @dataclass(eq=False)
 class SplatArrays:
-    """Raw parameters of N splats, float32: what an optimiser stores, before exp, sigmoid and normalisation.
+    """Raw parameters of N splats, float32: as optimised, before exp, sigmoid and normalisation.
 
-    `num_dropped` counts splats that a file held but that were not finite; `antialiased` says that they were trained
-    with opacity compensation, where that is known. ShapeError where the arrays disagree.
+    num_dropped: number of non-finite splats dropped on reading. antialiased: whether they were trained with opacity
+    compensation, if known. ShapeError if shapes differ.
     """
 
     means: np.ndarray
@@ -66,7 +66,7 @@ class SplatArrays:
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def select(self, index: np.ndarray) -> "SplatArrays":
-        """Some of the splats: a boolean mask [N] or an index array."""
+        """A subset of the splats: boolean mask [N] or index array."""
         return replace(self, **{name: array[index] for name, array in self.arrays().items()})
 
 

@@ -7,16 +7,16 @@ from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.rotations import rotations
 
 _OPTICAL_DEPTH = 0.5
-"""Of a dense cell: it hides 40 % of what is behind it."""
+"""Optical depth of a dense cell: 40 % opacity."""
 _SIGMAS = 1.5
 _MAX_CELLS = 1 << 20  # along an axis
 
 
 def dense_places(splats: SplatArrays, cell: float) -> np.ndarray:
-    """Centres [P, 3], float32, of the dense cells with sides of `cell`, world units.
+    """Centres [P, 3], float32, of the dense cells of a grid with spacing `cell`, world units.
 
-    A splat stands for seven points, its centre and the ends of its axes at 1.5 standard deviations, each with a
-    seventh of its optical depth: opacity times area over the area of a cell.
+    A splat is sampled at seven points, its centre and the ends of its axes at 1.5 standard deviations, each with a
+    seventh of its optical depth: opacity times area, divided by the area of a cell.
     """
     finite = np.isfinite(splats.means).all(axis=1) & np.isfinite(splats.log_scales).all(axis=1)
     means, scales = splats.means[finite].astype(np.float64), np.exp(np.minimum(splats.log_scales[finite], 20.0))

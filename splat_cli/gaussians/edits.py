@@ -14,20 +14,20 @@ from splat_cli.scene.poses import Similarity
 
 @dataclass(frozen=True)
 class SplatStats:
-    """What is known of N splats beyond what they say themselves; None for what nobody looked for."""
+    """Properties of N splats that files do not contain; None if not computed."""
 
     contributions: np.ndarray | None = None
-    """[N] pixels a view that they make up (see render/contribution.py)"""
+    """[N] mean contribution to a view, in pixels (render/contribution.py)."""
     distances: np.ndarray | None = None
-    """[N] to their neighbours, world units (see gaussians/knn.py)"""
+    """[N] distance to the neighbours, world units (gaussians/knn.py)."""
 
 
 @dataclass(frozen=True)
 class Edits:
-    """Changes to splats; None and False leave alone.
+    """Changes to splats; None and False: no change.
 
-    First splats are left out, where the file has them; then the rest is scaled, rotated and translated, about the
-    origin; last come the limits and the order.
+    Order: removal, in the coordinates of the file; scaling, rotation and translation, about the origin; limits of
+    number and SH degree; sorting.
     """
 
     crop: Crop | None = None
@@ -48,15 +48,14 @@ class Edits:
     morton: bool = False
 
     def similarity(self) -> Similarity:
-        """What scaling, turning and moving do to the world."""
+        """The similarity transform: scaling, rotation, translation."""
         rotation = np.eye(3) if self.rotate is None else rotation_about_axes(self.rotate)
         return Similarity(self.scale or 1.0, rotation, np.array(self.translate or (0.0, 0.0, 0.0)))
 
     def apply(self, splats: SplatArrays, found: SplatStats | None = None) -> SplatArrays:
-        """The splats after all changes.
+        """The edited splats.
 
-        found: contributions where min_contribution asks for them, or for max_splats to go by, and distances where
-        max_isolation asks for them.
+        found: contributions, for min_contribution and max_splats, and distances, for max_isolation.
         """
         found = found or SplatStats()
         strengths = coverage(splats) if found.contributions is None else found.contributions
@@ -76,7 +75,7 @@ class Edits:
         return in_morton_order(splats) if self.morton else splats
 
     def _kept(self, splats: SplatArrays, found: SplatStats) -> np.ndarray:
-        """bool [N]: those that no rule leaves out."""
+        """Mask bool [N] of splats that no rule removes."""
         kept = np.ones(len(splats), bool)
         sizes = np.exp(splats.log_scales.astype(np.float64)).max(axis=1)
         if self.crop is not None:

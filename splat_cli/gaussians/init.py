@@ -10,9 +10,9 @@ from splat_cli.gaussians.knn import neighbor_distances
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic: colour = 0.5 + SH_C0 * sh0."""
 MIN_DISTANCE = 0.01
-"""Of the median distance between neighbours; gives points that lie on each other a size."""
+"""Minimum size, relative to the median distance between neighbours: for coincident points."""
 MAX_DISTANCE = 1e15
-"""World units; keeps points absurdly far away finite."""
+"""Maximum size in world units, for extreme outliers."""
 
 
 def splats_from_points(
@@ -24,10 +24,10 @@ def splats_from_points(
     max_splats: int | None = None,
     random: np.random.Generator | None = None,
 ) -> SplatArrays:
-    """Round splats at points float32 [P, 3] with colours uint8 [P, 3], as large as the points are apart.
+    """Isotropic splats at points float32 [P, 3] with colours uint8 [P, 3], sized by the distance to neighbours.
 
-    The standard deviation is the root mean square distance to the 3 nearest other points. Where there are more points
-    than `max_splats`, a random choice of them is taken. SceneError where there are none.
+    The standard deviation is the root mean square distance to the 3 nearest other points. If there are more points than
+    `max_splats`, a random subset is used. SceneError without points.
     """
     if max_splats is not None and len(points) > max_splats:
         random = random or np.random.default_rng(0)

@@ -11,9 +11,9 @@ THREADS = 128
 
 
 def neighbor_distances(backend: Backend, points: np.ndarray) -> np.ndarray:
-    """Root mean square distance of each point to its 3 nearest others, or to as many as there are.
+    """Root mean square distance of each point to its 3 nearest others (or fewer, if there are fewer).
 
-    points: float32 [P, 3], finite, world units. Returns float32 [P]. ShapeError for anything else.
+    points: float32 [P, 3], finite, world units. Returns float32 [P]. ShapeError for other arrays.
     """
     check_arrays("knn", points=(points, np.float32, "P 3"))
     num_points = len(points)
@@ -40,7 +40,7 @@ def neighbor_distances(backend: Backend, points: np.ndarray) -> np.ndarray:
 
 
 def _boxes(points: np.ndarray) -> list[np.ndarray]:
-    """Bounding boxes [B, 6] (low, high) of LEAF points in a row, of FAN such boxes in a row, ... up to a single one."""
+    """Bounding boxes [B, 6] (low, high) of LEAF consecutive points, of FAN such boxes, ... up to a single one."""
     levels = [_merged(points, points, LEAF)]
     while len(levels[-1]) > 1:
         levels.append(_merged(levels[-1][:, :3], levels[-1][:, 3:], FAN))
@@ -48,7 +48,7 @@ def _boxes(points: np.ndarray) -> list[np.ndarray]:
 
 
 def _merged(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
-    """The boxes around every `count` boxes in a row; the last is repeated to fill its group."""
+    """Bounding boxes of every `count` consecutive boxes; the last box is repeated to fill its group."""
     missing = -len(low) % count
     low, high = (np.pad(corner, ((0, missing), (0, 0)), mode="edge") for corner in (low, high))
     return np.concatenate([low.reshape(-1, count, 3).min(axis=1), high.reshape(-1, count, 3).max(axis=1)], axis=1)

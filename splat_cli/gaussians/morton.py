@@ -1,7 +1,7 @@
-"""Morton codes of positions, for sorting splats in space; on host and device.
+"""Morton codes of positions, for spatial sorting; on host and device.
 
-The curve spans three times the extent of the middle 98 % of the points; what lies beyond is moved to its faces, so that
-a few far outliers do not crowd all others into one cell.
+The curve spans three times the extent of the central 98 % of the points; positions are clamped to it, so that outliers
+do not reduce the resolution.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ THREADS = 256
 
 
 def curve_positions(points: np.ndarray) -> np.ndarray:
-    """Place of each point [P, 3] along the curve, uint64 [P]."""
+    """Morton code of each point [P, 3], uint64 [P]."""
     low, extent = curve_bounds(points)
     cells = np.clip((points - low) / extent, 0, 1) * (2**CELL_BITS - 1)
     x, y, z = (_spread(column) for column in cells.astype(np.uint64).T)
@@ -25,7 +25,7 @@ def curve_positions(points: np.ndarray) -> np.ndarray:
 
 
 def device_curve_positions(backend: Backend, means: Any, num: int, bounds: np.ndarray) -> Any:
-    """The same of the first `num` points in planes float32 [3, capacity] on the device; bounds: from `curve_bounds`."""
+    """As `curve_positions`, for the first `num` points in planes float32 [3, capacity]; bounds: from `curve_bounds`."""
     codes = backend.xp.empty(num, "uint64")
     if num:
         backend.kernel("morton", "morton_codes")(
@@ -35,7 +35,7 @@ def device_curve_positions(backend: Backend, means: Any, num: int, bounds: np.nd
 
 
 def curve_bounds(points: np.ndarray) -> np.ndarray:
-    """Lowest corner and extent of the curve through points [P, 3], float64 [2, 3]."""
+    """Lower corner and extent of the curve for points [P, 3], float64 [2, 3]."""
     low, high = np.percentile(points.astype(np.float64), (1, 99), axis=0)
     span = np.maximum(high - low, 1e-30)
     return np.stack([low - span, 3 * span])

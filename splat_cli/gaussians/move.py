@@ -10,7 +10,7 @@ from splat_cli.scene.quaternion import quat_from_matrix
 
 
 def scaled(splats: SplatArrays, factor: float) -> SplatArrays:
-    """The splats `factor` times as large and as far from the origin."""
+    """The splats scaled by `factor` about the origin."""
     return dataclasses.replace(
         splats,
         means=splats.means * np.float32(factor),
@@ -24,7 +24,7 @@ def resized(splats: SplatArrays, factor: float) -> SplatArrays:
 
 
 def rotated(splats: SplatArrays, rotation: np.ndarray) -> SplatArrays:
-    """The splats turned about the origin by a rotation matrix [3, 3], with the colours that depend on the direction."""
+    """The splats rotated about the origin by a matrix [3, 3], with their view-dependent colours."""
     return dataclasses.replace(
         splats,
         means=(splats.means @ rotation.T).astype(np.float32),
@@ -45,12 +45,12 @@ def flipped(splats: SplatArrays, signs: tuple[int, int, int]) -> SplatArrays:
 
 
 def translated(splats: SplatArrays, offset: tuple[float, float, float]) -> SplatArrays:
-    """The splats moved by `offset`, world units."""
+    """The splats translated by `offset`, world units."""
     return dataclasses.replace(splats, means=splats.means + np.array(offset, np.float32))
 
 
 def rotation_about_axes(degrees: tuple[float, float, float]) -> np.ndarray:
-    """The matrix [3, 3] that turns about x, then about y, then about z, axes that stay where they are."""
+    """Rotation matrix [3, 3] about the fixed axes x, then y, then z."""
     x, y, z = np.radians(degrees)
     about_x = np.array([[1, 0, 0], [0, np.cos(x), -np.sin(x)], [0, np.sin(x), np.cos(x)]])
     about_y = np.array([[np.cos(y), 0, np.sin(y)], [0, 1, 0], [-np.sin(y), 0, np.cos(y)]])
@@ -59,7 +59,7 @@ def rotation_about_axes(degrees: tuple[float, float, float]) -> np.ndarray:
 
 
 def _multiplied(quat: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The products [N, 4] of a quaternion wxyz [4] and others [N, 4]: these rotations, then that one."""
+    """Products [N, 4] of a quaternion wxyz [4] with others [N, 4], which are applied first."""
     w, vector = quat[0], quat[1:]
     other_w, other_vectors = others[:, :1], others[:, 1:]
     real = w * other_w - other_vectors @ vector[:, None]

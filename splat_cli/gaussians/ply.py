@@ -19,14 +19,14 @@ QUATS = tuple(f"rot_{i}" for i in range(4))
 _OPAQUE_LOGIT = 16.0
 """The logit of 1 - 1e-7, the last opacity before 1 in float32."""
 _ANTIALIASED = "antialiased:"
-"""How a comment of the vertices begins; the rest of it is for people."""
+"""Prefix of the comment; the rest is for people."""
 
 
 def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> None:
-    """Writes a binary little-endian PLY, all float32; `path` appears when it is complete. DiskError as `replacing`.
+    """Write a binary little-endian PLY, all float32; atomic. DiskError as in `replacing`.
 
-    The normals are zero: nobody reads them, but the order of properties is what some readers rely on. A comment tells
-    of splats that are antialiased; it comes after the number of vertices, where all readers look for that.
+    Normals are zero: some readers rely on the order of properties. A comment marks antialiased splats; it follows the
+    number of vertices, where all readers expect comments.
     """
     n, k = splats.shN.shape[:2]
     names = (*MEANS, *NORMALS, *SH0, *_sh_rest(3 * k), "opacity", *SCALES, *QUATS)
@@ -47,9 +47,9 @@ def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> N
 
 
 def read_ply(path: str | Path) -> SplatArrays:
-    """Reads splats from a PLY of any encoding, property order and float width; other properties are ignored.
+    """Read splats from a PLY of any encoding, property order and float width; other properties are ignored.
 
-    Splats that are not finite are dropped and counted. FormatError where the file is damaged or is no splat file.
+    Non-finite splats are dropped and counted. FormatError if the file is damaged or has no splats.
     """
     path = Path(path)
     check_header(path, "a splat PLY")
@@ -86,7 +86,7 @@ def read_ply(path: str | Path) -> SplatArrays:
 
 
 def antialias_comments(splats: SplatArrays) -> list[str]:
-    """What an element's comments say of how the splats are to be seen."""
+    """Comments of an element that mark antialiased splats."""
     seen = f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
     return [seen] if splats.antialiased else []
 
@@ -97,7 +97,7 @@ def is_antialiased(element: plyfile.PlyElement) -> bool:
 
 
 def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None:
-    """FormatError where something a splat needs is missing."""
+    """FormatError if a required property is missing."""
     if "packed_position" in names:
         raise FormatError(f"{path} is a compressed PLY; convert it to a standard one first (splat export does)")
     needed = (*MEANS, *SH0, *_sh_rest(num_rest), "opacity", *SCALES, *QUATS)
@@ -112,12 +112,12 @@ def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None
 
 
 def _finite_where_opaque(logits: np.ndarray) -> np.ndarray:
-    """Logits [N] with a large number for infinity, as programs write it where an opacity byte was 255."""
+    """Logits [N] with a large number for infinity, which programs write for an opacity byte of 255."""
     return np.where(np.isposinf(logits), np.float32(_OPAQUE_LOGIT), logits)
 
 
 def finite_splats(splats: SplatArrays) -> SplatArrays:
-    """The splats whose every number is finite."""
+    """The splats without non-finite numbers."""
     n = len(splats)
     finite = [np.isfinite(a).all(axis=tuple(range(1, a.ndim))) for a in splats.arrays().values()]
     keep = np.logical_and.reduce(finite)

@@ -10,7 +10,7 @@ from splat_cli.gaussians.morton import curve_positions
 def coverage(splats: SplatArrays) -> np.ndarray:
     """Logarithm of opacity times area of the two longer axes, float64 [N].
 
-    That is what a splat can cover, seen from its broad side; what hides it is not known here.
+    Upper bound of the area that a splat covers; occlusion is ignored.
     """
     longer = np.sort(splats.log_scales.astype(np.float64), axis=1)[:, 1:].sum(axis=1)
     with np.errstate(divide="ignore"):
@@ -18,21 +18,21 @@ def coverage(splats: SplatArrays) -> np.ndarray:
 
 
 def keep_largest(splats: SplatArrays, strengths: np.ndarray, count: int) -> SplatArrays:
-    """The `count` splats of the largest strengths [N], in their order."""
+    """The `count` splats with the largest `strengths` [N], in their order."""
     if len(splats) <= count:
         return splats
     return splats.select(np.sort(np.argsort(-strengths, kind="stable")[:count]))
 
 
 def in_morton_order(splats: SplatArrays) -> SplatArrays:
-    """The splats along a Morton curve: neighbours in the file are near each other in space."""
+    """The splats sorted along a Morton curve."""
     if len(splats) == 0:
         return splats
     return splats.select(np.argsort(curve_positions(splats.means), kind="stable"))
 
 
 def merged(parts: list[SplatArrays]) -> SplatArrays:
-    """All splats of one or more sets; lower degrees of spherical harmonics are filled with zeros to the highest."""
+    """All splats of one or more sets; missing SH coefficients are zero."""
     k = max(part.shN.shape[1] for part in parts)
     padded = [np.pad(part.shN, ((0, 0), (0, k - part.shN.shape[1]), (0, 0))) for part in parts]
     names = [name for name in parts[0].arrays() if name != "shN"]

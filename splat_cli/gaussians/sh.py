@@ -1,6 +1,6 @@
 """Real spherical harmonics of degree 0 to 3 on the host: values, and rotation of coefficients.
 
-Order and signs as in the INRIA code: band by band, each from its sine of the highest order to its cosine.
+Order and signs as in the INRIA code: by band, from order -l (sine) to l (cosine).
 """
 
 import numpy as np
@@ -14,10 +14,10 @@ _ODD_AXES = ("y", "z", "x", "xy", "yz", "", "xz", "", "y", "xyz", "y", "z", "x",
 
 
 def rotate_sh(shN: np.ndarray, rotation: np.ndarray) -> np.ndarray:
-    """Coefficients [N, K, 3] of the same colours after everything was turned by `rotation` [3, 3].
+    """Coefficients [N, K, 3] after a rotation [3, 3] of the scene.
 
-    A rotation mixes the coefficients of a band among themselves. The matrix of a band is what takes its values in some
-    directions to those in the directions turned back, for as many directions that no two coefficients agree in.
+    A rotation mixes coefficients within a band. The matrix of a band maps its values in some directions to those in the
+    rotated directions; the number of directions makes it invertible.
     """
     directions = np.random.default_rng(0).normal(size=(64, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -42,7 +42,7 @@ def flip_sh(shN: np.ndarray, signs: tuple[int, int, int]) -> np.ndarray:
 
 
 def _bands(directions: np.ndarray) -> np.ndarray:
-    """Values [D, 15] of bands 1 to 3 in directions [D, 3] of length 1."""
+    """Values [D, 15] of bands 1 to 3 in directions [D, 3], unit length."""
     x, y, z = directions.T
     xx, yy, zz = x * x, y * y, z * z
     values = [

@@ -6,17 +6,17 @@ import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
 
-_LARGEST = 80.0  # of a logit that float32 and every viewer can take the exponential of
+_LARGEST = 80.0  # of logits: exp does not overflow float32
 
 
 def smoothed(splats: SplatArrays, filters: np.ndarray) -> SplatArrays:
-    """The splats convolved with round Gaussians of standard deviations `filters` [N], world units, 0 for none.
+    """The splats convolved with isotropic Gaussians of standard deviations `filters` [N], world units; 0: unchanged.
 
-    Mip-Splatting (Yu et al. 2024, sec. 5.1, equation 9): variances add, and the opacity falls by the root of the ratio
-    of determinants, so that every splat keeps what it holds. As in cuda_src/raster/smoothing.cuh.
+    Mip-Splatting (Yu et al. 2024, sec. 5.1, eq. 9): variances add, and opacity falls by the square root of the ratio of
+    determinants. As in cuda_src/raster/smoothing.cuh.
     """
     wide = splats.log_scales.astype(np.float64)
-    with np.errstate(over="ignore"):  # a splat that is nothing but filter, or not finite, stays what it is
+    with np.errstate(over="ignore"):  # degenerate and non-finite splats are unchanged
         log_shares = -np.log1p(filters.astype(np.float64)[:, None] ** 2 * np.exp(-2 * wide))  # of raw in new variance
         logits = np.clip(splats.logit_opacities.astype(np.float64), -_LARGEST, _LARGEST)
         log_fades = 0.5 * log_shares.sum(axis=1)

@@ -13,11 +13,11 @@ from splat_cli.gaussians.smoothing_3d import smoothed
 MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
     slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
 )  # fmt: skip
-OPACITY = 10  # the one row of OPACITIES
+OPACITY = 10  # row of the opacities
 
 
 def num_rows(sh_degree: int) -> int:
-    """Scalars a splat has: 14 and the three channels of its higher SH coefficients."""
+    """Number of scalars of a splat: 14 and three channels of higher SH coefficients."""
     return 14 + 3 * ((sh_degree + 1) ** 2 - 1)
 
 
@@ -37,7 +37,7 @@ class Splats:
 
     @classmethod
     def from_arrays(cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None) -> Splats:
-        """Upload host arrays of N splats into planes with room for `capacity` (N by default)."""
+        """Upload host arrays of N splats into planes of `capacity` columns (default N)."""
         num = len(arrays.means)
         shn = arrays.shN.reshape(num, -1)
         columns = [
@@ -56,7 +56,7 @@ class Splats:
         return round(((self.params.shape[0] - 14) / 3 + 1) ** 0.5) - 1
 
     def to_arrays(self) -> SplatArrays:
-        """Copy the splats to the host, one row a splat; the filters, if there are any, become part of what they are."""
+        """Download the splats, with 3D filters, if any, applied."""
         table = np.ascontiguousarray(self.backend.download(self.params)[:, : self.num].T)
         arrays = SplatArrays(
             means=table[:, MEANS].copy(),

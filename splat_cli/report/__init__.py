@@ -1,4 +1,4 @@
-"""report.html: how a run went, in one file for people."""
+"""report.html: summary of a run in one file."""
 
 from splat_cli.report.write import try_report, write_report
 

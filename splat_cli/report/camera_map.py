@@ -1,4 +1,4 @@
-"""The scene from above: splats as coloured dust, cameras as arrowheads."""
+"""Map of the scene from above: splats and cameras."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ from splat_cli.report.numbers import ticks
 from splat_cli.report.pictures import png
 from splat_cli.scene.view import View
 
-_SIDE = 480  # units of the drawing
-_DUST_SIDES = (120, 640)  # pixels of the picture: about as many as there are splats
-_DUST = 0.35  # how much a splat hides of what is under it
-_CORE = (10, 90)  # percentiles of the splats that are shown in any case
+_SIDE = 480  # user units of the SVG
+_DUST_SIDES = (120, 640)  # px, range of the raster's side; about one pixel per splat
+_DUST = 0.35  # opacity of a splat
+_CORE = (10, 90)  # percentiles of the splats that must be inside
 
 
 def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[str]) -> Markup:
-    """A square picture seen against `up`, with every camera; what is higher than they are is left out."""
+    """A square picture along `up`, with all cameras; splats above the cameras are omitted."""
     centers = np.array([view.center for view in views])
     axes = _ground_axes(views, centers)
     cameras, directions = centers @ axes.T, np.array([view.w2c[2, :3] for view in views]) @ axes.T
@@ -38,19 +38,19 @@ def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[s
 
 
 def _ground_axes(views: Sequence[View], centers: np.ndarray) -> np.ndarray:
-    """[3, 3]: right and down in the picture, and up in the world: as the cameras have it on average, or across them."""
+    """Axes [3, 3] of the picture: right, down and up, from the mean of the cameras."""
     spread = np.linalg.svd(centers - centers.mean(axis=0), full_matrices=True)[2]
     up = -np.mean([view.w2c[1, :3] for view in views], axis=0)
     up = spread[2] if np.linalg.norm(up) < 0.3 else up / np.linalg.norm(up)
     right = spread[0] - (spread[0] @ up) * up
-    if np.linalg.norm(right) < 1e-6:  # all stand above each other
+    if np.linalg.norm(right) < 1e-6:  # cameras are vertically aligned
         right = np.cross(up, np.eye(3)[np.argmin(np.abs(up))])
     right /= np.linalg.norm(right)
     return np.stack([right, np.cross(right, up), up])
 
 
 def _window(cameras: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, float]:
-    """(corner, side) of the square that holds all cameras and the core of the points."""
+    """(corner, side) of the square that contains all cameras and most points."""
     core = np.percentile(points, _CORE, axis=0) if len(points) else cameras
     corners = np.concatenate([cameras, core])
     low, high = corners.min(axis=0), corners.max(axis=0)
@@ -59,7 +59,7 @@ def _window(cameras: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, float]
 
 
 def _dust(splats: SplatArrays, chosen: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """uint8 [H, W, 4]: the mean colour of the splats of each pixel, the more opaque the more there are."""
+    """uint8 [H, W, 4]: mean colour of the splats in each pixel; opacity grows with their number."""
     inside = chosen & ((places >= 0) & (places < 1)).all(axis=1)
     side = int(np.clip(np.sqrt(inside.sum()), *_DUST_SIDES))
     column, row = (places[inside] * side).astype(int).T
@@ -73,7 +73,7 @@ def _dust(splats: SplatArrays, chosen: np.ndarray, places: np.ndarray) -> np.nda
 
 
 def _arrowhead(place: np.ndarray, direction: np.ndarray, name: str, held_out: bool) -> Markup:
-    """A triangle that points to where the camera looks, a dot where it looks straight down or up."""
+    """A triangle in the viewing direction, or a dot if that is vertical."""
     title = tag("title", f"{name} (held out)" if held_out else name)
     look = "held-out" if held_out else "trained"
     length = float(np.linalg.norm(direction))
@@ -86,7 +86,7 @@ def _arrowhead(place: np.ndarray, direction: np.ndarray, name: str, held_out: bo
 
 
 def _scale_bar(width: float) -> Markup:
-    """A round length, about a fifth of the picture."""
+    """A scale bar of a round length, about a fifth of the picture."""
     length = ticks(0, width, 5)[1]
     pixels, y = length / width * _SIDE, _SIDE - 12
     bar = tag("line", x1=12, x2=round(12 + pixels, 1), y1=y, y2=y)

@@ -1,4 +1,4 @@
-"""Curves and distributions as SVG, which the page's style colours and its script makes answer to a pointer."""
+"""Line charts and histograms as SVG; the page styles them and adds tooltips."""
 
 import json
 import math
@@ -18,7 +18,7 @@ Format = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers over steps; `look` is a class of the style: "line" or "dots"."""
+    """A curve; `look`: CSS class, "line" or "dots"."""
 
     name: str
     x: Sequence[float]
@@ -26,16 +26,16 @@ class Series:
     look: str = "line"
 
     def finite(self) -> "Series":
-        """Without what cannot be drawn, and with no more points than one can see."""
+        """Without non-finite points, and subsampled to the resolution of the chart."""
         pairs = [(x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y)]
         stride = -(-len(pairs) // _MAX_POINTS) or 1
-        kept = pairs[::-stride][::-1]  # with the last one
+        kept = pairs[::-stride][::-1]  # includes the last one
         return Series(self.name, [x for x, _ in kept], [y for _, y in kept], self.look)
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where numbers lie in the picture."""
+    """Mapping from data to picture coordinates."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -48,7 +48,7 @@ class _Frame:
 
 
 def line_chart(title: str, series: Sequence[Series], show: Format, low: float | None = None) -> Markup | None:
-    """Curves over steps; None where there are no two points. low: where the axis begins, by default under the data."""
+    """Curves over steps; None for fewer than two points. low: lower end of the axis, by default below the data."""
     drawn = [one.finite() for one in series]
     drawn = [one for one in drawn if one.x]
     if not any(len(one.x) > 1 for one in drawn):
@@ -66,7 +66,7 @@ def line_chart(title: str, series: Sequence[Series], show: Format, low: float | 
 
 
 def histogram(title: str, values: np.ndarray, show: Format, limits: tuple[float, float], log: bool = False) -> Markup:
-    """How `values` are distributed over 40 classes; `log`: over those of their logarithm, `limits` too are numbers."""
+    """Distribution of `values` over 40 bins; log: logarithmic axis. limits: range."""
     low, high = (math.log10(limit) for limit in limits) if log else limits
     counts, edges = np.histogram(np.log10(np.maximum(values, 1e-30)) if log else values, 40, (low, high))
     text: Format = (lambda value: show(10**value)) if log else show
@@ -79,7 +79,7 @@ def histogram(title: str, values: np.ndarray, show: Format, limits: tuple[float,
 
 
 def bars(title: str, summary: str, values: Sequence[float], names: Sequence[str], show: Format) -> Markup:
-    """A bar for each value, in the order given; the axis begins a little under the lowest."""
+    """One bar per value, in the given order; the axis begins slightly below the minimum."""
     low, high = _range(values, None)
     frame = _Frame((0, len(values)), (low - 0.1 * (high - low), high))
     parts = _axes(frame, compact, compact, along=False)
@@ -94,7 +94,7 @@ def bars(title: str, summary: str, values: Sequence[float], names: Sequence[str]
 def _figure(
     title: str, summary: str, parts: Sequence[Markup], hover: Sequence[tuple[float, str]], legend: Sequence[Series] = ()
 ) -> Markup:
-    """The picture under its title; the summary gives way to what a pointer points to."""
+    """The picture with its title; the summary is replaced by the value under the pointer."""
     cursor = tag("line", class_="cursor", y1=_TOP, y2=_HEIGHT - _BOTTOM, x1=-9, x2=-9)
     points = json.dumps([(round(x, 1), text) for x, text in sorted(hover)], separators=(",", ":"))
     label = f"{title}: {summary}"
@@ -132,7 +132,7 @@ def _bar(frame: _Frame, left: float, right: float, value: float) -> Markup:
 
 
 def _range(values: Sequence[float], low: float | None) -> tuple[float, float]:
-    """A little more than the values take."""
+    """Range of the values, with a margin."""
     bottom, top = min(values), max(values)
     margin = 0.06 * (top - bottom) or 0.05 * abs(top) or 1.0
     return (bottom - margin if low is None else low), top + margin

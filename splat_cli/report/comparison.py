@@ -1,4 +1,4 @@
-"""A render over its photograph, with a slider between them, and their error map."""
+"""Comparison of render and photograph with a slider, and error map."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from splat_cli.report.views import ComparedView
 
 
 def comparison(views: Sequence[ComparedView]) -> Markup | None:
-    """A figure for each view; the page's script moves the slider and shows the error map."""
+    """A figure per view; the page's script implements slider and error map."""
     if not views:
         return None
     return tag("div", *map(_figure, views), class_="views")

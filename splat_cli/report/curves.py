@@ -1,4 +1,4 @@
-"""The diagrams of a run: curves over steps, measured views, distributions of the splats."""
+"""Charts of a run: curves over steps, scores of views, distributions of the splats."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def curves(facts: RunFacts) -> Markup | None:
 
 
 def measured_views(facts: RunFacts) -> Markup | None:
-    """PSNR of each view that was measured, in the order of their names, and a table of all numbers."""
+    """PSNR of each evaluated view, sorted by name, and a table of all scores."""
     views: dict[str, dict[str, Any]] = facts.measured.get("per_image", {})
     if len(views) < 2:
         return None
@@ -51,7 +51,7 @@ def measured_views(facts: RunFacts) -> Markup | None:
 
 
 def distributions(splats: SplatArrays) -> Markup:
-    """Opacity, and the longest and the shortest axis of the splats."""
+    """Histograms of opacity and of the longest and shortest axis of the splats."""
     sizes = np.exp(np.clip(splats.log_scales.astype(np.float64), -60, 60))
     limits = tuple(float(limit) for limit in np.percentile(sizes, (0.1, 99.9)))
     limits = (limits[0], max(limits[1], 1.001 * limits[0]))
@@ -71,7 +71,7 @@ def _series(facts: RunFacts, key: str, name: str = "") -> Series:
 
 
 def _memory(facts: RunFacts) -> tuple[Series, str]:
-    """The curve, and the unit it is in."""
+    """The curve and its unit."""
     series = _series(facts, "memory_bytes")
     scale, unit = (2**30, "GiB") if max(series.y, default=0) >= 2**30 else (2**20, "MiB")
     return Series("", series.x, [value / scale for value in series.y]), unit

@@ -1,4 +1,4 @@
-"""What a run's folder says about the run, whether or not it was finished."""
+"""Content of a run's folder, finished or not."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +10,10 @@ from splat_cli.run.storage.run_dir import RunDir
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The run, as its files tell it.
+    """A run, read from its files.
 
-    about: scene, device and version. figures: the lines of the log that say how training went. warnings: (step, text).
-    phases: seconds by phase, of all sessions. metrics: what was measured, by step. step: the last one known.
+    about: scene, device and version. figures: log entries of training. warnings: (step, text). phases: seconds by
+    phase, of all sessions. metrics: scores by step. step: the last known step.
     """
 
     run: RunDir
@@ -33,17 +33,17 @@ class RunFacts:
 
     @property
     def seen(self) -> str:
-        """Whether training saw the photographs that were measured: without --eval it did."""
+        """Whether the evaluated photographs were trained on: without --eval they were."""
         return "held out" if self.config.eval else "trained on"
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The last measure of photographs, empty where there is none."""
+        """The last scores, empty if there are none."""
         return self.metrics[max(self.metrics)] if self.metrics else {}
 
 
 def read_facts(run: RunDir) -> RunFacts:
-    """Reads config.toml, train.jsonl, metrics.json and the names of the saved splats."""
+    """Read config.toml, train.jsonl, metrics.json and the names of saved splats."""
     lines = run.log_lines()
     phases: dict[str, float] = {}
     for line in lines:

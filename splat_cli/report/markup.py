@@ -1,8 +1,8 @@
-"""HTML and SVG as Python calls: everything that is not markup already is escaped."""
+"""Construction of HTML and SVG; text is escaped, markup is not."""
 
 from html import escape
 
-_VOID = {"br", "img", "input"}  # elements that have no end
+_VOID = {"br", "img", "input"}  # elements without an end tag
 
 
 class Markup(str):
@@ -12,7 +12,7 @@ class Markup(str):
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
-    """The element `name`. Of its attributes `class_` means class, `stroke_width` stroke-width; None leaves one out."""
+    """The element `name`. Attributes: `class_` stands for class, `stroke_width` for stroke-width; None is omitted."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
@@ -24,7 +24,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
 
 
 def join(*parts: object) -> Markup:
-    """The parts one after the other; None is nothing."""
+    """Concatenation of the parts; None is skipped."""
     return Markup(
         "".join(part if isinstance(part, Markup) else escape(str(part)) for part in parts if part is not None)
     )

@@ -1,10 +1,10 @@
-"""Numbers as people read them."""
+"""Formatting of numbers."""
 
 import math
 
 
 def compact(value: float) -> str:
-    """950, 24.9k, 1.3M: three digits and a letter."""
+    """950, 24.9k, 1.3M: three digits and a suffix."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -26,7 +26,7 @@ def size(num_bytes: float) -> str:
 
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """About `count` round numbers from `low` to `high`: steps of 1, 2 or 5 times a power of ten."""
+    """About `count` round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten."""
     if not high > low:
         return [low]
     rough = (high - low) / count

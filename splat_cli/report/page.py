@@ -1,4 +1,4 @@
-"""The page: its sections in the order in which one reads them."""
+"""The page and its sections."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ from splat_cli.report.numbers import compact, duration, size
 from splat_cli.report.views import ComparedView
 
 _HERE = Path(__file__).parent
-_NUM_WARNINGS = 5  # that are shown without a click
+_NUM_WARNINGS = 5  # shown without a click
 
 
 def page(facts: RunFacts, splats: SplatArrays | None, views: Sequence[ComparedView]) -> str:
-    """All of the HTML, which needs nothing from the network."""
+    """The HTML document, without external resources."""
     sections = [
         _head(facts),
         _tiles(facts, splats),
@@ -61,7 +61,7 @@ def _head(facts: RunFacts) -> Markup:
 
 
 def _tiles(facts: RunFacts, splats: SplatArrays | None) -> Markup:
-    """The run in a few large numbers."""
+    """Key figures of the run."""
     measured, last = facts.measured, facts.figures[-1] if facts.figures else {}
     tiles = []
     if measured:
@@ -138,7 +138,7 @@ def _time(facts: RunFacts) -> Markup | None:
 
 
 def _settings(facts: RunFacts) -> Markup:
-    """What differs from the defaults, then the rest behind a click."""
+    """Settings that differ from the defaults, then the others, collapsed."""
     changed = changed_settings(facts.config)
     rows: dict[bool, list[Markup]] = {True: [], False: []}
     for name, declared in SETTINGS.items():

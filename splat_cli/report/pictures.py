@@ -1,4 +1,4 @@
-"""Pictures inside a page: as data: addresses, no larger than they may be."""
+"""Pictures as data URLs, limited in size."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ _SHRINK = 0.75
 
 
 def jpeg(pixels: np.ndarray, max_side: int, max_bytes: int) -> str:
-    """uint8 [H, W, 3] as JPEG, shrunk to `max_side` pixels, coarser and then smaller until it takes `max_bytes`."""
+    """uint8 [H, W, 3] as JPEG, at most `max_side` pixels; quality, then size, is reduced to fit `max_bytes`."""
     picture = Image.fromarray(pixels)
     picture.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
     while True:

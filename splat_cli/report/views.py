@@ -25,7 +25,7 @@ _MAX_SIDE, _MAX_BYTES = 1000, 240_000  # of a picture: all 24 take 5.8 MB at mos
 
 @dataclass(frozen=True)
 class ComparedView:
-    """A view's pictures as data: addresses, and how well it is met. `rank` is 1 for the worst of `num_ranked`."""
+    """Pictures of a view as data URLs, and its scores. rank: 1 for the worst of `num_ranked`."""
 
     view: View
     score: Score
@@ -39,10 +39,9 @@ class ComparedView:
 def compare_views(
     facts: RunFacts, splats: Splats, field: ColorField | None, backend: Backend, scene: Path | None, display: Display
 ) -> list[ComparedView]:
-    """Renders the worst and the best of the views that were measured, or some where nothing was.
+    """The worst and the best of the evaluated views, or some views if there are no scores.
 
-    field: what colours the splats, if they were trained with one.
-    SceneError where the photographs are not where they were, nor in `scene`.
+    field: colours the splats, if trained with one. SceneError if the photographs are missing, also in `scene`.
     """
     ranked = sorted(facts.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
     names = [name for name, _ in ranked]
@@ -69,7 +68,7 @@ def _small(pixels: np.ndarray) -> str:
 
 
 def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:
-    """The worst and the best of the views with these names, which stand in that order."""
+    """The worst and the best of the views with these names, which are sorted by score."""
     if len(names) > _NUM_VIEWS:
         names = [*names[: _NUM_VIEWS // 2], *names[-_NUM_VIEWS // 2 :]]
     return [views[name] for name in names if name in views]

@@ -1,4 +1,4 @@
-"""From a run's folder to its report.html."""
+"""Writing of report.html."""
 
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from splat_cli.run.storage.run_dir import RunDir
 def write_report(
     run: RunDir, backend: Backend, display: Display, scene: Path | None = None, path: Path | None = None
 ) -> Path:
-    """Writes what is known of the run to `path`, by default RUN/report.html; returns the path.
+    """Write the report of the run to `path`, by default RUN/report.html; returns the path.
 
-    scene: where the photographs lie now, SceneError where they do not; by default where they were, and where they are
-    no more, the report goes without pictures of them. So it does of a run that was killed before it saved any splats.
+    scene: folder of the photographs, SceneError if they are missing; by default that of training, and if they are
+    missing, the report has no comparisons. Works for runs that were interrupted before they saved splats, too.
     """
     facts = read_facts(run)
     steps = run.saved_steps()
@@ -34,7 +34,7 @@ def write_report(
 
 
 def try_report(run: RunDir, backend: Backend, display: Display) -> Path | None:
-    """The same at the end of training, if the run's settings want it: a finished run does not fail for its report."""
+    """Write the report at the end of training, if enabled; failures are warnings."""
     try:
         config = run.config()
         if not config.report:
@@ -52,7 +52,7 @@ def _compared(
         trained = load_model(facts.run.ply_path(facts.run.saved_steps()[-1]), backend, splats)
         return compare_views(facts, *trained, backend, scene, display)
     except SplatError as error:
-        if scene is not None:  # who says where it lies wants the pictures
+        if scene is not None:  # given explicitly: pictures are expected
             raise
         display.warn(f"the report has no pictures: {error}")
         return []

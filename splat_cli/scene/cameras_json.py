@@ -19,7 +19,7 @@ _MAX_NUMBER = 1e18
 
 
 def write_cameras(path: Path, views: Sequence[View]) -> None:
-    """Writes one entry a view; `position` and the rows of `rotation` are camera to world, sizes are pixels."""
+    """Write one entry per view; `position` and rows of `rotation` are camera to world, sizes in pixels."""
     entries = [_entry(number, view) for number, view in enumerate(views)]
     with replacing(path) as beside:
         beside.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
@@ -34,7 +34,7 @@ def read_cameras(path: Path) -> list[View]:
 
 
 def read_json(path: Path) -> Any:
-    """What the JSON file holds. Raises FormatError."""
+    """Content of a JSON file. FormatError."""
     try:
         return parse_json(read_json_text(path))
     except OSError as error:
@@ -44,7 +44,7 @@ def read_json(path: Path) -> Any:
 
 
 def is_rotation(matrix: np.ndarray) -> bool:
-    """Whether a matrix [3, 3] is one, to a thousandth."""
+    """Whether a matrix [3, 3] is a rotation, with a tolerance of 1e-3."""
     if not np.isfinite(matrix).all() or np.abs(matrix).max() > 2:
         return False
     orthogonal = np.allclose(matrix @ matrix.T, np.eye(3), atol=_ROTATION_TOLERANCE)

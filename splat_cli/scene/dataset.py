@@ -13,12 +13,12 @@ MAX_PHOTOGRAPHS = 1 << 16
 
 
 class Unusable(Exception):
-    """Why one photograph is left out."""
+    """Reason to skip a photograph."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Frame:
-    """One photograph: its file in the photographs' folder, lens and pose; its mask's file in the scene's folder.
+    """A photograph: its file, lens and pose; file of its mask.
 
     camera_id: common to photographs of one camera; None: to those with equal lenses.
     """
@@ -43,7 +43,7 @@ class Points:
 
 @dataclass
 class Dataset:
-    """`found` says in words what was read; `test_names` are the photographs that the dataset itself holds out."""
+    """found: description of what was read. test_names: photographs that the dataset holds out."""
 
     found: str
     photos: Path
@@ -60,12 +60,12 @@ def check_count(path: Path, what: str, count: int) -> None:
 
 
 def sanitize_name(name: str) -> str:
-    """The name of a photograph as it is shown and kept: without control characters and undecodable bytes."""
+    """Name of a photograph without control characters and undecodable bytes."""
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def file_inside(folder: Path, name: str) -> Path:
-    """`folder`/`name`; Unusable where the name leads out of the folder."""
+    """`folder`/`name`; Unusable if that is outside of the folder."""
     relative = Path(name)
     if relative.is_absolute() or ".." in relative.parts:
         raise Unusable("its name leads out of the image folder")

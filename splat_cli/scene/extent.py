@@ -7,18 +7,18 @@ import numpy as np
 from splat_cli.scene.view import View, evenly_spread
 
 REFERENCE_SIZE = 5.0
-"""The size of a usual COLMAP model, for which settings are given that would depend on the world's unit."""
+"""Typical size of a COLMAP model, to which settings in world units refer."""
 SIZE_RANGE = (0.25, 4.0)
-"""Of a scene's size in its extents."""
+"""Limits of the scene's size, relative to its extent."""
 SOME_VIEWS, SOME_POINTS = 30, 20_000
 MAX_AWAY = 1e4
-"""Extents from the origin; from about ten times as many on, pictures are visibly worse."""
+"""Distance from the origin, in extents; at ten times as many, errors are visible."""
 
 
 def scene_extent(views: Sequence[View]) -> float:
-    """1.1 times the largest distance of a camera from the cameras' mean, in world units.
+    """1.1 times the maximum distance of a camera from the mean of all, in world units.
 
-    1 where all cameras stand in one place: an extent of 0 would freeze every splat.
+    1 if all cameras are at one point: an extent of 0 would fix all positions.
     """
     centers = np.array([view.center for view in views]).reshape(-1, 3)
     if len(centers) == 0:
@@ -28,10 +28,10 @@ def scene_extent(views: Sequence[View]) -> float:
 
 
 def scene_size(views: Sequence[View], points: np.ndarray) -> float:
-    """The geometric mean of the scene's extent and of how far its cameras look, in world units.
+    """Geometric mean of the scene's extent and the viewing distance, in world units.
 
-    Neither tells alone how far a splat may go in a step: one camera astray makes the extent large, and cameras side by
-    side that look into the distance make it small. points: float32 [P, 3], which tell how far.
+    Either alone is unreliable as a step size: a single outlying camera enlarges the extent, and cameras close to each
+    other that view distant objects reduce it. points: float32 [P, 3], for the viewing distance.
     """
     extent = scene_extent(views)
     low, high = SIZE_RANGE
@@ -39,7 +39,7 @@ def scene_size(views: Sequence[View], points: np.ndarray) -> float:
 
 
 def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
-    """The median over views of the median depth of the points in their pictures; the extent where none are."""
+    """Median over views of the median depth of visible points; the extent if there are none."""
     some = points[:: -(-len(points) // SOME_POINTS)] if len(points) else points
     depths = []
     for view in evenly_spread(views, SOME_VIEWS):
@@ -50,7 +50,7 @@ def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
 
 
 def lost_digits(views: Sequence[View]) -> str | None:
-    """A warning where the scene lies so far from the origin that float32, which splats are saved in, cannot hold it."""
+    """A warning if the scene is too far from the origin for the precision of float32 positions."""
     centers = np.array([view.center for view in views]).reshape(-1, 3)
     away, extent = float(np.linalg.norm(centers.mean(axis=0))), scene_extent(views)
     if away < MAX_AWAY * extent:

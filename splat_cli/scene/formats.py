@@ -88,7 +88,7 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
 
 
 def read_dataset(root: Path, options: SceneOptions) -> Dataset:
-    """The dataset in `root`, in the format of the options, or in the first that is there. Raises SceneError."""
+    """The dataset in `root`, in the format of the options, or the first one found. SceneError."""
     if options.format != "auto":
         return FORMATS[options.format].read(root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]

@@ -7,10 +7,10 @@ import numpy as np
 
 from splat_cli.scene.view import View
 
-MAX_POINTS = 8192  # of one view
+MAX_POINTS = 8192  # per view
 _NEAR = 0.001  # world units, as the rasterizer's
 _CELLS = 40  # across the longer side of an image, for the test of occlusion
-_SLACK = 1.1  # how much farther than the nearest one around it a point may be
+_SLACK = 1.1  # maximum depth relative to the nearest point in adjacent cells
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Observations:
 
 
 def observe(views: Sequence[View], points: np.ndarray) -> Observations:
-    """Projects points [P, 3] into the views and leaves out what others hide.
+    """Project points [P, 3] into the views, without those occluded by others.
 
-    A point is hidden where another one, in its cell of a coarse grid or next to it, is clearly nearer: sparse points
-    do not cover what is behind them, and few that are seen are better than one that is not.
+    A point counts as occluded if another one in the same or an adjacent cell of a coarse grid is clearly nearer. Sparse
+    points do not cover what is behind them: missing some visible points is better than using occluded ones.
     """
     seen = [_seen(view, points) for view in views]
     begins = np.cumsum([0, *(len(pixels) for pixels, _ in seen)]).astype(np.int32)

@@ -14,7 +14,7 @@ _FOLDERS = ("images", "masks")
 
 
 def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict[str, str]:
-    """Those of the settings that are paths, absolute: they are relative to `folder`, but for folders of the scene."""
+    """Settings that are paths, made absolute relative to `folder`, except for folders of the scene."""
 
     def placed(name: str, path: str) -> str:
         if path == NO_MASKS or (name in _FOLDERS and (scene / path).is_dir()):
@@ -27,7 +27,7 @@ def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """The defaults read a scene as it lies there.
+    """Options of reading a scene.
 
     images and masks: folders, looked for in the scene's folder first. max_size: limit of a view's longer side in
     pixels. downscale: views are this many times smaller than photographs. points: a PLY in place of the dataset's
@@ -46,7 +46,7 @@ class SceneOptions:
 
     @classmethod
     def of(cls, config: TrainConfig) -> Self:
-        """As the settings of a run say. Raises UsageError."""
+        """Options from settings. UsageError."""
         crop = None if config.crop is None else parse_crop(config.crop)
         return cls(
             format=config.format, images=config.images, max_size=config.max_size, downscale=config.downscale,

@@ -44,10 +44,10 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
 
 
 def random_points(views: Sequence[View], count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """`count` grey points, float32 [P, 3] and uint8 [P, 3], around what the cameras look at.
+    """`count` grey points, float32 [P, 3] and uint8 [P, 3], around the region that the cameras view.
 
-    Half of them lie evenly in a cube around the point nearest to all optical axes (where cameras do not look at one,
-    around the cameras), half around it, up to 8 times as far away and ever thinner: there is a background too.
+    Half of them are uniform in a cube around the point nearest to all optical axes (around the cameras, if these look
+    outwards), the others outside of it, up to 8 times as far, with decreasing density.
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])

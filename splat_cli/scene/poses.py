@@ -19,7 +19,7 @@ def rotation_from_vector(vector: np.ndarray) -> np.ndarray:
 
 
 def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """w2c [4, 4] after an offset [6], turn (radians) and shift (world units), as cuda_src/optim/pose.cu applies it."""
+    """w2c [4, 4] after an offset [6]: rotation (radians), translation (world units), as in cuda_src/optim/pose.cu."""
     rotation, result = rotation_from_vector(offset[:3]), np.eye(4)
     result[:3, :3] = rotation @ w2c[:3, :3]
     result[:3, 3] = rotation @ (w2c[:3, 3] + offset[3:])
@@ -57,7 +57,7 @@ class Similarity:
     translation: np.ndarray  # [3]
 
     def apply(self, view: View) -> View:
-        """The view from the place that its camera comes to."""
+        """The view after the transform."""
         w2c = np.eye(4)
         w2c[:3, :3] = view.w2c[:3, :3] @ self.rotation.T
         center = self.scale * self.rotation @ view.center + self.translation
@@ -66,10 +66,10 @@ class Similarity:
 
 
 def similarity_between(views: Sequence[View], others: Sequence[View]) -> Similarity:
-    """What takes the cameras of `views` best to those of `others`, one each, in the sense of least squares.
+    """Least-squares similarity transform from the cameras of `views` to those of `others`, in order.
 
-    The rotation is that between the cameras' axes (so that cameras in a line, or few of them, suffice), scale and
-    translation are those between their centres. Cameras all in one place keep their scale.
+    The rotation is fitted to the camera axes (so that collinear or few cameras suffice), scale and translation to the
+    centres. The scale is 1 if all cameras coincide.
     """
     turns = sum(other.w2c[:3, :3].T @ view.w2c[:3, :3] for view, other in zip(views, others, strict=True))
     u, _, vt = np.linalg.svd(turns)

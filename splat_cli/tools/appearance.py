@@ -15,10 +15,10 @@ from splat_cli.render.rasterizer import Coloring
 
 
 def embeddings_along(saved: FieldFile, appearance: str | None, num_frames: int) -> np.ndarray:
-    """The embedding of each frame, float32 [num_frames, size].
+    """Embedding of each frame, float32 [num_frames, size].
 
-    appearance: the name of a training photograph, "mean" (as None), or two of them as A,B, between which the frames go
-    evenly. UsageError for anything else.
+    appearance: name of a training photograph, "mean" (same as None), or A,B for linear interpolation over the frames.
+    UsageError for others.
     """
     names = [None] if appearance is None else [appearance] if appearance in saved.names else appearance.split(",")
     if len(names) > 2:
@@ -31,6 +31,6 @@ def embeddings_along(saved: FieldFile, appearance: str | None, num_frames: int) 
 def colorings(
     saved: FieldFile, backend: Backend, rows: int, appearance: str | None, num_frames: int
 ) -> Callable[[Sequence[int]], Coloring]:
-    """What colours `rows` splats: given the number of each view's frame, a Coloring for these views."""
+    """Function from frame numbers of views to a Coloring of `rows` splats."""
     field, looks = saved.open(backend, rows), embeddings_along(saved, appearance, num_frames)
     return lambda frames: FieldColoring(field, Parameters(backend, looks[list(frames)]))

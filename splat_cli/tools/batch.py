@@ -28,9 +28,9 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a scene's run ended: "done", "skipped" (it was finished before) or "failed".
+    """Outcome of a scene: "done", "skipped" (finished before) or "failed".
 
-    result: what `splat train --json` printed: as result.json, or `error` and `exit_code`.
+    result: output of `splat train --json`: as result.json, or `error` and `exit_code`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class JobResult:
     result: dict[str, Any]
 
     def line(self, width: int) -> str:
-        """A row of the summary; of a failure its message."""
+        """Row of the summary; for failures the message."""
         head = f"{self.name:<{width}}  {self.status:<7}"
         if self.status == "failed":
             return f"{head}  {self.result['error']}"
@@ -49,7 +49,7 @@ class JobResult:
 
 @dataclass
 class _Shared:
-    """What the workers, one a device, have in common."""
+    """State shared by the workers, one per device."""
 
     jobs: queue.SimpleQueue[Job]
     device: str
@@ -60,9 +60,9 @@ class _Shared:
 
 
 def run_batch(jobs: Sequence[Job], out: Path, device: str, display: Display) -> list[JobResult]:
-    """Trains each scene in a process of its own, as many at a time as there are devices; writes OUT/summary.json.
+    """Train each scene in its own process, one per device at a time; writes OUT/summary.json.
 
-    What a process says goes to OUT/NAME.log. After Ctrl-C or SIGTERM, Interrupted once the running ones have saved.
+    Output of processes goes to OUT/NAME.log. After Ctrl-C or SIGTERM, Interrupted when the running ones have saved.
     """
     out.mkdir(parents=True, exist_ok=True)
     shared = _Shared(queue.SimpleQueue(), device, display)
@@ -86,12 +86,12 @@ def run_batch(jobs: Sequence[Job], out: Path, device: str, display: Display) -> 
 
 
 def summary(outcome: JobResult) -> dict[str, Any]:
-    """The outcome for programs."""
+    """The outcome as JSON."""
     return {"scene": outcome.name, "status": outcome.status, **outcome.result}
 
 
 def _work(shared: _Shared, environment: dict[str, str]) -> None:
-    """Runs jobs on one device until none is left."""
+    """Run jobs on one device until the queue is empty."""
     while not shared.stopping:
         try:
             job = shared.jobs.get_nowait()
@@ -112,12 +112,12 @@ def _work(shared: _Shared, environment: dict[str, str]) -> None:
 
 
 def _train(shared: _Shared, job: Job, environment: dict[str, str]) -> dict[str, Any]:
-    """What the process printed as JSON; of one that died without a word, how it ended."""
+    """The JSON output of the process; for a crashed process, its exit status."""
     log = job.run.with_name(f"{job.name}.log")
     with log.open("a", encoding="utf-8") as messages:
         process = subprocess.Popen(
             _command(job, shared.device), stdout=subprocess.PIPE, stderr=messages, text=True,
-            env={**os.environ, **environment}, start_new_session=True,  # Ctrl-C reaches it only through us
+            env={**os.environ, **environment}, start_new_session=True,  # Ctrl-C is forwarded by `_stop`
         )  # fmt: skip
     shared.running.add(process)
     if shared.stopping:
@@ -137,7 +137,7 @@ def _command(job: Job, device: str) -> list[str]:
 
 
 def _arguments(config: TrainConfig) -> list[str]:
-    """The settings that are not at their defaults, as options."""
+    """Settings that differ from their defaults, as options."""
     arguments = []
     for name, value in changed_settings(config).items():
         option = SETTINGS[name].option
@@ -150,7 +150,7 @@ def _arguments(config: TrainConfig) -> list[str]:
 
 
 def _stop(shared: _Shared, workers: Sequence[threading.Thread]) -> None:
-    """Asks the running processes to save and end, and waits for them."""
+    """Interrupt the running processes and wait until they have saved."""
     shared.stopping = True
     for process in tuple(shared.running):
         process.terminate()
@@ -159,7 +159,7 @@ def _stop(shared: _Shared, workers: Sequence[threading.Thread]) -> None:
 
 
 def _environments(device: str) -> list[dict[str, str]]:
-    """For each device what a process must have in its environment to see only that one."""
+    """Environment variables per device that make only this device visible."""
     if device == "cpu" or why_no_cuda():
         return [{}]
     import cupy

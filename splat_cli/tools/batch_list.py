@@ -16,7 +16,7 @@ _MAX_NAME_BYTES = 200
 
 @dataclass(frozen=True)
 class Job:
-    """One scene: its name, its folder, the folder of its run, and the settings."""
+    """A scene: name, folder, folder of the run, settings."""
 
     name: str
     scene: Path
@@ -25,9 +25,9 @@ class Job:
 
 
 def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: dict[str, Any]) -> list[Job]:
-    """Jobs for scenes' folders and .toml lists. Options override a scene's settings, these a list's, these the preset.
+    """Jobs for scene folders and .toml lists. Precedence: options, settings of a scene, of its list, preset.
 
-    UsageError where a list cannot be read, or where two scenes have one name or one has none that a folder can have.
+    UsageError if a list is unreadable, or names are duplicates or invalid as folder names.
     """
     jobs: dict[str, Job] = {}
     for source in sources:
@@ -47,7 +47,7 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
 
 
 def _is_folder_name(name: str) -> bool:
-    """Whether OUT/`name` lies in OUT, with room for an ending."""
+    """Whether OUT/`name` is a direct child of OUT, with room for a suffix."""
     fits = len(os.fsencode(name)) <= _MAX_NAME_BYTES
     return fits and name not in ("", ".", "..") and not {"/", "\0"} & set(name)
 

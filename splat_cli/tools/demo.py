@@ -29,7 +29,7 @@ _FRAMES_PER_SECOND = 20
 
 @dataclass
 class Demo:
-    """Where everything lies under `root`, and how many seconds each part took."""
+    """Output paths under `root`, and seconds of each part."""
 
     root: Path
     result: RunResult
@@ -37,7 +37,7 @@ class Demo:
 
     @property
     def places(self) -> dict[str, Path]:
-        """What -> where."""
+        """Description -> path."""
         return {
             "sample scene": self.root / "scene",
             "run": self.result.run.path,
@@ -48,7 +48,7 @@ class Demo:
 
 
 def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display) -> Demo:
-    """Fills `root`, an existing folder, as `Demo.places` says."""
+    """Write all outputs (`Demo.places`) to `root`, an existing folder."""
     seconds: dict[str, float] = {}
     with _timed("sample scene", seconds):
         make_sample_scene(root / "scene", seed=config.seed)

@@ -27,12 +27,12 @@ _EXTRAS = {
     "test": ("the tests", ("pytest", "pyte", "xdist", "hypothesis", "build")),
     "browser": ("tests of pages", ("playwright",)),
 }
-"""Extra -> what it is for, and the modules that it brings."""
+"""Extra -> purpose, and modules."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one part. `ok`: it works; `needed`: `splat train` cannot do without it."""
+    """Result for one part. ok: it works; needed: `splat train` requires it."""
 
     part: str
     ok: bool
@@ -41,7 +41,7 @@ class Check:
 
 
 def run_checks() -> list[Check]:
-    """Looks at Python, the GPU, the compiler and the extras, and runs a kernel wherever one can run."""
+    """Check Python, GPU, compiler and extras, and run a kernel on each device."""
     cuda, cpu = _gpu(), _compiler()
     kernels = [_kernel(name) for name, check in (("cuda", cuda), ("cpu", cpu)) if check.ok]
     several = [_several_gpus()] if cuda.ok else []
@@ -99,7 +99,7 @@ def _compiler() -> Check:
 
 
 def _kernel(device: str) -> Check:
-    """Compiles and runs a kernel whose result is known: distances of four points on a line."""
+    """Compile and run a kernel with a known result: distances of four points on a line."""
 
     def run() -> str:
         points = np.array([[0, 0, 0], [3, 0, 0], [4, 0, 0], [12, 0, 0]], np.float32)
@@ -113,9 +113,9 @@ def _kernel(device: str) -> Check:
 
 
 def _training(kernels: list[Check]) -> Check:
-    """Whether there is any device to train on: what the others come to."""
+    """Summary: whether any device can train."""
     working = [kernel.part.removeprefix("kernel on ") for kernel in kernels if kernel.ok]
-    if working:  # --device auto takes the first, whether or not its kernels run
+    if working:  # --device auto selects the first device, even if its kernels fail
         advice = "" if kernels[0].ok else f"; add --device {working[0]} to every command"
         return Check("training", True, f"on {' and '.join(working)}{advice}", needed=True)
     wanted = "an NVIDIA GPU with CuPy, or a C++ compiler (pip install 'splat-cli[cpu]', or apt install g++)"
@@ -134,7 +134,7 @@ def _extra(name: str) -> Check:
 
 
 def _attempt(part: str, find: Callable[[], str]) -> Check:
-    """What `find` says, or why it failed: whatever is wrong with a driver must not end the others' check."""
+    """Result of `find`, or its exception as text: failures of drivers must not stop other checks."""
     try:
         return Check(part, True, find())
     except SplatError as error:

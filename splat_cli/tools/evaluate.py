@@ -24,7 +24,7 @@ from splat_cli.run.storage.metrics_file import write_metrics
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores by photograph and their mean, after `step` steps; `path` is the metrics.json that now holds them."""
+    """Scores by photograph and their mean after `step` steps; path: the updated metrics.json."""
 
     step: int
     scores: dict[str, Score]
@@ -33,7 +33,7 @@ class Evaluation:
     path: Path
 
     def facts(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The scores as JSON."""
         per_image = {name: one.facts() for name, one in self.scores.items()}
         return {
             "step": self.step, **self.mean.facts(), "protocol": self.protocol, "path": str(self.path),
@@ -44,10 +44,10 @@ class Evaluation:
 def evaluate_run(
     source: Path, scene: Path | None, backend: Backend, display: Display, pictures: Path | None = None
 ) -> Evaluation:
-    """Measures a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; fills metrics.json.
+    """Evaluate a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; updates metrics.json.
 
-    scene: where the photographs lie now, by default where they were in training. pictures: a folder for a PNG of each
-    photograph beside its render and their error map. FLIP is measured where it is installed.
+    scene: folder of the photographs, by default that of training. pictures: folder for PNGs of photograph, render and
+    error map. FLIP is computed if installed.
     """
     ply, run = find_splats(source)
     if run is None:

@@ -28,11 +28,10 @@ from splat_cli.tools.lod import levels_of_detail
 
 @dataclass(frozen=True)
 class ExportJob:
-    """sources: runs and files. bake: what training's antialiasing does to opacities, for viewers without it.
+    """sources: runs and files. bake: apply antialiasing to sizes and opacities, for viewers without it.
 
-    crop_runs: whether each run's own crop, if it has one, is applied to its splats.
-    appearance: of runs with a colour field, the training photograph as which the splats look. notes: for the user.
-    spz_axes: of sources in .spz that do not state theirs, see read_splats.
+    crop_runs: apply each run's own crop. appearance: training photograph whose appearance is baked, for runs with a
+    colour field. notes: messages for the user.
     """
 
     sources: Sequence[Path]
@@ -44,11 +43,11 @@ class ExportJob:
     notes: list[str] = field(default_factory=list)
 
     def splats(self) -> SplatArrays:
-        """All sources as one set, edited. Raises UsageError, DeviceError."""
+        """All sources merged and edited. UsageError, DeviceError."""
         return self._edited([self._trained(source) for source in self.sources])
 
     def levels(self, num_levels: int, steps: int, display: Display) -> Iterator[SplatArrays]:
-        """Of one run, its splats, and sets of half, a quarter, ... as many, each trained for `steps` steps; edited."""
+        """The splats of one run, then half, a quarter, ... of them, each fine-tuned for `steps` steps; edited."""
         splats, run = self._trained(self.sources[0])
         if len(self.sources) > 1 or run is None:
             raise UsageError("--lod makes levels of one run, whose photographs it trains on: name its folder alone")
@@ -56,7 +55,7 @@ class ExportJob:
             yield self._edited([(level, run)])
 
     def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
-        """A colour field was baked into what a run saved; it is baked anew for another look or degree."""
+        """Splats as trained; a colour field is baked again for another appearance or SH degree."""
         splats, run = load_trained_splats(source, self.spz_axes)
         if self.appearance is None and self.edits.sh_degree is None:
             return splats, run
@@ -109,7 +108,7 @@ def level_path(out: Path, level: int) -> Path:
 
 
 def _contributions(parts: Sequence[SplatArrays], runs: Sequence[RunDir | None]) -> np.ndarray | None:
-    """Of the splats of all parts in the training views of their own runs; None where some part is of no run."""
+    """Contributions of the splats of all parts to the training views of their runs; None if a part has no run."""
     known = [run for run in runs if run is not None]
     if len(known) < len(runs):
         return None

@@ -18,7 +18,7 @@ from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 
 
 def describe_path(path: Path) -> dict[str, str]:
-    """Label -> text for whatever lies at `path`. Raises UsageError and its kin."""
+    """Label -> text for a scene, run or file. UsageError, SceneError, FormatError."""
     if not path.exists():
         raise UsageError(f"{path} does not exist; name a scene, the folder of a run or a file of splats")
     if is_zipped_scene(path):

@@ -17,9 +17,9 @@ from splat_cli.run.storage.run_dir import RunDir
 def levels_of_detail(
     backend: Backend, run: RunDir, splats: SplatArrays, num_levels: int, steps: int, display: Display
 ) -> Iterator[SplatArrays]:
-    """The run's splats, then sets of half as many as the one before: those that contribute most, trained `steps` steps.
+    """The run's splats, then successive halves: those that contribute most, fine-tuned for `steps` steps.
 
-    Raises SceneError where the run's photographs are gone.
+    SceneError if the run's photographs are missing.
     """
     yield splats
     if num_levels < 2:

@@ -37,12 +37,12 @@ from splat_cli.scene.view import View
 from splat_cli.tools.appearance import colorings
 
 _CELL = 0.02
-"""Side of the cells in which paths see dense splats, in distances of the cameras from what they look at."""
+"""Size of the grid cells of obstacles, relative to the viewing distance of the cameras."""
 
 
 @dataclass(frozen=True)
 class RenderJob:
-    """The splats in `file` seen from `views`; `folder` is where pictures go if nobody says otherwise.
+    """Render the splats in `file` from `views`; folder: default output folder.
 
     antialias: None for what the file says of itself; most formats say nothing, and mean what every viewer shows.
     trained: the views that the splats were trained on, as far as they are known.
@@ -57,7 +57,7 @@ class RenderJob:
     antialias: bool | None
     folder: Path
     field_file: Path | None = None
-    """What colours the splats of `file`, with splats of its own, where the run was trained with a colour field"""
+    """Colour field of `file`, with its own splats, if the run has one."""
     appearance: str | None = None
     """See tools/appearance.py."""
     rig: CameraRig = field(default_factory=SingleCamera)
@@ -69,7 +69,7 @@ class RenderJob:
     is_path: bool = False
 
     def with_overrides(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
-        """The same job with what is given in place of what the run was trained with."""
+        """The job with other background and antialiasing than in training, where given."""
         return dataclasses.replace(
             self,
             background=self.background if background is None else background,
@@ -77,27 +77,27 @@ class RenderJob:
         )
 
     def with_appearance(self, appearance: str | None) -> RenderJob:
-        """The same job in the look of a photograph, or on the way between two (tools/appearance.py). UsageError."""
+        """The job with a photograph's appearance, or a transition between two (tools/appearance.py). UsageError."""
         if appearance is not None and self.field_file is None:
             raise UsageError(f"--appearance {appearance}: only runs with --color field have appearances; name a run")
         return dataclasses.replace(self, appearance=appearance)
 
     def with_size(self, width: int, height: int) -> RenderJob:
-        """The same views at another size in pixels."""
+        """The views resized, in pixels."""
         return dataclasses.replace(self, views=[with_size(view, width, height) for view in self.views])
 
     def as_panorama(self, width: int, up: tuple[float, float, float] | None) -> RenderJob:
-        """All around each view, in pictures of `width` x `width` / 2; the horizon is level."""
+        """Panoramas of `width` x `width` / 2 pixels at each view, with a level horizon."""
         upwards = up_of(self.views, up)
         views = [levelled(view, upwards) for view in self.views]
         return dataclasses.replace(self, views=views, rig=Panorama(width))
 
     def as_stereo(self, baseline: float) -> RenderJob:
-        """Each view twice, from places `baseline` world units apart, side by side in one picture."""
+        """Stereo pairs, `baseline` world units apart, side by side."""
         return dataclasses.replace(self, rig=StereoPair(baseline))
 
     def render(self, backend: Backend, folder: Path | None, display: Display) -> SequenceResult:
-        """Writes the frames; those are kept that an earlier call wrote of the same file and views, in the same look."""
+        """Write the frames; frames of the same file, views and settings from an earlier call are kept."""
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file)
         antialias = arrays.antialiased if self.antialias is None else self.antialias
@@ -119,12 +119,12 @@ class RenderJob:
         return written
 
     def _samples(self, antialias: bool) -> int:
-        """Across a pixel."""
+        """Samples per pixel and axis."""
         cameras = [camera for view in self.views[:1] for camera in self.rig.views(view)]
         return self.samples or (samples_as_fine(cameras, self.trained) if antialias else 1)
 
     def write_video(self, path: Path, written: SequenceResult, display: Display) -> None:
-        """Makes a video of the pictures."""
+        """Encode the pictures as a video."""
         with display.counting("video", len(written.pictures)) as count:
             write_video(path, written.pictures, self.frames_per_second, count)
 
@@ -134,7 +134,7 @@ def plan_job(
 ) -> RenderJob:
     """A job for a run or a file of splats.
 
-    Its views are those of the run ("test", "train", "all"), or those of a JSON file, or a path through or about them.
+    Views: those of the run ("test", "train", "all"), of a JSON file, or a path through or around them.
     """
     file, run = find_splats(source)
     if run is None and cameras is None and path is None:
@@ -161,7 +161,7 @@ def plan_job(
 
 
 def _frames(path: CameraPath, views: list[View], file: Path) -> tuple[list[View], float]:
-    """A path's frames and frames a second; without views an orbit about the middle of the splats in `file`."""
+    """Frames of a path and frames per second; without views, an orbit around the centre of the splats in `file`."""
     if path.is_file:
         return path.through(views)
     splats = read_splats(file)

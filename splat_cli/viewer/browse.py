@@ -15,7 +15,7 @@ _NUM_VIEWS = 64
 
 
 def browse(path: Path, backend: Backend, host: str, port: int, display: Display) -> Path:
-    """Shows a run or a file until Ctrl-C; returns the file of saved views, which may not exist."""
+    """Show a run or a file until Ctrl-C; returns the file of saved views, which may not exist."""
     require_viser()
     source = open_source(path, backend, display)
     kept = unused_file((source.run.path if source.run else Path()) / "views.json")
@@ -27,14 +27,14 @@ def browse(path: Path, backend: Backend, host: str, port: int, display: Display)
 
 
 def attend(window: Window) -> None:
-    """Runs the browsers' tasks until Ctrl-C raises KeyboardInterrupt."""
+    """Process tasks of browsers until KeyboardInterrupt (Ctrl-C)."""
     while True:
         if not window.work():
             time.sleep(IDLE_SECONDS)
 
 
 def unused_file(path: Path) -> Path:
-    """`path`, or with -2, -3, ... before its ending where that is taken."""
+    """`path`, or with -2, -3, ... before its suffix if it exists."""
     number = 1
     found = path
     while found.exists():

@@ -1,4 +1,4 @@
-"""The viewer's first camera: its upright frame and the point it turns about."""
+"""Initial camera of a viewer: upright orientation and orbit centre."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ _MAX_ROLL = np.sin(np.radians(15))
 _NEAR = 0.01
 _NEAR_PIVOT = 0.4
 _CENTRAL = 0.17
-"""Of the picture's width and height, on each side of the middle."""
+"""Half size of the central region, relative to width and height."""
 
 
 def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
-    """The rotation [3, 3] that turns `up`, a unit vector, into -y, and the way that `start` looks towards z.
+    """The rotation [3, 3] from `up`, a unit vector, to -y, with the horizontal direction of `start` to z.
 
-    A viewer's camera has no roll. Where `start` is rolled a little, up is tilted so that it is not.
+    A viewer's camera has no roll; a small roll of `start` is removed by tilting `up`.
     """
     right = start.w2c[0, :3]
     if abs(up @ right) < _MAX_ROLL:
@@ -29,10 +29,10 @@ def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
 
 
 def pivot_share(views: Sequence[View]) -> float:
-    """How far before a camera the point lies about which a browser turns, in distances of what the camera looks at.
+    """Distance of the orbit centre before a camera, relative to the distance of what it looks at.
 
-    1 where cameras stand all around it. Elsewhere less: a drag must not swing the camera behind a wall that was only
-    seen from the front.
+    1 if cameras surround the scene. Smaller otherwise, so that orbiting does not move the camera behind walls that were
+    seen from the front only.
     """
     if not views:
         return 1.0
@@ -40,7 +40,7 @@ def pivot_share(views: Sequence[View]) -> float:
 
 
 def looked_at(means: np.ndarray, view: View) -> np.ndarray:
-    """The point [3] on the camera's axis as far away as the splats [N, 3] around the axis are, in the median."""
+    """Point [3] on the camera's axis at the median distance of the splats [N, 3] around the axis."""
     points = means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
     depths = points[:, 2]
     reach = np.abs(points[:, :2]) * [view.fx / view.width, view.fy / view.height]

@@ -1,7 +1,7 @@
-"""A page of one file that shows splats from anywhere, also from a disk without a network.
+"""Self-contained HTML page with splats and a viewer, for use without a server or network.
 
-The viewer is PlayCanvas's (scripts/vendor_viewer.py builds it). The splats are inside as a compressed PLY, packed with
-gzip: smaller than SPZ, as small as SOG and written 30 times as fast; the browser unpacks them.
+The viewer is PlayCanvas's (scripts/vendor_viewer.py builds it). The splats are embedded as a compressed PLY in gzip,
+which the browser unpacks: smaller than SPZ, as small as SOG and written 30 times as fast.
 """
 
 import base64
@@ -25,7 +25,7 @@ from splat_cli.viewer.camera_defaults import looked_at, upright_rotation
 
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
-"""The viewer turns what it loads upside down: files have y down, its world has y up."""
+"""Rotation by the viewer when loading: files have y down, its world has y up."""
 
 
 def write_html(
@@ -36,9 +36,9 @@ def write_html(
     background: tuple[float, float, float] = (0.0, 0.0, 0.0),
     title: str = "Splats",
 ) -> None:
-    """Writes the page, which opens where `start` is; up is a unit vector, float64 [3].
+    """Write the page, with the initial camera `start`; up: unit vector, float64 [3].
 
-    Splats whose `antialiased` is set are shown with antialiasing. UsageError where there are no splats.
+    Antialiased splats are rendered with antialiasing. UsageError without splats.
     """
     if len(splats) == 0:
         raise UsageError(f"{path} was not written: no splats are left to show")
@@ -64,7 +64,7 @@ def write_html(
 
 
 def _camera(view: View, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, Any]:
-    """The camera in the viewer's coordinates; width and height of what it sees at distance 1, halved."""
+    """The camera in the viewer's coordinates, and half the width and height of its view at distance 1."""
     return {
         "position": (to_viewer @ view.center).tolist(),
         "target": (to_viewer @ target).tolist(),

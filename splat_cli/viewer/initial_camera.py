@@ -1,4 +1,4 @@
-"""What a page shows when it opens: the cameras that are known of the splats, and the one to start from."""
+"""Initial camera of a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from splat_cli.viewer.html import write_html
 
 @dataclass(frozen=True)
 class InitialCamera:
-    """views: in the splats' coordinates, empty where none are known; start: where to begin, None for an overview."""
+    """views: cameras in the splats' coordinates, empty if unknown; start: initial camera, None for an overview."""
 
     views: list[View]
     start: View | None
@@ -29,20 +29,20 @@ class InitialCamera:
     title: str
 
     def moved(self, by: Similarity) -> InitialCamera:
-        """The same after the splats were moved."""
+        """The cameras after a similarity transform of the splats."""
         start = self.start and by.apply(self.start)
         return dataclasses.replace(self, views=[by.apply(view) for view in self.views], start=start)
 
     def write(self, path: Path, splats: SplatArrays) -> None:
-        """Writes the page."""
+        """Write the page."""
         up = up_direction(self.views) if self.views else UP
         write_html(path, splats, self.start or overview(splats.means), up, self.background, self.title)
 
 
 def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCamera:
-    """What to show of `sources`, runs or files, whose first run brings the cameras.
+    """Cameras of the first run among `sources`, which are runs or files.
 
-    start: the name or the number of a view of that run, or a JSON file whose first camera is meant. Raises UsageError.
+    start: name or number of a view of that run, or a JSON file whose first camera is used. UsageError.
     """
     runs = [run for _, run in map(find_splats, sources) if run is not None]
     views = runs[0].views("all") if runs else []

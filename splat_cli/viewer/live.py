@@ -1,4 +1,4 @@
-"""A viewer for splats while they train."""
+"""Live viewer of a training run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from viser import ViserServer
 
 _NUM_VIEWS = 4
-"""Views over which opacities are averaged: few, since every update does it."""
+"""Views over which opacities are averaged in each update."""
 
 
 @contextmanager
 def attended(wanted: bool, host: str, port: int, display: Display) -> Iterator[TrainingViewer | None]:
-    """A viewer of the training inside, if `enabled`; afterwards it is served until Ctrl-C. Raises UsageError."""
+    """A viewer of the training within the context, if `enabled`; served until Ctrl-C afterwards. UsageError."""
     if not wanted:
         yield None
         return
@@ -36,9 +36,9 @@ def attended(wanted: bool, host: str, port: int, display: Display) -> Iterator[T
 
 
 class TrainingViewer:
-    """A training callback (run/callback.py) that shows the splats in browsers, and pauses training on request.
+    """Training callback (run/callback.py) that shows the splats in browsers and pauses training on request.
 
-    Without a browser it costs next to nothing; with one, updates take at most a twentieth of the time.
+    Updates take at most a twentieth of the time; without a browser, almost none.
     """
 
     def __init__(self, server: ViserServer, display: Display) -> None:
@@ -54,11 +54,11 @@ class TrainingViewer:
         self._pause.on_click(lambda _: self._toggle())
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
-        """Shows what training starts from."""
+        """Show the initial splats."""
         self._window = Window(self._server, LiveSource(trainer), unused_file(run.path / "views.json"), _NUM_VIEWS)
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
-        """Shows the progress; does not return while training is paused."""
+        """Show the progress; blocks while training is paused."""
         if self._window is None or not (self._paused or self._server.get_clients()):
             return
         self._tell(progress, trainer.config.steps)
@@ -71,7 +71,7 @@ class TrainingViewer:
                 time.sleep(IDLE_SECONDS)
 
     def stay(self) -> None:
-        """Shows the result until Ctrl-C."""
+        """Show the result until Ctrl-C."""
         if self._window is None:
             return
         self._pause.disabled = True

@@ -1,4 +1,4 @@
-"""Access check of the viewer's server: requests of foreign web pages are refused before viser sees them.
+"""Access check of the viewer's server: requests of other origins are refused before viser handles them.
 
 Two attacks are open to any page that somebody visits while a viewer runs on the same machine. Browsers let every page
 open a websocket to localhost (they send its `Origin` and leave the check to the server); and a page whose own host name
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NO_FRAMES = "frame-ancestors 'self'"
-"""A foreign page must not show the viewer in a frame and lead clicks to its buttons."""
+"""Against clickjacking: other pages must not embed the viewer in a frame."""
 _FOREIGN = "foreign.invalid"
-"""A host name that is nobody's (RFC 2606)."""
+"""A reserved host name (RFC 2606)."""
 _TIMEOUT = 5.0
 
 
 def own_names(host: str) -> frozenset[str]:
-    """Host names, in addition to localhost and addresses, under which a server that listens at `host` is asked for."""
+    """Host names of a server that listens at `host`, in addition to localhost and addresses."""
     names = {host}
     if not is_loopback(host):
         machine = socket.gethostname()
@@ -46,17 +46,17 @@ def own_names(host: str) -> frozenset[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens at `host`."""
+    """Whether a server at `host` is reachable from this machine only."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
 
 
 def refusal(headers: Headers, names: frozenset[str]) -> str | None:
-    """Why a request with these headers is refused, or None.
+    """Reason to refuse a request with these headers, or None.
 
-    Host: an address, localhost or one of `names`, with any port (SSH tunnels change it). Origin: absent, as programs
-    other than browsers leave it out, or the same host and port.
+    Host: an address, localhost or one of `names`, with any port (SSH tunnels change it). Origin: absent (programs other
+    than browsers), or the same host and port.
     """
     hosts, origins = headers.get_all("Host"), headers.get_all("Origin")
     if len(hosts) != 1 or not _is_trusted(hosts[0], names):
@@ -89,8 +89,8 @@ def _cookie_name(token: str) -> str:
 def guarding(names: frozenset[str], token: str | None = None) -> Iterator[None]:
     """Has every server of websockets that is opened inside check its requests, as `refusal` and `has_token` do.
 
-    viser opens its own and has no option for this: the function that it calls is wrapped. `require_guard` finds out
-    whether that took effect.
+    viser opens its server itself and has no option for this: the function that it calls is wrapped; `require_guard`
+    tests the effect.
     """
     import websockets.asyncio.server as module
 
@@ -122,7 +122,7 @@ def guarding(names: frozenset[str], token: str | None = None) -> Iterator[None]:
 
 
 def require_guard(host: str, port: int) -> None:
-    """Asks the server at `host` as foreign pages would; UsageError where it answers them."""
+    """Send requests of other origins to the server; UsageError if it answers."""
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     here = f"[{address}]" if ":" in address else address
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
@@ -155,7 +155,7 @@ def _is_trusted(host: str, names: frozenset[str]) -> bool:
 
 
 def _is_same(origin: str, host: str) -> bool:
-    """Whether a browser's `Origin` is at the host and port of the header `Host`."""
+    """Whether `Origin` has host and port of the header `Host`."""
     scheme = origin.partition("://")[0]
     default = _DEFAULT_PORTS.get(scheme)
     if default is None:

@@ -1,4 +1,4 @@
-"""The server that browsers talk to: viser, an optional package."""
+"""Server of the viewer: the optional package viser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def require_viser() -> None:
-    """UsageError where it is not installed."""
+    """UsageError if it is not installed."""
     try:
         import viser  # noqa: F401
     except ImportError:
@@ -26,9 +26,9 @@ def require_viser() -> None:
 
 @contextmanager
 def serving(host: str, port: int, display: Display) -> Iterator[ViserServer]:
-    """A server at `port` or the next free one, in threads of its own; its address is printed. Raises UsageError.
+    """A server at `port` or the next free one, in separate threads; prints its address. UsageError.
 
-    It answers its own pages only (request_guard.py).
+    Refuses requests of other origins (request_guard.py).
     """
     token = None if is_loopback(host) else new_token()
     server = _open(host, port, token)
@@ -63,7 +63,7 @@ def _open(host: str, port: int, token: str | None) -> ViserServer:
 
 
 def _check_host(host: str) -> None:
-    """OSError where nothing can listen at `host`: viser binds in a thread, and would wait for ever."""
+    """OSError if `host` cannot be listened on: viser binds in a thread and would wait indefinitely."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.bind(address)

@@ -15,12 +15,12 @@ from splat_cli.scene.crop import Crop
 from splat_cli.scene.view import View
 
 _FAINTEST = 1 / 255
-_LARGEST = 6e4  # of a covariance: it becomes a 16-bit float
+_LARGEST = 6e4  # maximum of covariances, stored as 16-bit floats
 
 
 @dataclass(frozen=True)
 class Appearance:
-    """N splats, float32; the colours, 0 to 1, are those without direction."""
+    """N splats, float32; colours, 0 to 1, without view dependence."""
 
     centers: np.ndarray  # [N, 3]
     covariances: np.ndarray  # [N, 3, 3]
@@ -28,22 +28,22 @@ class Appearance:
     opacities: np.ndarray  # [N, 1]
 
     def inside(self, crop: Crop) -> Appearance:
-        """Those whose centre is inside."""
+        """The splats with centres inside a region."""
         kept = crop.holds(self.centers)
         return Appearance(**{name: array[kept] for name, array in self.arrays().items()})
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays by name, in the order in which viser takes them."""
+        """The arrays by name, in viser's order."""
         return dict(vars(self))
 
 
 def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) -> Appearance:
-    """How the splats look. views: of splats trained with antialiasing, at most `num_views` are taken.
+    """Conversion of splats. views: of splats trained with antialiasing; at most `num_views` are used.
 
-    They are baked for these views, since browsers draw without antialiasing. Computed on the device, so that little
-    has to be copied and the host does nothing. Splats that cannot be seen or are not finite are left out.
+    Antialiased splats are baked for these views, since browsers render without antialiasing. Computed on the device, to
+    reduce transfers. Invisible and non-finite splats are removed.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out
+    with np.errstate(over="ignore", invalid="ignore"):  # non-finite splats are removed below
         if views and splats.num:
             splats = plain(splats, views, num_views)
         xp, params = splats.backend.xp, splats.params[:, : splats.num]

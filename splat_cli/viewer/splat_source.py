@@ -1,4 +1,4 @@
-"""What a live viewer shows: splats, the cameras around them and what these photographed."""
+"""Sources of a viewer: splats, cameras and photographs."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from splat_cli.train.trainer import Trainer
 
 
 class SplatSource(Protocol):
-    """Only to be asked in the thread that owns the device."""
+    """Methods must be called in the thread that owns the device."""
 
     @property
     def views(self) -> list[View]:
-        """The cameras, as they are now."""
+        """Current cameras."""
 
     @property
     def splats(self) -> Splats:
-        """The splats, as they are now."""
+        """Current splats."""
 
     @property
     def config(self) -> TrainConfig:
-        """How they are or were trained."""
+        """Settings of the training."""
 
     @property
     def background(self) -> tuple[float, float, float]:
-        """The colour behind them, 0 to 1."""
+        """Background colour, RGB, 0 to 1."""
 
     def photograph(self, index: int, step: int = 1) -> np.ndarray | None:
-        """What camera `index` saw, uint8 [H, W, 3], or every `step`-th pixel each way; None without one."""
+        """Photograph of camera `index`, uint8 [H, W, 3], subsampled by `step`; None if missing."""
 
 
 def picture(source: SplatSource, index: int) -> np.ndarray:
-    """The splats as camera `index` sees them, uint8 [H, W, 3], rendered as in training."""
+    """Render of camera `index`, uint8 [H, W, 3], as in training."""
     return render_picture(source.splats, source.views[index], source.background, source.config.antialias)
 
 
 class LiveSource:
-    """A trainer's splats, training cameras and photographs."""
+    """Splats, training cameras and photographs of a trainer."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -82,7 +82,7 @@ class LiveSource:
 
 @dataclass(frozen=True)
 class FileSource:
-    """A run or a file of splats. photographed: the views of the run's scene by name, empty where it is not there."""
+    """A run or a file of splats. photographed: views of the run's scene by name, empty if it is missing."""
 
     splats: Splats
     config: TrainConfig
@@ -107,7 +107,7 @@ class FileSource:
 
 
 def open_source(source: Path, backend: Backend, display: Display) -> FileSource:
-    """The splats saved last of a run, or those of a file; says where photographs are missing. Raises UsageError."""
+    """The last splats of a run, or those of a file; warns about missing photographs. UsageError."""
     file, run = find_splats(source)
     arrays = read_splats(file)
     splats = Splats.from_arrays(backend, arrays)

@@ -1,4 +1,4 @@
-"""A browser's camera and ours: viser's look along z too, with y down."""
+"""Conversion of cameras between viser and View; both have z forward and y down."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def pose_of(view: View) -> tuple[np.ndarray, np.ndarray]:
-    """(position [3], rotation wxyz [4]) of the camera in the world."""
+    """(position [3], rotation wxyz [4]), camera to world."""
     return view.center, quat_from_matrix(view.w2c[:3, :3].T)
 
 
 def field_of_view(view: View, aspect: float | None = None) -> float:
-    """Vertical angle, radians, in which all of the view is seen in a window of this width over height (its own)."""
+    """Vertical field of view, radians, that shows the whole view at this aspect ratio (default: its own)."""
     half = view.height / view.fy / 2
     if aspect is not None:
         half = max(half, view.width / view.fx / 2 / aspect)
@@ -28,7 +28,7 @@ def field_of_view(view: View, aspect: float | None = None) -> float:
 
 
 def jump(client: ClientHandle, view: View, ahead: float) -> None:
-    """Puts the browser's camera where the view's is; it then turns about the point `ahead` world units away."""
+    """Move the browser's camera to the view; orbit centre: `ahead` world units before it."""
     position, rotation = pose_of(view)
     with client.atomic():
         client.camera.position = position
@@ -38,7 +38,7 @@ def jump(client: ClientHandle, view: View, ahead: float) -> None:
 
 
 def view_from(camera: CameraHandle, name: str) -> View:
-    """What the browser shows, as a view of an even number of pixels each way."""
+    """The browser's camera as a view with even width and height."""
     width, height = (max(2, side - side % 2) for side in (camera.image_width, camera.image_height))
     focal = height / 2 / math.tan(camera.fov / 2)
     rotation = matrix_from_quat(camera.wxyz)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """Shows `source`. To be made and used in the thread that owns the device.
+    """Shows `source`. Constructed and used in the thread that owns the device.
 
-    The server's threads only queue tasks; `work` runs them. kept_file: of saved views. num_views: over which opacities
-    are averaged (see `appearance`).
+    Threads of the server only queue tasks; `work` runs them. kept_file: file of saved views. num_views: see
+    `appearance`.
     """
 
     def __init__(self, server: ViserServer, source: SplatSource, kept_file: Path, num_views: int) -> None:
@@ -45,11 +45,11 @@ class Window:
             self._comparison = Comparison(server)
         self._cropping = CropPanel(server, self._look.centers, lambda: self._tasks.put(self._draw))
         SavedViews(server, kept_file, FRUSTUM * scene_extent(views))
-        self._missing = list(reversed(range(len(views))))  # cameras whose small photograph is not shown yet
+        self._missing = list(reversed(range(len(views))))  # cameras without a thumbnail yet
         self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays().values())
 
     def work(self) -> bool:
-        """Runs one task of the browsers, or shows one small photograph; returns whether there may be more to do."""
+        """Run one task, or load one thumbnail; returns whether there may be more to do."""
         try:
             task = self._tasks.get_nowait()
         except Empty:
@@ -58,11 +58,11 @@ class Window:
         return True
 
     def refresh(self) -> None:
-        """Shows the splats as they are now."""
+        """Update the splats."""
         self._if_there_is_room(self._redraw)
 
     def _if_there_is_room(self, task: Callable[[], None]) -> None:
-        """A full device must not end training: browsers get a notification instead."""
+        """Turn MemoryError into a notification in browsers; training must not end."""
         try:
             task()
         except MemoryError:
@@ -78,7 +78,7 @@ class Window:
         return appearance(source.splats, source.views if source.config.antialias else (), self._num_views)
 
     def _set_stage(self, start: View, up: np.ndarray) -> None:
-        """The background, what is up, and where browsers start."""
+        """Set background, up direction and initial camera."""
         color = np.full((1, 1, 3), self._subject.background, np.float32)
         self._server.scene.set_background_image(color, format="png")
         self._server.scene.set_up_direction(up)

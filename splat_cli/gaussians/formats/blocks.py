@@ -13,7 +13,7 @@ _BLOCK = 1 << 14
 def unpack_in_blocks(
     num: int, num_rest: int, unpack: Callable[[slice], SplatArrays], antialiased: bool = False
 ) -> SplatArrays:
-    """`num` splats with `num_rest` coefficients beyond the constant one; `unpack` makes those of a range of indices."""
+    """`num` splats with `num_rest` higher coefficients each; `unpack` returns those of a range of indices."""
     widths = {
         "means": (3,),
         "log_scales": (3,),

@@ -5,14 +5,14 @@ import numpy as np
 CODES = 256
 _ROUNDS = 10
 _BLOCK = 1 << 14
-"""Vectors compared at a time."""
+"""Vectors per batch."""
 
 
 def codebook(values: np.ndarray) -> np.ndarray:
-    """CODES numbers, float32 and ascending, that are near all of `values`, of any shape.
+    """CODES numbers, float32, ascending, that approximate all of `values`, of any shape.
 
-    Lloyd's algorithm from a start of which one half is spread over the range and the other over the values, so that
-    neither the many nor the few are far from a number.
+    Lloyd's algorithm; half of the initial numbers are evenly spaced over the range, half over the quantiles, so that
+    neither frequent nor rare values are far from a number.
     """
     ordered = np.sort(values.astype(np.float64), axis=None)
     if not len(ordered):
@@ -29,16 +29,16 @@ def codebook(values: np.ndarray) -> np.ndarray:
 
 
 def nearest_codes(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Index uint8 of the number in `codes`, ascending, that is nearest to each of `values`."""
+    """Index uint8 of the number in ascending `codes` nearest to each of `values`."""
     middles = 0.5 * (codes[1:].astype(np.float64) + codes[:-1])
     return np.searchsorted(middles, values).astype(np.uint8)
 
 
 def palette(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(at most `count` vectors float32 [P, D], the one of them, int [N], that stands for each of `vectors` [N, D]).
+    """(at most `count` vectors float32 [P, D], index int [N] of the one that represents each of `vectors` [N, D]).
 
-    In two steps, since k-means with tens of thousands of means is slow: about sqrt(count) clusters, and of each as many
-    means as its share of the vectors.
+    In two levels, since k-means with tens of thousands of means is slow: about sqrt(count) clusters, each with a number
+    of means proportional to its size.
     """
     random = np.random.default_rng(seed)
     vectors = np.ascontiguousarray(vectors, np.float32)
@@ -59,7 +59,7 @@ def palette(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray,
 
 
 def _k_means(vectors: np.ndarray, k: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(means [<= k, D], label of each vector): Lloyd's algorithm from random vectors; means of nothing are dropped."""
+    """(means [<= k, D], label of each vector): Lloyd's algorithm from random vectors; empty clusters are dropped."""
     if len(vectors) <= k:
         return vectors, np.arange(len(vectors))
     means = vectors[random.choice(len(vectors), k, replace=False)]

@@ -39,7 +39,7 @@ _SH_RANGE = 8.0
 
 
 def is_compressed_ply(path: Path) -> bool:
-    """Whether the file's header says so; False where it cannot be read."""
+    """Whether the header is that of a compressed PLY; False for unreadable files."""
     try:
         with path.open("rb") as file:
             return b"packed_position" in file.read(MAX_HEADER_BYTES).partition(b"end_header")[0]
@@ -48,7 +48,7 @@ def is_compressed_ply(path: Path) -> bool:
 
 
 def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
-    """Writes the splats in Morton order, so that chunks are small in space."""
+    """Write the splats in Morton order, so that chunks are compact."""
     splats = in_morton_order(splats)
     n, k = splats.shN.shape[:2]
     color = 0.5 + SH_C0 * splats.sh0
@@ -79,7 +79,7 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
 
 
 def read_compressed_ply(path: Path) -> SplatArrays:
-    """Reads the splats in the file's order. FormatError where it is damaged or no compressed PLY."""
+    """Read the splats in the order of the file. FormatError if it is damaged or no compressed PLY."""
     check_header(path, "a compressed splat PLY")
     try:
         data = plyfile.PlyData.read(str(path))
@@ -111,7 +111,7 @@ def read_compressed_ply(path: Path) -> SplatArrays:
 
 
 def _check(path: Path, tables: dict[str, np.ndarray]) -> tuple[int, int]:
-    """(number of splats, number of SH bytes a splat); FormatError where a part is missing."""
+    """(number of splats, SH bytes per splat); FormatError if a part is missing."""
     properties = {name: set(table.dtype.names or ()) for name, table in tables.items()}
     has_words = {*_WORDS} <= properties.get("vertex", set())
     if not (has_words and {*_POSITION, *_SCALE} <= properties.get("chunk", set())):
@@ -131,7 +131,7 @@ def _check(path: Path, tables: dict[str, np.ndarray]) -> tuple[int, int]:
 
 
 def _bounds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(least, greatest) float32 [C, 3] of each chunk of values [N, 3]."""
+    """(minimum, maximum) float32 [C, 3] of each chunk of values [N, 3]."""
     starts = np.arange(0, len(values), _CHUNK)
     if not len(starts):
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32)
@@ -140,7 +140,7 @@ def _bounds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fractions(values: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Where values [N, 3] lie between the bounds of their chunk, 0 to 1."""
+    """Position of values [N, 3] between the bounds of their chunk, 0 to 1."""
     low, high = (bound[np.arange(len(values)) // _CHUNK].astype(np.float64) for bound in bounds)
     return np.clip((values - low) / np.where(high > low, high - low, 1), 0, 1)
 
@@ -167,6 +167,6 @@ def _unpack(word: np.ndarray, bits: tuple[int, int, int]) -> np.ndarray:
 
 
 def _sh_from_bytes(levels: np.ndarray) -> np.ndarray:
-    """Coefficients of bytes: the middle of what is cut to them, and the two ends themselves."""
+    """Coefficients from bytes: interval centres, and the exact ends of the range."""
     fraction = np.where(levels == 0, 0, np.where(levels == 255, 1, (levels + 0.5) / 256))
     return ((fraction - 0.5) * _SH_RANGE).astype(np.float32)

@@ -6,7 +6,7 @@ from splat_cli.errors import FormatError
 
 
 def read_bytes(path: Path) -> bytes:
-    """The whole file; FormatError where it cannot be read."""
+    """Content of a file; FormatError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -20,11 +20,11 @@ _RECORD = np.dtype(
     [("mean", "<f4", 3), ("scale", "<f4", 3), ("color", "u1", 3), ("opacity", "u1"), ("quat", "u1", 4)],
 )
 _MAX_LOG_SCALE = 80.0
-"""Beyond it the exponential leaves float32."""
+"""Limit of log scales: larger ones overflow float32."""
 
 
 def write_dot_splat(path: Path, splats: SplatArrays) -> None:
-    """Writes the splats; spherical harmonics beyond the constant one are lost, colours are cut to 0..1."""
+    """Write the splats; higher spherical harmonics are dropped, colours are clamped to 0..1."""
     rows = np.empty(len(splats), _RECORD)
     rows["mean"] = splats.means
     rows["scale"] = np.exp(np.clip(splats.log_scales, -_MAX_LOG_SCALE, _MAX_LOG_SCALE))
@@ -36,7 +36,7 @@ def write_dot_splat(path: Path, splats: SplatArrays) -> None:
 
 
 def read_dot_splat(path: Path) -> SplatArrays:
-    """Reads the splats, of SH degree 0. FormatError where the file is no whole number of them."""
+    """Read the splats, of SH degree 0. FormatError if the length is no multiple of 32 bytes."""
     content = read_bytes(path)
     if len(content) % _RECORD.itemsize:
         raise FormatError(
@@ -44,7 +44,7 @@ def read_dot_splat(path: Path) -> SplatArrays:
             "it is truncated or no such file; export it again"
         )
     rows = np.frombuffer(content, _RECORD)
-    with np.errstate(divide="ignore", invalid="ignore"):  # scales that have no logarithm are dropped
+    with np.errstate(divide="ignore", invalid="ignore"):  # splats with non-positive scales are dropped
         log_scales = np.log(rows["scale"])
     splats = SplatArrays(
         means=rows["mean"].astype(np.float32),

@@ -26,11 +26,11 @@ from splat_cli.gaussians.selection import merged
 _HALF_TURN = np.diag([-1.0, -1.0, 1.0])
 _MAX_LOG_SCALE = 80.0
 _LEAST_OPACITY = 1e-7
-"""And its distance from 1: what keeps logits finite."""
+"""Minimum of opacities, and of their distance from 1, which keeps logits finite."""
 _MOVES = ("matrix", "translation", "rotation", "scale")
 _POINTS = 0
 _ANTIALIASED = "antialiased"
-"""Among a primitive's extras, since the extension has no word for it."""
+"""Key in the extras of a primitive: the extension does not define it."""
 _LOOK = {
     "kernel": "ellipse",
     "colorSpace": "srgb_rec709_display",
@@ -40,7 +40,7 @@ _LOOK = {
 
 
 def write_glb(path: Path, splats: SplatArrays) -> None:
-    """Writes one mesh of points; their colours are there for viewers that do not know the extension."""
+    """Write one mesh of points; COLOR_0 is for viewers without the extension."""
     splats = rotated(splats, _HALF_TURN)
     document: dict[str, Any] = {"accessors": [], "bufferViews": []}
     content = bytearray()
@@ -73,7 +73,7 @@ def write_glb(path: Path, splats: SplatArrays) -> None:
 
 
 def read_glb(path: Path) -> SplatArrays:
-    """Reads the splats of all meshes. FormatError where the file is damaged, holds none, or moves them by its nodes."""
+    """Read the splats of all meshes. FormatError if the file is damaged, has no splats, or transforms them by nodes."""
     try:
         document, content = read_container(read_bytes(path))
         primitives = [
@@ -83,7 +83,7 @@ def read_glb(path: Path) -> SplatArrays:
         if not primitives or moved:
             reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
             raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what is not finite is dropped
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # non-finite splats are dropped
             reader = ArrayReader(document, content)
             parts = [_read_primitive(reader, primitive) for primitive in primitives]
             return finite_splats(rotated(merged(parts), _HALF_TURN))
@@ -96,7 +96,7 @@ def read_glb(path: Path) -> SplatArrays:
 
 
 def _read_primitive(reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:
-    """The splats of a mesh's part, in the axes of the file."""
+    """Splats of a primitive, in the axes of the file."""
     attributes, extras = primitive["attributes"], primitive.get("extras")
 
     def array(name: str, width: int) -> np.ndarray:
@@ -117,5 +117,5 @@ def _read_primitive(reader: ArrayReader, primitive: dict[str, Any]) -> SplatArra
 
 
 def _sh_names(degree: int) -> list[str]:
-    """Names of the coefficients, the constant one first."""
+    """Attribute names of the coefficients, the constant one first."""
     return [f"{EXTENSION}:SH_DEGREE_{d}_COEF_{m}" for d in range(degree + 1) for m in range(2 * d + 1)]

@@ -28,7 +28,7 @@ def write_container(document: dict[str, Any], content: bytes) -> bytes:
 
 
 def read_container(data: bytes) -> tuple[Any, memoryview]:
-    """(JSON document, buffer) of a .glb; ValueError or struct.error where it is none."""
+    """(JSON document, buffer) of a .glb; ValueError or struct.error if it is invalid."""
     magic, version, length = _HEADER.unpack_from(data)
     if (magic, version) != (b"glTF", 2) or length > len(data):
         raise ValueError(f"no glTF 2 file of {length} bytes")
@@ -44,7 +44,7 @@ def read_container(data: bytes) -> tuple[Any, memoryview]:
 
 
 def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -> int:
-    """Appends an array [N, W], float32 or uint8 (as fractions of 255), to the buffer; returns its accessor's number."""
+    """Append an array [N, W], float32 or uint8 (normalised), to the buffer; returns the index of its accessor."""
     is_float = array.dtype.kind == "f"
     width = array.shape[1]
     accessor: dict[str, Any] = {
@@ -55,7 +55,7 @@ def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -
     }
     if not is_float:
         accessor["normalized"] = True
-    elif not document["accessors"] and len(array):  # positions, of which the bounds are asked for
+    elif not document["accessors"] and len(array):  # positions, for which bounds are required
         accessor |= {"min": array.min(axis=0).tolist(), "max": array.max(axis=0).tolist()}
     view = {"buffer": 0, "byteOffset": len(content), "byteLength": array.nbytes, "target": _VERTICES}
     document["bufferViews"].append(view)
@@ -65,14 +65,14 @@ def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -
 
 
 class ArrayReader:
-    """Arrays of a document's accessors. In all no more is read than the buffer holds: splats share no numbers."""
+    """Arrays of a document's accessors. The total size is limited to that of the buffer: splats share no data."""
 
     def __init__(self, document: Any, content: memoryview) -> None:
         self.document, self.content = document, content
         self.unread = len(content)
 
     def read(self, number: int, width: int) -> np.ndarray:
-        """The array float32 [N, width] of an accessor; whole numbers become fractions. ValueError where it misfits."""
+        """Array float32 [N, width] of an accessor; integers are normalised. ValueError if it is invalid."""
         accessor = self.document["accessors"][number]
         view = self.document["bufferViews"][accessor["bufferView"]]
         dtype = np.dtype(_TYPES[accessor["componentType"]])

@@ -6,11 +6,11 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities
 
 _SQRT_HALF = np.sqrt(0.5)
-"""No component but the largest of a unit quaternion is larger than this."""
+"""Maximum of all components but the largest of a unit quaternion."""
 
 
 def to_bytes(values: np.ndarray) -> np.ndarray:
-    """The nearest whole numbers from 0 to 255, uint8."""
+    """Rounded to integers from 0 to 255, uint8."""
     return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
 
@@ -20,22 +20,22 @@ def opacity_bytes(splats: SplatArrays) -> np.ndarray:
 
 
 def logits_from_bytes(opacity: np.ndarray) -> np.ndarray:
-    """Logits float32 of opacities uint8; 0 and 255 stand for the middle of what is rounded to them, to be finite."""
+    """Logits float32 of opacities uint8; 0 and 255 become the centre of their rounding interval, which is finite."""
     fraction = np.clip(opacity.astype(np.float64), 0.25, 254.75) / 255
     return np.log(fraction / (1 - fraction)).astype(np.float32)
 
 
 def unit_quats(quats: np.ndarray) -> np.ndarray:
-    """Quaternions [N, 4] at length 1, float64; those without a length become the first axis, that is no rotation."""
+    """Normalised quaternions [N, 4], float64; those of zero length become the identity."""
     quats = quats.astype(np.float64)
     length = np.linalg.norm(quats, axis=1, keepdims=True)
     return np.where(length > 0, quats / np.maximum(length, np.finfo(np.float64).tiny), [1.0, 0.0, 0.0, 0.0])
 
 
 def smallest_three(quats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(index [N] of the largest component, the other three [N, 3] as fractions -1 to 1 of their largest value).
+    """(index [N] of the largest component, the other three [N, 3] as fractions -1 to 1 of their maximum).
 
-    quats: [N, 4] of length 1. A quaternion and its negative are one rotation: the left-out component is positive.
+    quats: [N, 4], unit length. The sign is chosen so that the omitted component is positive.
     """
     largest = np.argmax(np.abs(quats), axis=1)
     sign = np.where(np.take_along_axis(quats, largest[:, None], 1) < 0, -1.0, 1.0)
@@ -44,7 +44,7 @@ def smallest_three(quats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def from_smallest_three(largest: np.ndarray, three: np.ndarray) -> np.ndarray:
-    """Quaternions float32 [N, 4]: the inverse of `smallest_three`."""
+    """Quaternions float32 [N, 4]: inverse of `smallest_three`."""
     three = three * _SQRT_HALF
     quats = np.empty((len(three), 4))
     quats[np.arange(4) != largest[:, None]] = three.ravel()

@@ -55,7 +55,7 @@ _DAMAGED = (
 
 
 def write_sog(path: Path, splats: SplatArrays) -> None:
-    """Writes the splats in Morton order. FormatError where there are more than the images can hold."""
+    """Write the splats in Morton order. FormatError if there are more than images can hold."""
     if len(splats) > _MAX_SIDE**2:
         raise FormatError(f"{path} cannot hold {len(splats)} splats, {_MAX_SIDE**2} at most; write another format")
     splats = in_morton_order(splats)
@@ -87,7 +87,7 @@ def write_sog(path: Path, splats: SplatArrays) -> None:
 
 
 def read_sog(path: Path) -> SplatArrays:
-    """Reads version 2. FormatError where the file is damaged, of another version or unpacks to more than it may."""
+    """Read version 2. FormatError if the file is damaged, of another version or unpacks to too much."""
     try:
         with open_zip(path) as file:
             meta = parse_json(read_member(file, "meta.json", _MAX_META_BYTES))
@@ -128,7 +128,7 @@ def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
 
 
 def _pack_means(means: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """(bytes [N, 3] of two images, how to read them)."""
+    """(bytes [N, 3] of two images, metadata)."""
     logs = np.sign(means) * np.log1p(np.abs(means.astype(np.float64)))
     low, high = (logs.min(axis=0), logs.max(axis=0)) if len(logs) else (np.zeros(3), np.zeros(3))
     levels = np.rint(_MOST * (logs - low) / np.where(high > low, high - low, 1)).astype(np.uint16)
@@ -137,7 +137,7 @@ def _pack_means(means: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any
 
 
 def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """(the palette's image, bytes [N, 3] of labels, how to read them)."""
+    """(image of the palette, bytes [N, 3] of labels, metadata)."""
     n, k = splats.shN.shape[:2]
     size = 2 ** int(np.clip(np.log2(max(n / _SPLATS_AN_ENTRY, 1)), *_PALETTE_BITS))
     entries, labels = palette(splats.shN.reshape(n, 3 * k), size)
@@ -169,7 +169,7 @@ def _codes(meta: Any) -> np.ndarray:
 
 
 def _as_image(rows: np.ndarray) -> np.ndarray:
-    """Pixels [N, C] in rows of a nearly square image, the rest of it zero."""
+    """Pixels [N, C] in rows of a nearly square image, padded with zeros."""
     width = max(1, int(np.ceil(len(rows) ** 0.5)))
     image = np.zeros((max(1, -(-len(rows) // width)) * width, rows.shape[1]), np.uint8)
     image[: len(rows)] = rows
@@ -183,7 +183,7 @@ def _webp(pixels: np.ndarray) -> bytes:
 
 
 def _pixels(file: zipfile.ZipFile, name: str, count: int) -> np.ndarray:
-    """The first pixels uint8 [count, 4] of an image; ValueError where it has fewer, or far more."""
+    """The first pixels uint8 [count, 4] of an image; ValueError if it has fewer, or far more."""
     pixels = _image(file, name, 2 * count + _MAX_SPARE_PIXELS)
     if len(pixels) < count:
         raise ValueError(f"{name!a} has {len(pixels)} pixels, too few for {count} splats")
@@ -191,7 +191,7 @@ def _pixels(file: zipfile.ZipFile, name: str, count: int) -> np.ndarray:
 
 
 def _image(file: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
-    """Pixels uint8 [P, 4] of an image, row by row. ValueError, before decoding, where there are more than `most`."""
+    """Pixels uint8 [P, 4] of an image in row-major order. ValueError, before decoding, for more than `most`."""
     with open_image(io.BytesIO(read_member(file, name, 4 * most + _MAX_META_BYTES)), ("WEBP",)) as image:
         if image.width * image.height > most:
             raise ValueError(f"{name!a} has {image.width}x{image.height} pixels, more than its splats need")

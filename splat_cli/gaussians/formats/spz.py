@@ -58,10 +58,7 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
 
 
 def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
-    """Reads versions 2 to 4. FormatError where the file is damaged or of another version.
-
-    axes: see AXES; of a file that does not state its own.
-    """
+    """Read versions 2 to 4. FormatError if the file is damaged, of another version or has extensions."""
     header, streams = read_streams(path)
     k = streams[-1].shape[1] // 3
 
@@ -81,7 +78,7 @@ def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
 
 
 def _fraction_bits(means: np.ndarray) -> int:
-    """The most bits after the point with which the largest coordinate still fits into 24."""
+    """Maximum number of fractional bits with which the largest coordinate fits into 24 bits."""
     largest = float(np.abs(means).max(initial=1e-3))
     return int(np.clip(np.floor(np.log2((2**23 - 1) / largest)), 0, 23))
 
@@ -89,7 +86,7 @@ def _fraction_bits(means: np.ndarray) -> int:
 def _unpack_fixed(positions: np.ndarray, bits: int) -> np.ndarray:
     """Coordinates float32 [N, 3] of bytes [N, 9]."""
     wide = np.zeros((len(positions), 3, 4), np.uint8)
-    wide[:, :, 1:] = positions.reshape(-1, 3, 3)  # at the top, so that the shift brings the sign
+    wide[:, :, 1:] = positions.reshape(-1, 3, 3)  # in the upper bytes: the shift extends the sign
     return ((wide.view("<i4")[:, :, 0] >> 8) / 2.0**bits).astype(np.float32)
 
 

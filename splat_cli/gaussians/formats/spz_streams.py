@@ -37,7 +37,7 @@ _ZSTD_LEVEL = 12
 
 @dataclass(frozen=True)
 class SpzHeader:
-    """Of N splats, whose coordinates are fixed-point numbers with `fraction_bits` after the point."""
+    """Header of N splats; coordinates are fixed-point numbers with `fraction_bits` fractional bits."""
 
     version: int
     num_splats: int
@@ -50,7 +50,7 @@ class SpzHeader:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bytes a splat of position, opacity, colour, scale, quaternion, coefficients beyond the constant ones."""
+        """Bytes per splat of position, opacity, colour, scale, quaternion, higher SH coefficients."""
         return 9, 1, 3, 3, 3 if self.version == 2 else 4, 3 * ((self.sh_degree + 1) ** 2 - 1)
 
 
@@ -69,7 +69,7 @@ def pack_streams(header: SpzHeader, columns: Sequence[np.ndarray], records: byte
 
 
 def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:
-    """(header, uint8 [N, width] of each property). FormatError where the file is damaged or of another version."""
+    """(header, uint8 [N, width] of each property). FormatError if the file is damaged or of another version."""
     try:
         with path.open("rb") as file:
             is_plain = file.read(len(MAGIC)) == MAGIC
@@ -87,7 +87,7 @@ def _read_gzip(path: Path, compressed: BinaryIO) -> tuple[SpzHeader, list[np.nda
         sizes = [width * header.num_splats for width in header.widths]
         data = np.empty(sum(sizes), np.uint8)
         end = 0
-        while chunk := file.read(min(_CHUNK, len(data) - end)):  # `read` of all at once takes twice as much
+        while chunk := file.read(min(_CHUNK, len(data) - end)):  # a single `read` takes twice the memory
             data[end : end + len(chunk)] = np.frombuffer(chunk, np.uint8)
             end += len(chunk)
         records = file.read(_MAX_RECORDS) if header.extended else b""

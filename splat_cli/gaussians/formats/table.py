@@ -32,13 +32,13 @@ FORMATS = {
     "sog": Format(".sog", read_sog, write_sog),
     "glb": Format(".glb", read_glb, write_glb),
 }
-"""Name -> format; the first whose suffix ends a file's name is its format."""
+"""Name -> format; the first with a matching suffix is used."""
 
 
 def format_for(path: Path, name: str | None = None, *others: str) -> Format:
-    """The format called `name`, by default the one that the file's name asks for. UsageError where there is none.
+    """The format called `name`, or by default that of the file's suffix. UsageError if there is none.
 
-    others: endings that the caller takes, too, for the message.
+    others: further suffixes that the caller accepts, for the message.
     """
     if name is not None:
         return FORMATS[name]
@@ -50,10 +50,9 @@ def format_for(path: Path, name: str | None = None, *others: str) -> Format:
 
 
 def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:
-    """Reads splats from a file of any of the formats; a PLY may be a compressed one whatever its name.
+    """Read splats from a file of any format; compressed PLY files are detected by their header.
 
-    spz_axes: axes of an .spz file that does not state its own, "RUB" or "RDF". Splats that are not finite are dropped
-    and counted. FormatError where the file is damaged, UsageError where its name has no known extension.
+    Non-finite splats are dropped and counted. FormatError if the file is damaged, UsageError for an unknown suffix.
     """
     path = Path(path)
     found = format_for(path)
@@ -63,10 +62,7 @@ def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:
 
 
 def write_splats(path: str | Path, splats: SplatArrays, name: str | None = None, spz_axes: str = "RUB") -> None:
-    """Writes splats in the format called `name`, by default by the file's extension; it appears when complete.
-
-    spz_axes: axes in an .spz file, "RUB" or "RDF".
-    """
+    """Write splats in the format called `name`, by default that of the suffix; atomic."""
     found = format_for(Path(path), name)
     if found.write is write_spz:
         write_spz(Path(path), splats, spz_axes)

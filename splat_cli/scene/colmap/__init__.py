@@ -11,12 +11,12 @@ FILES = ("cameras", "images", "points3D")
 
 
 def has_model(root: Path) -> bool:
-    """Whether a model, or a part of one, lies under `root`."""
+    """Whether a model, or a part of one, is under `root`."""
     return _model_folder(root) is not None
 
 
 def find_model(root: Path) -> Path:
-    """The folder under `root` that holds the model. SceneError where there is none."""
+    """Folder of the model under `root`. SceneError if there is none."""
     folder = _model_folder(root)
     if folder is not None:
         return folder
@@ -35,7 +35,7 @@ def _model_folder(root: Path) -> Path | None:
 
 
 def read_model(folder: Path) -> Model:
-    """The model in `folder`; binary files come first where both kinds lie there. Other files are ignored."""
+    """The model in `folder`; binary files take precedence over text."""
     for suffix, reader in ((".bin", binary), (".txt", text)):
         cameras, images, points = (folder / f"{stem}{suffix}" for stem in FILES)
         if cameras.is_file() and images.is_file() and points.is_file():

@@ -19,7 +19,7 @@ _TRACK_LENGTH = struct.Struct("<Q")
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:
-    """Cameras by id. SceneError where the file is damaged or holds a camera model nobody knows."""
+    """Cameras by id. SceneError if the file is damaged or a camera model is unknown."""
     cursor = Cursor(path)
     cameras: dict[int, Camera] = {}
     for _ in range(cursor.take_count("cameras", CAMERA.size)):
@@ -37,7 +37,7 @@ def read_cameras(path: Path) -> dict[int, Camera]:
 
 
 def read_images(path: Path) -> list[Image]:
-    """Poses; the 2D points are stepped over. SceneError where the file is damaged."""
+    """Poses; 2D points are skipped. SceneError if the file is damaged."""
     cursor = Cursor(path)
     images: list[Image] = []
     for _ in range(cursor.take_count("images", IMAGE.size + 9)):
@@ -52,7 +52,7 @@ def read_images(path: Path) -> list[Image]:
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Points float64 [P, 3], colours uint8 [P, 3], errors float64 [P] and track lengths int64 [P].
 
-    Tracks are stepped over. SceneError where the file is damaged.
+    Tracks are skipped. SceneError if the file is damaged.
     """
     cursor = Cursor(path)
     num_points = cursor.take_count("points", POINT.itemsize)
@@ -66,7 +66,7 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 def _point_starts(cursor: Cursor, num_points: int) -> np.ndarray:
-    """Where each point begins: a chain, because a point's length depends on its track."""
+    """Offset of each point, found sequentially, since the length of a point depends on its track."""
     data, pos, size = cursor.data, cursor.pos, len(cursor.data)
     track_length_of, to_length = _TRACK_LENGTH.unpack_from, POINT.fields["track_length"][1]  # type: ignore[index]
     starts = np.empty(num_points, np.int64)

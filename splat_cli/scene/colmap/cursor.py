@@ -10,14 +10,14 @@ _COUNT = struct.Struct("<Q")
 
 
 class Cursor:
-    """A place in a memory-mapped file. Every method moves it on, or raises SceneError naming the file."""
+    """A position in a memory-mapped file; methods advance it or raise SceneError with the file's name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.pos = 0
         try:
             with path.open("rb") as file:
-                empty = path.stat().st_size == 0  # which mmap refuses
+                empty = path.stat().st_size == 0  # mmap rejects empty files
                 self.data: bytes | mmap.mmap = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -37,7 +37,7 @@ class Cursor:
         return values
 
     def take_count(self, what: str, min_bytes: int) -> int:
-        """The next 64-bit count, of things that take at least `min_bytes` each and so must fit in what is left."""
+        """The next 64-bit count of items of at least `min_bytes` each, which must fit into the rest of the file."""
         (count,) = self.take(_COUNT, f"the number of {what}")
         room = (len(self.data) - self.pos) // min_bytes
         if count > room:
@@ -48,7 +48,7 @@ class Cursor:
         return count
 
     def take_string(self, what: str) -> str:
-        """The next bytes up to a zero byte, as UTF-8; other bytes become surrogates, as in file names."""
+        """The next bytes up to a zero byte, as UTF-8; invalid bytes become surrogates, as in file names."""
         end = self.data.find(b"\0", self.pos)
         if end < 0:
             raise self.truncated(what)
@@ -57,5 +57,5 @@ class Cursor:
         return raw.decode("utf-8", "surrogateescape")
 
     def skip(self, num_bytes: int) -> None:
-        """Moves on over bytes already known to be there."""
+        """Advance over bytes whose presence was checked."""
         self.pos += num_bytes

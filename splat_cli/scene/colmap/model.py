@@ -58,7 +58,7 @@ class Image:
     translation: tuple[float, float, float]
 
     def w2c(self) -> np.ndarray:
-        """float64 [4, 4]; not finite where the file's numbers are not or the quaternion is zero."""
+        """float64 [4, 4]; not finite if numbers are not finite or the quaternion is zero."""
         matrix = np.eye(4)
         matrix[:3, :3] = matrix_from_quat(self.quat)
         matrix[:3, 3] = self.translation
@@ -67,9 +67,9 @@ class Image:
 
 @dataclass
 class Model:
-    """Cameras by id, images in the file's order, points float64 [P, 3] and colours uint8 [P, 3].
+    """Cameras by id, images in the order of the file, points float64 [P, 3] and colours uint8 [P, 3].
 
-    errors (float64 [P], pixels) and track_lengths (int64 [P], observations) are None where nobody measured them.
+    errors (float64 [P], pixels) and track_lengths (int64 [P], observations): None if unknown.
     """
 
     cameras: dict[int, Camera]
@@ -81,7 +81,7 @@ class Model:
 
 
 def check_camera(camera: Camera, path: Path) -> Camera:
-    """The camera itself; SceneError where its numbers cannot be a camera's."""
+    """The camera, if valid, else SceneError."""
     sides = (camera.width, camera.height)
     if not all(1 <= side <= MAX_CAMERA_SIDE for side in sides) or not all(map(math.isfinite, camera.params)):
         raise SceneError(

@@ -17,7 +17,7 @@ _MAX_LINE = 1 << 21
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:
-    """Cameras by id. SceneError where a line is not a camera's or its camera model is unknown."""
+    """Cameras by id. SceneError for an invalid line or an unknown camera model."""
     cameras = {}
     for number, line in _lines(path):
         try:
@@ -39,7 +39,7 @@ def read_cameras(path: Path) -> dict[int, Camera]:
 
 
 def read_images(path: Path) -> list[Image]:
-    """Poses. Each image takes two lines; the second, its 2D points, may be empty and is stepped over."""
+    """Poses. Each image has two lines; the second, its 2D points, may be empty and is skipped."""
     images = []
     is_pose = True
     for number, line in _lines(path, keep_empty=True):
@@ -64,7 +64,7 @@ def _image(path: Path, number: int, line: str) -> Image:
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Points float64 [P, 3], colours uint8 [P, 3], errors float64 [P] and track lengths int64 [P].
 
-    SceneError where a line is not a point's.
+    SceneError for an invalid line.
     """
     positions, colors, errors, track_lengths = array("d"), bytearray(), array("d"), array("q")
     for number, line in _lines(path):

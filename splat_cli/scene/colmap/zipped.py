@@ -16,7 +16,7 @@ _CHUNK = 1 << 20
 
 
 def find_zip(root: Path) -> Path | None:
-    """The first zip file in `root` that holds a model; broken ones are passed over."""
+    """The first zip file in `root` that contains a model; damaged ones are skipped."""
     for path in filter(Path.is_file, sorted(root.glob("*.zip"))):
         try:
             with open_zip(path) as archive:
@@ -29,7 +29,7 @@ def find_zip(root: Path) -> Path | None:
 
 @contextmanager
 def unzipped_model(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder with the model's files. SceneError where the archive is damaged or a bomb."""
+    """Yield a temporary folder with the model's files. SceneError if the archive is damaged or a zip bomb."""
     with tempfile.TemporaryDirectory(prefix="splat-") as folder:
         try:
             with open_zip(path) as archive:
@@ -41,9 +41,9 @@ def unzipped_model(path: Path) -> Iterator[Path]:
 
 
 def _members(archive: zipfile.ZipFile, limit: int) -> list[zipfile.ZipInfo]:
-    """The model's files, of the first folder in the archive that holds any (`sparse/0` comes before `sparse/1`).
+    """Files of the model in the first folder of the archive that has any (`sparse/0` before `sparse/1`).
 
-    ValueError where they unpack to more than `limit` bytes together, or one of them is there twice.
+    ValueError if they unpack to more than `limit` bytes in total, or one is duplicated.
     """
     found = [member for member in archive.infolist() if PurePosixPath(member.filename).name in _NAMES]
     folder = min(PurePosixPath(member.filename).parent for member in found)

@@ -13,11 +13,11 @@ from splat_cli.errors import reason_of
 from splat_cli.image_files import open_image
 from splat_cli.scene.images.jpeg import decode_jpeg, jpeg_size, reduction
 
-logging.getLogger("PIL").addHandler(logging.NullHandler())  # a decoder's own words would go to the terminal
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # suppresses messages of decoders on the terminal
 
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
-_MAX_MASK_SHARE = 4  # of the photograph's pixels
+_MAX_MASK_SHARE = 4  # relative to the photograph's pixels
 _ALWAYS_DECODED = 1 << 21  # pixels
 _MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black pictures up to 100
 
@@ -37,7 +37,7 @@ def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:
 def decode_photo(
     path: Path, size: tuple[int, int], background: tuple[int, int, int] | None, factor: int | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """uint8 [H, W, 3] at `size` (width, height), and of a file with pixels that are not finite, a mask of the others.
+    """Photograph uint8 [H, W, 3] at `size` (width, height), and a mask if some of its pixels are not finite.
 
     factor: of jpeg_reduction, where `size` is that of the file decoded smaller by it; by default the file is decoded to
     at least twice the size and filtered (over 45 dB against filtering all pixels: scripts/bench_images.py). The mask is
@@ -87,7 +87,7 @@ def _decode_jpeg(content: bytes, size: tuple[int, int], factor: int | None) -> n
 
 
 def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:
-    """uint8 [H, W] at `size`: 255 where the file is white, 0 where it is black or, at a smaller size, partly black.
+    """Mask uint8 [H, W] at `size`: 255 where the file is white, 0 where it is black or, when downscaled, partly black.
 
     photo: the photograph it belongs to.
     """
@@ -107,28 +107,28 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
 
 
 def wholly_white(mask: Image.Image, size: tuple[int, int]) -> np.ndarray:
-    """uint8 [H, W] at a smaller size: 255 where all that a pixel is made of is 255, else 0."""
+    """Downscaled mask uint8 [H, W]: 255 where all source pixels are 255, else 0."""
     return (np.asarray(mask.resize(size, Image.Resampling.BOX)) == 255).astype(np.uint8) * np.uint8(255)
 
 
 def _mask_of(kept: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The mask uint8 [H, W] at `size` of the pixels to keep, bool."""
+    """Mask uint8 [H, W] at `size` of pixels to keep, bool."""
     mask = Image.fromarray(kept.astype(np.uint8) * np.uint8(255))
     return np.array(mask) if mask.size == size else wholly_white(mask, size)
 
 
 class _Transparent(Exception):
-    """Transparent pixels without a background to show through."""
+    """Transparent pixels without a background."""
 
 
 def _content(path: Path) -> bytes:
-    """The whole file, because decoders ask a file for as many bytes as it pretends to have; ValueErrors of _opening."""
+    """The whole file: decoders may request as many bytes as a header claims; ValueErrors of _opening."""
     with _opening():
         return _regular(path).read_bytes()
 
 
 def _regular(path: Path) -> Path:
-    """The path; ValueError where it names a pipe or a device, which may have no end, or can be no file's."""
+    """The path; ValueError for pipes, devices and invalid names."""
     try:
         is_special = path.exists() and not path.is_file()
     except OSError as error:  # a name that is too long
@@ -146,19 +146,19 @@ def _opened(file: Path | io.BytesIO) -> Image.Image:
 
 @contextmanager
 def _opening() -> Iterator[None]:
-    """What goes wrong becomes a ValueError with the reason."""
+    """Turns exceptions into ValueErrors with a reason."""
     try:
         yield
     except FileNotFoundError as error:
         raise ValueError("the file is missing") from error
     except UnidentifiedImageError as error:
         raise ValueError("the file is empty or not an image") from error
-    except Exception as error:  # decoders raise whatever a broken file leads them into
+    except Exception as error:  # decoders raise exceptions of any type on broken files
         raise ValueError(f"cannot be opened ({reason_of(error)})") from error
 
 
 def _is_plausible(size: tuple[int, int], content: bytes) -> bool:
-    """False of a file that is made to take much more memory than it has bytes."""
+    """False for files that would decode to far more memory than their size justifies."""
     return size[0] * size[1] <= max(_ALWAYS_DECODED, _MAX_PIXELS_PER_BYTE * len(content))
 
 
@@ -177,9 +177,9 @@ def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.I
 
 
 def _integer_levels(image: Image.Image) -> np.ndarray:
-    """Grey levels uint8 of 16-bit pixels (their high byte, where Pillow would clip them) and of 32-bit ones.
+    """Grey levels uint8 of 16-bit pixels (their high byte, where Pillow would clip) and 32-bit pixels.
 
-    Those of 32 bits may hold any range: 0 to 255 where no pixel has more, else 0 to 65535, else all that is positive.
+    The range of 32-bit pixels is taken as 0 to 255 if none exceeds it, else 0 to 65535, else 0 to the maximum.
     """
     values = np.asarray(image)
     largest = values.max(initial=0)
@@ -188,9 +188,9 @@ def _integer_levels(image: Image.Image) -> np.ndarray:
 
 
 def _float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
-    """Grey levels of floating-point pixels, 0 black and 1 white; and which are finite, bool, or None if all are.
+    """Grey levels of floating-point pixels, 0 black and 1 white; and a mask bool of finite pixels, or None if all are.
 
-    The others get the mean level, which does the least harm where a smaller picture mixes them with their neighbours.
+    Non-finite pixels get the mean level, to limit their effect on neighbours when downscaled.
     """
     finite = np.isfinite(values)
     if not finite.any():

@@ -20,10 +20,10 @@ from splat_cli.scene.view import View
 
 
 class ImageSet(NamedTuple):
-    """The views that have a photograph, their pixels uint8 [H, W, 3], their masks, and "name: reason" of the others.
+    """Views with photographs, pixels uint8 [H, W, 3], masks, and "name: reason" of skipped photographs.
 
-    A mask is uint8 [H, W], 255 where a pixel counts and 0 where it does not, or None where all count. bad_pixels: name
-    of a photograph -> how many of its pixels are not finite and therefore masked.
+    A mask is uint8 [H, W], 255 for used pixels and 0 for ignored ones, or None if all are used. bad_pixels: name of a
+    photograph -> number of non-finite pixels, which are masked.
     """
 
     views: list[View]
@@ -41,11 +41,11 @@ def load_images(
     background: tuple[int, int, int] | None = (0, 0, 0),
     invert_masks: bool = False,
 ) -> ImageSet:
-    """Decodes the views' photographs and masks on all cores, undistorts them and resizes each to its view's size.
+    """Decode photographs and masks on all cores, undistort them and resize each to its view's size.
 
-    progress: called with 1 after every photograph. backend: undistorts; needed where a view has a lens. background:
-    what shows through transparent pixels, 0 to 255; None refuses them. Broken photographs are left out, with their
-    views. SceneError where none can be decoded.
+    progress: called with 1 after each photograph. backend: undistorts; required if a view has a lens. background:
+    behind transparent pixels, 0 to 255; None rejects these. Damaged photographs are skipped with their views.
+    SceneError if none can be decoded.
     """
     loader = Loader(backend, background, invert_masks)
     found: list[tuple[View, np.ndarray, np.ndarray | None]] = []
@@ -66,9 +66,9 @@ def load_images(
 
 
 class Loader:
-    """Loads one photograph at a time, in as many threads as there are; the backend works for one of them at a time.
+    """Loads single photographs; thread-safe, with serialised use of the backend.
 
-    bad_pixels: as of ImageSet, of those that were loaded so far.
+    bad_pixels: as in ImageSet, of the photographs loaded so far.
     """
 
     def __init__(self, backend: Backend | None, background: tuple[int, int, int] | None, invert_masks: bool) -> None:
@@ -77,7 +77,7 @@ class Loader:
         self.bad_pixels: dict[str, int] = {}
 
     def load(self, view: View) -> tuple[np.ndarray, np.ndarray | None] | str:
-        """Pixels and mask of the view's size, or why there are none."""
+        """Pixels and mask at the view's size, or the reason for skipping."""
         try:
             return self._load(view)
         except ValueError as error:

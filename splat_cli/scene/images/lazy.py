@@ -21,17 +21,17 @@ def lazy_images(
     background: tuple[int, int, int] | None = (0, 0, 0),
     invert_masks: bool = False,
 ) -> ImageSet:
-    """As load_images, but nothing is decoded yet: images and masks are whenever, and in whichever thread, one is taken.
+    """As load_images, but images and masks are decoded on each access, in the accessing thread.
 
-    on_broken: told "name: reason" when a photograph turns out to be broken (it is black then, and none of it counts) or
-    to have pixels that are not finite.
+    on_broken: called with "name: reason" for damaged photographs (then black and fully masked) and those with
+    non-finite pixels.
     """
     decode = _Decoder(views, Loader(backend, background, invert_masks), on_broken)
     return ImageSet(list(views), _Part(len(views), decode.image), _Part(len(views), decode.mask), [])
 
 
 class _Decoder:
-    """The image of a photograph and then its mask, in any thread, with one decoding."""
+    """Image and mask of a photograph from one decoding; thread-safe."""
 
     def __init__(self, views: Sequence[View], loader: Loader, on_broken: Callable[[str], object]) -> None:
         self.views, self.loader, self.on_broken = views, loader, on_broken
@@ -39,7 +39,7 @@ class _Decoder:
         self._told: set[int] = set()
 
     def image(self, index: int) -> np.ndarray:
-        """Kept for the mask, which is asked for next."""
+        """The image; keeps the mask for the next access."""
         self._last.kept = index, self._decoded(index)
         return self._last.kept[1][0]
 
@@ -64,7 +64,7 @@ class _Decoder:
 
 
 class _Part(Sequence[Any]):
-    """The images, or the masks, of a decoder."""
+    """Sequence of the images, or of the masks, of a decoder."""
 
     def __init__(self, count: int, get: Callable[[int], Any]) -> None:
         self._count, self._get = count, get

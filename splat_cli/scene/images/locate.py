@@ -15,9 +15,9 @@ _RATIO_TOLERANCE = 0.01
 
 
 def image_folder(root: Path, beside: Path, options: SceneOptions) -> Path:
-    """The folder of the photographs: the one asked for, images_N for --downscale N, or images; or SceneError.
+    """Folder of the photographs: as given, images_N for --downscale N, or images; SceneError if missing.
 
-    beside: where the dataset's own files lie; `images` may lie there or up to three folders above.
+    beside: folder of the dataset's files; `images` is searched there and up to three levels above.
     """
     if options.images is not None:
         candidates = [root / options.images, Path(options.images)]
@@ -33,7 +33,7 @@ def image_folder(root: Path, beside: Path, options: SceneOptions) -> Path:
 
 
 class ImageLocator:
-    """Makes views of a dataset's frames, as the options say."""
+    """Converts frames of a dataset to views, according to the options."""
 
     def __init__(self, root: Path, dataset: Dataset, options: SceneOptions) -> None:
         self.root, self.photos, self.options = root, dataset.photos, options
@@ -43,7 +43,7 @@ class ImageLocator:
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
 
     def view(self, frame: Frame) -> View:
-        """The view; Unusable where its photograph is missing, broken or another camera's. SceneError for a bad lens."""
+        """The view; Unusable if its photograph is missing, damaged or of another camera. SceneError for a bad lens."""
         if not np.isfinite(frame.w2c).all():
             raise Unusable("its pose is not finite")
         path = file_inside(self.photos, frame.file)
@@ -71,7 +71,7 @@ class ImageLocator:
         return self._ids.setdefault(frame.lens, len(self._ids))
 
     def _lens(self, lens: Lens, width: int, height: int) -> Lens:
-        """The lens at the photograph's size: one object for equal lenses, since its pinhole takes time to find."""
+        """The lens at the photograph's size; cached, since its pinhole camera is expensive to compute."""
         key = (lens, width, height)
         if key not in self._lenses:
             is_whole = (width, height) == (lens.width, lens.height)
@@ -79,7 +79,7 @@ class ImageLocator:
         return self._lenses[key]
 
     def _size(self, width: int, height: int) -> tuple[int, int]:
-        """Of the view, in pixels, from the undistorted photograph's."""
+        """Size of the view, in pixels, from that of the undistorted photograph."""
         scale = 1 if self.is_downscaled else 1 / self.options.downscale
         if self.options.max_size is not None:
             scale = min(scale, self.options.max_size / max(width, height))
@@ -104,7 +104,7 @@ class ImageLocator:
         raise SceneError(f"there is no folder {masks}; name the folder of the masks with --masks DIR")
 
     def _mask(self, frame: Frame) -> Path | None:
-        """masks/NAME.jpg.png or masks/NAME.png, or what the dataset names."""
+        """masks/NAME.jpg.png, masks/NAME.png, or the file named by the dataset."""
         if self.options.masks == NO_MASKS:
             return None
         if frame.mask is not None:

@@ -1,4 +1,4 @@
-"""The cameras in the viewer: clickable pyramids with small photographs."""
+"""Cameras in the viewer: clickable pyramids with thumbnails."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from viser import ClientHandle, ViserServer
 
 THUMBNAIL = 128
-"""Pixels of a small photograph's longer side, or a few more."""
+"""Longer side of a thumbnail, approximately, in pixels."""
 FRUSTUM = 0.04
-"""Size of a camera's pyramid, in extents of the scene."""
+"""Size of a pyramid, relative to the scene's extent."""
 _CLEAR = 4
-"""Pyramids nearer than so many times their size to a visited camera are hidden: they would stand in the way."""
+"""Pyramids within this distance of the selected camera, relative to their size, are hidden."""
 _COLOR = (255, 160, 40)
 
 
 class Cameras:
-    """A folder of the panel and a pyramid for each of `views`, at least one.
+    """Panel folder and pyramids of one or more `views`.
 
-    on_visit: called with the index of a camera that somebody went to, in a thread of the server.
+    on_visit: called with the index of the camera that a user selected, in a thread of the server.
     """
 
     def __init__(self, server: ViserServer, views: Sequence[View], on_visit: Callable[[int], None]) -> None:
@@ -49,15 +49,15 @@ class Cameras:
         step.on_click(lambda event: self._step(names, -1 if step.value == "Previous" else 1))
 
     def thumbnail_step(self, index: int) -> int:
-        """Which pixels of a photograph make a small one: every so many-th."""
+        """Subsampling step of a photograph's thumbnail."""
         return max(1, max(self._views[index].width, self._views[index].height) // THUMBNAIL)
 
     def set_thumbnail(self, index: int, image: np.ndarray) -> None:
-        """Shows uint8 [H, W, 3] in the pyramid."""
+        """Show uint8 [H, W, 3] in the pyramid."""
         self._frustums[index].image = image
 
     def ahead(self, view: View) -> float:
-        """How far before a camera the point lies about which browsers turn, world units."""
+        """Distance of the orbit centre before a camera, world units."""
         return self._pivot_share * max(float(view.w2c[2, :3] @ (self._focus - view.center)), 0.1 * self._extent)
 
     def _frustum(self, index: int) -> Any:

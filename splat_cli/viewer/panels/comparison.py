@@ -1,4 +1,4 @@
-"""A photograph and the splats from the same camera, in one picture."""
+"""Comparison of a photograph with the render of its camera."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from viser import ViserServer
 
 _BLANK = np.full((8, 8, 3), 36, np.uint8)
-"""In the colour of the panel."""
+"""Colour of the panel."""
 _WIDTH = 400
 _DIVIDER = np.array([255, 160, 40], np.uint8)
 
 
 class Comparison:
-    """A folder of the panel: the photograph left of a slider, the splats right of it, or their difference.
+    """Panel folder: photograph left of a slider and render right of it, or their difference.
 
-    Hidden until there is something to compare: on phones the panel covers the scene.
+    Hidden until there is a picture: on phones, the panel covers the scene.
     """
 
     def __init__(self, server: ViserServer) -> None:
@@ -38,7 +38,7 @@ class Comparison:
         self._difference.on_update(lambda _: self._draw())
 
     def show(self, name: str, rendered: np.ndarray, photograph: np.ndarray | None) -> None:
-        """Pictures uint8 [H, W, 3] of one size; without a photograph the splats alone."""
+        """Show pictures uint8 [H, W, 3] of equal size; without a photograph, the render alone."""
         self._rendered, self._photograph = rendered, photograph
         fact = "no photograph" if photograph is None else f"PSNR {psnr(rendered, photograph):.2f} dB"
         self._title.content = f"**{name}**, {fact}"
@@ -47,12 +47,12 @@ class Comparison:
 
     def _draw(self) -> None:
         both = padded(compose(self._rendered, self._photograph, self._share.value / 100, self._difference.value))
-        times = max(1, round(_WIDTH / both.shape[1]))  # small pictures fill the panel
+        times = max(1, round(_WIDTH / both.shape[1]))  # enlarges small pictures to the panel's width
         self._image.image = both.repeat(times, axis=0).repeat(times, axis=1)
 
 
 def compose(rendered: np.ndarray, photograph: np.ndarray | None, share: float, difference: bool) -> np.ndarray:
-    """The left `share` of the photograph and the rest of the render, or four times their absolute difference."""
+    """Left `share` of the photograph and the rest of the render, or four times their absolute difference."""
     if photograph is None:
         return rendered
     if difference:
@@ -65,7 +65,7 @@ def compose(rendered: np.ndarray, photograph: np.ndarray | None, share: float, d
 
 
 def padded(picture: np.ndarray) -> np.ndarray:
-    """A portrait with margins that make it square: the panel is as wide as any picture, and lower than the window."""
+    """A portrait padded to a square, to limit its height in the panel."""
     height, width = picture.shape[:2]
     missing = max(height - width, 0)
     square = np.empty((height, width + missing, 3), np.uint8)

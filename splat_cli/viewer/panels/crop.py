@@ -17,7 +17,7 @@ _COLOR = (90, 200, 255)
 
 
 class CropPanel:
-    """A folder of the panel. box: where splats are shown, None for everywhere. on_change: called when it changes."""
+    """Panel folder. box: region in which splats are shown, or None. on_change: called when it changes."""
 
     def __init__(self, server: ViserServer, centers: np.ndarray, on_change: Callable[[], None]) -> None:
         self._server, self._on_change = server, on_change

@@ -1,4 +1,4 @@
-"""Views saved while looking around: a JSON file that `splat render` reads."""
+"""Views saved by the user to a JSON file that `splat render` reads."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COLOR = (90, 220, 120)
 
 
 class SavedViews:
-    """A folder of the panel: saves what a browser shows to `file`, at once.
+    """Panel folder: saves the current camera of a browser to `file`.
 
-    size: of the saved views' pyramids, world units.
+    size: of the pyramids of saved views, world units.
     """
 
     def __init__(self, server: ViserServer, file: Path, size: float) -> None:
