@@ -20,9 +20,9 @@ _FIRST = 1024  # characters
 def split(
     views: Sequence[View], test_every: int, test_names: AbstractSet[str] | None = None
 ) -> tuple[list[View], list[View]]:
-    """(train, test), each sorted by name: `test_names` are held out, or else numbers 0, `test_every`, ... of all.
+    """(train, test), sorted by name; held out: `test_names`, or numbers 0, `test_every`, ...
 
-    None are held out where `test_every` is 0.
+    None are held out if `test_every` is 0.
     """
     ordered = sorted(views, key=lambda view: view.name)
     if test_every <= 0:
@@ -62,7 +62,7 @@ def _camera_distances(views: Sequence[View]) -> np.ndarray:
 
 
 def read_split(path: Path) -> frozenset[str]:
-    """The names of held-out photographs: one a line, or `test` of a JSON object. Raises FormatError."""
+    """Names of held-out photographs: one per line, or `test` of a JSON object. FormatError."""
     try:
         with path.open(encoding="utf-8", errors="surrogateescape") as file:
             is_json = file.read(_FIRST).lstrip().startswith("{")
@@ -77,7 +77,7 @@ def read_split(path: Path) -> frozenset[str]:
 
 
 def write_split(path: Path, train: Sequence[View], test: Sequence[View]) -> None:
-    """Writes a file that `read_split` reads, with the names of both."""
+    """Write a file for `read_split`, with the names of both sets."""
     names = {"train": [view.name for view in train], "test": [view.name for view in test]}
     with replacing(path) as beside:
         beside.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")

@@ -11,7 +11,7 @@ _SHOWN = 10
 
 
 def summarize_scene(scene: Scene) -> dict[str, str]:
-    """Label -> text: photographs, cameras, points, extents, and what was left out."""
+    """Label -> text: photographs, cameras, points, extents, and what was skipped."""
     lenses = Counter((view.width, view.height, view.fx, view.fy, view.cx, view.cy) for view in scene.views)
     facts = {"found": scene.found, "photographs": f"{len(scene.views):,}", "cameras": f"{len(lenses):,}"}
     for number, (lens, count) in enumerate(lenses.most_common(_SHOWN), 1):

@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One photograph and the pinhole camera that took it, at the size it is trained at.
+    """A photograph and its pinhole camera, at training size.
 
-    `fx fy cx cy` are pixels, the origin is the image's top-left corner: the first pixel's centre is (0.5, 0.5).
-    `w2c` is float64 [4, 4], world to camera; the camera's x points right, y down, z forward. `lens` is what the
-    photograph is undistorted from, None where it has no distortion; `mask` is an image whose dark pixels do not count.
-    `camera_id` is common to all photographs of one camera with one setting of its lens.
+    `fx fy cx cy`: pixels, with the origin at the image's top-left corner: the centre of the first pixel is (0.5, 0.5).
+    `w2c`: float64 [4, 4], world to camera; camera axes: x right, y down, z forward. `lens`: of the photograph before
+    undistortion, None without distortion. `mask`: image whose dark pixels are ignored. `camera_id`: equal for
+    photographs of one camera and lens setting.
     """
 
     name: str
@@ -44,7 +44,7 @@ class View:
         return -self.w2c[:3, :3].T @ self.w2c[:3, 3]
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""
+        """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are in front of the camera and in the image."""
         placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # beside the camera
             pixels = placed[:, :2] / placed[:, 2:] * [self.fx, self.fy] + [self.cx, self.cy]
@@ -59,7 +59,7 @@ class View:
         )
 
     def downscaled(self, factor: int) -> View:
-        """The same camera with pixels of `factor` x `factor` of these; columns and rows that fill none are cropped."""
+        """The same camera with pixels of `factor` x `factor` of these; incomplete columns and rows are cropped."""
         return dataclasses.replace(
             self, width=self.width // factor, height=self.height // factor, fx=self.fx / factor, fy=self.fy / factor,
             cx=self.cx / factor, cy=self.cy / factor,
@@ -70,8 +70,8 @@ class View:
 class Scene:
     """Views sorted by name, points float32 [P, 3] in world units, their colours uint8 [P, 3].
 
-    `skipped` lists photographs left out, as "name: reason", `dropped_points` numbers of points left out by reason.
-    `found` says in words what was read. `test_names` are the photographs that the dataset itself holds out, if it does.
+    `skipped`: photographs as "name: reason"; `dropped_points`: number of points by reason; `found`: description of what
+    was read; `test_names`: photographs that the dataset holds out, if any.
     """
 
     root: Path
@@ -85,5 +85,5 @@ class Scene:
 
 
 def evenly_spread(views: Sequence[T], num: int) -> list[T]:
-    """At most `num` of the views, or of what else there is one of for each; the first and the last among them."""
+    """At most `num` evenly spread items of a sequence, with the first and the last."""
     return [views[i] for i in np.linspace(0, len(views) - 1, min(len(views), num)).astype(int)]

@@ -8,7 +8,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.lens.distortion import Distortion
 
-MIN_SCALE, MAX_SCALE = 0.2, 2.0  # of the undistorted picture's sides, as in COLMAP's undistorter
+MIN_SCALE, MAX_SCALE = 0.2, 2.0  # limits of the undistorted size, relative to the photograph's, as in COLMAP
 MAX_SIDE = 1 << 15
 
 
@@ -31,7 +31,7 @@ class Pinhole:
 
 @dataclass(frozen=True)
 class Lens:
-    """A camera matrix as in Pinhole, after a distortion; None is no distortion."""
+    """A camera matrix as in Pinhole, applied after a distortion; None: no distortion."""
 
     width: int
     height: int
@@ -48,14 +48,14 @@ class Lens:
 
     @cached_property
     def pinhole(self) -> Pinhole:
-        """The camera that photographs are undistorted to: same focal lengths, and as large as shows no blank pixels.
+        """The camera that photographs are undistorted to: equal focal lengths, the largest size without blank pixels.
 
-        Follows COLMAP's undistorter with its default options. SceneError where the lens shows nothing that way.
+        As COLMAP's undistorter with default options. SceneError if no part of the image remains.
         """
         if self.distortion is None:
             return Pinhole(self.width, self.height, self.fx, self.fy, self.cx, self.cy)
         rows, columns = np.arange(self.height) + 0.5, np.arange(self.width) + 0.5
-        with np.errstate(all="ignore"):  # of a senseless lens; what is not finite is left out below
+        with np.errstate(all="ignore"):  # invalid lenses: non-finite values are dropped below
             left = self._straight(np.full_like(rows, 0.5), rows)[:, 0]
             right = self._straight(np.full_like(rows, self.width - 0.5), rows)[:, 0]
             top = self._straight(columns, np.full_like(columns, 0.5))[:, 1]
@@ -68,17 +68,17 @@ class Lens:
         return Pinhole(width, height, self.fx, self.fy, cx, cy)
 
     def _straight(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Pixels of the photograph as pixels of a pinhole camera of the same matrix, float64 [N, 2]; NaN where none."""
+        """Photograph pixels as pixels of a pinhole camera with the same matrix, float64 [N, 2]; NaN if undefined."""
         assert self.distortion is not None
         focal, center = np.array([self.fx, self.fy]), np.array([self.cx, self.cy])
         return self.distortion.undistort((np.stack([x, y], axis=-1) - center) / focal) * focal + center
 
 
 def _scale(center: float, size: int, low: np.ndarray, high: np.ndarray) -> float:
-    """The factor for one side, from where the pixels of its two borders go."""
+    """Scale factor of one side, from the images of its two borders."""
     low, high = low[np.isfinite(low)], high[np.isfinite(high)]
     if not len(low) or not len(high):
         raise SceneError("a camera's distortion cannot be undone at the image's border: calibrate it again")
-    with np.errstate(all="ignore"):  # of a senseless lens, too
+    with np.errstate(all="ignore"):  # invalid lenses, as above
         inverse = np.maximum(center / (center - low.max()), (size - 0.5 - center) / (high.min() - center))
         return float(np.clip(1 / inverse, MIN_SCALE, MAX_SCALE))

@@ -20,20 +20,20 @@ _DIFFERENCE = 1e-6
 
 
 class Distortion(Protocol):
-    """One lens' distortion. Points are float64 [..., 2]; where a point has no image or no ray, the result is NaN."""
+    """Distortion of a lens. Points are float64 [..., 2]; NaN where a point has no image or no ray."""
 
     @property
     def family(self) -> int:
         """Number of the family in cuda_src/image/camera_models.cuh."""
 
     def distort(self, points: np.ndarray) -> np.ndarray:
-        """From undistorted to distorted places."""
+        """Distorted coordinates of undistorted points."""
 
     def undistort(self, points: np.ndarray) -> np.ndarray:
-        """From distorted to undistorted places."""
+        """Undistorted coordinates of distorted points."""
 
     def coefficients(self) -> tuple[float, ...]:
-        """What the kernel needs, at most NUM_COEFFICIENTS numbers."""
+        """Parameters of the kernel, at most NUM_COEFFICIENTS numbers."""
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,12 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray, at_zero: float) -> np
 
 
 def _equidistant(points: np.ndarray) -> np.ndarray:
-    """As far from the centre as the ray's angle to the axis, in radians."""
+    """Equidistant projection: radius equal to the ray's angle to the axis, in radians."""
     radius = np.linalg.norm(points, axis=-1, keepdims=True)
     return points * _ratio(np.arctan(radius), radius, 1.0)
 
 
 def _from_equidistant(points: np.ndarray) -> np.ndarray:
-    """The inverse; angles of 90 degrees and more, which no flat picture holds, stay as they are, as in COLMAP."""
+    """Inverse; angles of 90 degrees and more, which have no pinhole image, are unchanged, as in COLMAP."""
     angle = np.linalg.norm(points, axis=-1, keepdims=True)
     return points * np.where(np.cos(angle) > 0, _ratio(np.tan(angle), angle, 1.0), 1.0)

@@ -12,7 +12,7 @@ _ONE_FOCAL_LENGTH = ("SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "SIMPLE_RADIAL
 
 
 def lens_of(camera: Camera) -> Lens:
-    """The camera's lens. SceneError where its model cannot be used or its numbers are no lens'."""
+    """Lens of a camera. SceneError if its model is unsupported or its parameters are invalid."""
     if camera.model == "EQUIRECTANGULAR":
         raise SceneError(
             f"camera {camera.id} takes whole spheres (EQUIRECTANGULAR), which no flat picture holds: cut them into "
@@ -40,7 +40,7 @@ def _distortion(camera: Camera, k: tuple[float, ...]) -> Distortion | None:
         case "THIN_PRISM_FISHEYE":
             prism = (k[6], 0.0, k[7], 0.0)
             return Polynomial(radial=k[:2] + k[4:6], tangential=(k[2], k[3]), prism=prism, fisheye=True)
-        case "RAD_TAN_THIN_PRISM_FISHEYE":  # whose p0 and p1 stand the other way round
+        case "RAD_TAN_THIN_PRISM_FISHEYE":  # p0 and p1 are in reverse order
             prism = (k[8], k[9], k[10], k[11])
             return Polynomial(k[:6], tangential=(k[7], k[6]), prism=prism, fisheye=True, tangential_last=True)
         case "FOV" if math.isclose(k[0], 0, abs_tol=1e-9):

@@ -20,9 +20,9 @@ def undistort(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The photograph as `pinhole` would have taken it, by default `lens.pinhole`.
 
-    photo: uint8 [lens.height, lens.width, 3]. keep: uint8 [lens.height, lens.width], 0 where a pixel does not count.
-    Returns uint8 [H, W, 3] of the pinhole's size, and the mask uint8 [H, W]: 255 where a pixel counts, 0 where it does
-    not or the lens saw nothing. ShapeError for arrays that do not fit.
+    photo: uint8 [lens.height, lens.width, 3]. keep: uint8 [lens.height, lens.width], 0 for ignored pixels. Returns
+    uint8 [H, W, 3] of the pinhole's size, and the mask uint8 [H, W]: 255 for used pixels, 0 for ignored pixels and
+    those outside of the photograph. ShapeError for arrays of other shapes.
     """
     assert lens.distortion is not None
     height, width = str(lens.height), str(lens.width)

@@ -1,8 +1,8 @@
 """Plane-sweep stereo: points from photographs and poses, at random pixels.
 
-First roughly: a few pixels of very small photographs, at all depths that the distances between the cameras leave open.
-What is found tells how near the scene is and which views see the same. Then larger photographs are compared at even
-steps of disparity. Only what several views agree on, at one depth and no other, becomes a point.
+In two stages. First a few pixels of very small photographs, at all depths compatible with the distances between
+cameras: the resulting points give each view's depth range and neighbours. Then larger photographs, at even steps of
+disparity. A pixel yields a point only if several views agree on a single depth.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from splat_cli.scene.plane_sweep.view_selection import disparity, neighbors_by_p
 from splat_cli.scene.view import View, evenly_spread
 
 MIN_POINTS = 50
-"""Fewer are no start: the sweep has failed."""
-_MAX_VIEWS = 400  # looked at, spread evenly over more
+"""Minimum number of points; with fewer, the sweep has failed."""
+_MAX_VIEWS = 400  # evenly spread over all
 _ROUGH_SIDE, _ROUGH_PIXELS, _ROUGH_DEPTHS = 160, 8000, 160
-_FARTHEST = 1000.0  # over the nearest depth, while nothing is known
+_FARTHEST = 1000.0  # maximum depth over minimum depth, in the first stage
 _ROUGH_SCORE, _ROUGH_MARGIN = 0.9, 0.05
 _SIDE, _SCORE, _MARGIN = 512, 0.75, 0.1
-_STEP = 1.5  # px of disparity between two depths
-_DEPTHS = (32, 256)  # at least, at most
+_STEP = 1.5  # px of disparity between consecutive depths
+_DEPTHS = (32, 256)  # minimum and maximum number
 _PIXELS_A_TRY = 4  # on average
 
 
 def plane_sweep_points(
     backend: Backend, photographs: ImageSet, count: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3] found at up to `count` random pixels, or none."""
+    """Points float32 [P, 3] and colours uint8 [P, 3], from up to `count` random pixels; empty if it fails."""
     chosen = evenly_spread(range(len(photographs.views)), _MAX_VIEWS)
     small = small_copies(photographs, chosen, _SIDE, nearest_mask)
     rough = _rough_points(backend, small, random)
@@ -47,7 +47,7 @@ def plane_sweep_points(
 
 
 def _rough_points(backend: Backend, photographs: ImageSet, random: np.random.Generator) -> np.ndarray:
-    """A few points float64 [P, 3] that are seen well."""
+    """Points float64 [P, 3] of the first stage."""
     grays = GrayscaleImages.of(backend, photographs.views, photographs.images, _ROUGH_SIDE)
     neighbors = neighbors_by_position(grays.views)
     if neighbors is None:
@@ -62,7 +62,7 @@ def _rough_points(backend: Backend, photographs: ImageSet, random: np.random.Gen
 def _random_pixels(
     views: Sequence[View], masks: Sequence[np.ndarray | None], count: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Up to `count` pixels int32 [P, 3] (view, column, row) whose patches are in the images and that masks leave."""
+    """Up to `count` pixels int32 [P, 3] (view, column, row) with patches inside images and masks."""
     sizes = np.array([(view.width, view.height) for view in views])
     count = min(count, int(sizes.prod(axis=1).sum()) // _PIXELS_A_TRY)
     which = np.sort(random.integers(len(views), size=count))
@@ -77,7 +77,7 @@ def _random_pixels(
 
 
 def _colors(found: Surfaces, views: Sequence[View], images: Sequence[np.ndarray]) -> np.ndarray:
-    """uint8 [P, 3], from the photographs of the shrunk `views`."""
+    """Colours uint8 [P, 3] from the photographs of the downscaled `views`."""
     colors = np.empty((len(found.pixels), 3), np.uint8)
     for index in np.unique(found.pixels[:, 0]):
         rows = np.flatnonzero(found.pixels[:, 0] == index)
@@ -86,6 +86,6 @@ def _colors(found: Surfaces, views: Sequence[View], images: Sequence[np.ndarray]
 
 
 def _at(image: np.ndarray, places: np.ndarray, view: View) -> np.ndarray:
-    """The values of a large image at (column, row) [P, 2] of its shrunk view."""
+    """Values of a full-size image at pixels (column, row) [P, 2] of its downscaled view."""
     columns, rows = ((places + 0.5) * image.shape[1::-1] / (view.width, view.height)).astype(int).T
     return image[rows, columns]

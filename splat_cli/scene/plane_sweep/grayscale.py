@@ -18,9 +18,9 @@ from splat_cli.scene.view import View
 
 @dataclasses.dataclass(frozen=True)
 class GrayscaleImages:
-    """The copies' cameras, and on the device their pixels uint8, one copy after the other.
+    """Views of downscaled grey copies, and their pixels uint8 on the device, concatenated.
 
-    begins: int64 [V], where each begins. sizes: int32 [V, 2], width and height.
+    begins: int64 [V], offset of each. sizes: int32 [V, 2], width and height.
     """
 
     views: list[View]
@@ -32,7 +32,7 @@ class GrayscaleImages:
     def of(
         cls, backend: Backend, views: Sequence[View], images: Sequence[np.ndarray], longer_side: int
     ) -> GrayscaleImages:
-        """Copies of images uint8 [H, W, 3], shrunk to `longer_side` pixels where they are larger."""
+        """Copies of images uint8 [H, W, 3], downscaled to at most `longer_side` pixels."""
         small = [_shrunk(view, longer_side) for view in views]
         with ThreadPoolExecutor() as pool:
             grays = list(pool.map(_gray, images, small))
@@ -43,7 +43,7 @@ class GrayscaleImages:
 
 
 def intrinsics(view: View) -> np.ndarray:
-    """Float64 [3, 3]."""
+    """Camera matrix float64 [3, 3]."""
     return np.array([[view.fx, 0, view.cx], [0, view.fy, view.cy], [0, 0, 1.0]])
 
 
@@ -53,12 +53,12 @@ def _shrunk(view: View, longer_side: int) -> View:
 
 
 def nearest_mask(mask: np.ndarray, view: View) -> np.ndarray:
-    """At the view's size, every so many-th pixel."""
+    """Mask at the view's size, nearest pixels."""
     return _resized(mask, view, Image.Resampling.NEAREST)
 
 
 def whole_mask(mask: np.ndarray, view: View) -> np.ndarray:
-    """At the view's size, 255 where all that a pixel is made of counts."""
+    """Mask at the view's size, 255 where all source pixels are used."""
     return wholly_white(Image.fromarray(mask), (view.width, view.height))
 
 
@@ -68,7 +68,7 @@ def small_copies(
     longer_side: int,
     shrink_mask: Callable[[np.ndarray, View], np.ndarray],
 ) -> ImageSet:
-    """These photographs with their views and masks, shrunk to `longer_side` pixels where they are larger."""
+    """Photographs with views and masks, downscaled to at most `longer_side` pixels."""
 
     def shrink(index: int) -> tuple[View, np.ndarray, np.ndarray | None]:
         view = _shrunk(photographs.views[index], longer_side)

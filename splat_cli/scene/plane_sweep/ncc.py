@@ -14,19 +14,19 @@ from splat_cli.scene.view import View
 
 RADIUS = 2  # px of a patch, as in cuda_src/image/plane_sweep.cu
 _THREADS = 128
-_PEAK = 3  # depths to each side that belong to a peak
+_PEAK = 3  # entries on each side that belong to a peak
 _SCORES_AT_ONCE = {"cuda": 1 << 24, "cpu": 1 << 18}  # on a core half a second: signals are handled between launches
 
 
 @dataclass(frozen=True)
 class Surfaces:
-    """Pixels int32 [P, 3] (view, column, row) whose distance was found: inverse depths float64 [P], per world unit."""
+    """Pixels int32 [P, 3] (view, column, row) with a depth: inverse depths float64 [P], per world unit."""
 
     pixels: np.ndarray
     inverse_depths: np.ndarray
 
     def points(self, views: Sequence[View]) -> np.ndarray:
-        """Where they lie in the world, float64 [P, 3]; `views` are those that the pixels are of."""
+        """World coordinates, float64 [P, 3]; `views`: those of the pixels."""
         outward = np.array([np.linalg.inv(view.w2c)[:3] for view in views])[self.pixels[:, 0]]
         unprojected = np.array([np.linalg.inv(intrinsics(view)) for view in views])[self.pixels[:, 0]]
         corners = np.c_[self.pixels[:, 1:] + 0.5, np.ones(len(self.pixels))]
@@ -43,7 +43,7 @@ def find_surfaces(
     min_score: float,
     margin: float,
 ) -> Surfaces:
-    """Those of `pixels` for which one depth has a score of at least `min_score`, and by `margin` the best.
+    """Pixels with a single depth whose score is at least `min_score` and exceeds all others by `margin`.
 
     neighbors: int32 [V, K], the views to compare each view with. pixels: int32 [P, 3]. inverse_depths: float32 [V, D],
     ascending.
@@ -65,9 +65,9 @@ def find_surfaces(
 def similarity(
     backend: Backend, grays: GrayscaleImages, neighbors: np.ndarray, pixels: np.ndarray, inverse_depths: np.ndarray
 ) -> Any:
-    """The scores float32 [P, D], -1 to 1, of pixels at the inverse depths of their views, on the device.
+    """Scores float32 [P, D], -1 to 1, of pixels at the inverse depths of their views, on the device.
 
-    Arguments as those of find_surfaces. ShapeError where they do not fit.
+    Arguments as in find_surfaces. ShapeError for other shapes.
     """
     warps = _warps(grays.views, neighbors)
     sizes = check_arrays(
@@ -88,7 +88,7 @@ def similarity(
 
 
 def _peaks(xp: Any, scores: Any, min_score: float, margin: float) -> Any:
-    """Where each row of scores [P, D] has its peak, between entries by a parabola; 0 where it has none that counts."""
+    """Position of the peak in each row of scores [P, D], interpolated by a parabola; 0 if there is none."""
     num_depths = scores.shape[1]
     rows, best = xp.arange(len(scores)), scores.argmax(axis=1)
     top = scores[rows, best]

@@ -8,30 +8,30 @@ import numpy as np
 from splat_cli.scene.view import View
 
 NUM_NEIGHBORS = 6
-_RANKS = (1, 2, 3, 5, 8, 13)  # of neighbours by distance: baselines of every length, while nothing is known
-_FACING = 0.5  # cosine, at least, between the axes of cameras that may see the same
+_RANKS = (1, 2, 3, 5, 8, 13)  # of neighbours by distance: a range of baselines, for the first stage
+_FACING = 0.5  # minimum cosine between the axes of neighbours
 _ANGLE, _SPREAD_BELOW, _SPREAD_ABOVE = 12.0, 5.0, 10.0  # degrees between two rays to a point: best, and how much less
 _POINTS_LOOKED_AT = 100
-_MIN_POINTS = 20  # in a view, to say how near it begins
+_MIN_POINTS = 20  # per view, for its minimum depth
 _NEAREST_PERCENTILE, _NEARER = 98, 1.5
 
 
 @dataclass(frozen=True)
 class NeighborViews:
-    """neighbors: int32 [V, NUM_NEIGHBORS] views to compare each view with. nearest: float64 [V], 1 / depth."""
+    """neighbors: int32 [V, NUM_NEIGHBORS], views to compare each view with. nearest: float64 [V], 1 / minimum depth."""
 
     neighbors: np.ndarray
     nearest: np.ndarray
 
 
 def neighbors_by_position(views: Sequence[View]) -> NeighborViews | None:
-    """Cameras nearby that look the same way, and half the usual distance to the next one; None where none differ."""
+    """Nearby cameras with similar directions; minimum depth: half the usual distance to the next. Or None."""
     centers, forward = _centers(views), np.array([view.w2c[2, :3] for view in views])
     distances = np.linalg.norm(centers[:, None] - centers, axis=2)
     if not distances.any():
         return None
     to_next = np.where(distances > 0, distances, np.inf).min(axis=1)
-    distances[(forward @ forward.T < _FACING) | (distances == 0)] += 2 * distances.max()  # only where no others are
+    distances[(forward @ forward.T < _FACING) | (distances == 0)] += 2 * distances.max()  # last resort
     np.fill_diagonal(distances, np.inf)
     ranks = [min(rank, len(views) - 1) - 1 for rank in _RANKS]
     neighbors = np.argsort(distances, axis=1, kind="stable")[:, ranks]
@@ -39,7 +39,7 @@ def neighbors_by_position(views: Sequence[View]) -> NeighborViews | None:
 
 
 def neighbors_by_points(views: Sequence[View], points: np.ndarray) -> NeighborViews:
-    """Cameras that see the same points [P, 3] from other directions, neither too much the same nor too different."""
+    """Cameras that see the same points [P, 3] at suitable angles, neither too small nor too large."""
     centers, is_seen, inverse_depths = _centers(views), *_seen(views, points)
     nearest, neighbors = [], []
     for view in range(len(views)):
@@ -59,7 +59,7 @@ def neighbors_by_points(views: Sequence[View], points: np.ndarray) -> NeighborVi
 
 
 def disparity(views: Sequence[View], neighbors: NeighborViews) -> float:
-    """How far a pixel moves in its neighbours' images from infinity to `nearest`, in pixels: the median over views."""
+    """Disparity of a pixel in neighbouring views between infinity and `nearest`, in pixels: median over views."""
     centers = _centers(views)
     baselines = np.linalg.norm(centers[:, None] - centers[neighbors.neighbors], axis=2).max(axis=1)
     return float(np.median(baselines * neighbors.nearest * [view.fx for view in views]))
@@ -70,7 +70,7 @@ def _centers(views: Sequence[View]) -> np.ndarray:
 
 
 def _seen(views: Sequence[View], points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether views see points, bool [V, P], and 1 / depth, float64 [V, P]."""
+    """Visibility of points in views, bool [V, P], and 1 / depth, float64 [V, P]."""
     _, depths, inside = zip(*(view.project(points) for view in views), strict=True)
     with np.errstate(divide="ignore"):
         return np.array(inside), 1 / np.array(depths)

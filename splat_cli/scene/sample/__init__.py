@@ -27,16 +27,15 @@ OUTLIERS = 0.02
 """Share of the points that lie anywhere in the room."""
 EXPOSURE = 1.5
 UPRIGHT = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1.0]])
-"""From the room's axes (z up) to the scene's (y down), in which viewers show it the right way up."""
+"""From the room's axes (z up) to the scene's (y down), as viewers expect."""
 
 
 def make_sample_scene(
     folder: str | Path, num_views: int = 48, width: int = 192, height: int = 144, seed: int = 0
 ) -> Path:
-    """Writes `images/` and `sparse/0/` into `folder` and returns it.
+    """Write `images/` and `sparse/0/` into `folder` and return it.
 
-    The seed decides how the camera is held and where the points lie; the room is always the same.
-    SceneError where the folder cannot be written or there is nothing to make.
+    seed: of camera shake and points; the room is fixed. SceneError if the folder cannot be written or sizes are zero.
     """
     folder = Path(folder)
     if min(num_views, width, height) < 1:
@@ -45,7 +44,7 @@ def make_sample_scene(
     poses = camera_poses(num_views, rng)
     names = [f"view_{i:03d}.jpg" for i in range(num_views)]
     try:
-        (folder / "images").mkdir(parents=True, exist_ok=True)  # before the work that would be lost
+        (folder / "images").mkdir(parents=True, exist_ok=True)  # before long work
         frames = _photographs(poses, width, height)
         for name, (picture, _) in zip(names, frames, strict=True):
             Picture.fromarray(picture).save(folder / "images" / name, quality=95, subsampling=0)
@@ -56,7 +55,7 @@ def make_sample_scene(
 
 
 def _photographs(poses: np.ndarray, width: int, height: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """What `_photograph` makes for every pose, on all cores."""
+    """`_photograph` of every pose, on all cores."""
     shapes = make_room()
     light = bake(shapes)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -66,7 +65,7 @@ def _photographs(poses: np.ndarray, width: int, height: int) -> list[tuple[np.nd
 def _photograph(
     shapes: list[Shape], light: LightMaps, pose: np.ndarray, width: int, height: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The picture, uint8 [height, width, 3], and a point seen in each pixel, float32 [height, width, 3]."""
+    """The picture, uint8 [height, width, 3], and the surface point of each pixel, float32 [height, width, 3]."""
     x = (np.arange(2 * width) + 0.5) / 2 - width / 2
     y = (np.arange(2 * height) + 0.5) / 2 - height / 2
     u, v = (grid.ravel() for grid in np.meshgrid(x, y))
@@ -88,7 +87,7 @@ def _model(
     height: int,
     rng: np.random.Generator,
 ) -> Model:
-    """What COLMAP would have found: one camera, the poses, and noisy points on what is seen."""
+    """A COLMAP model: one camera, the poses, and noisy surface points."""
     camera = Camera(1, "PINHOLE", width, height, (FOCAL * width, FOCAL * width, width / 2, height / 2))
     images = []
     for number, (name, pose) in enumerate(zip(names, poses @ np.linalg.inv(UPRIGHT), strict=True), 1):

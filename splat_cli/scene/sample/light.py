@@ -19,7 +19,7 @@ CHUNK = 8192
 
 
 class LightMaps:
-    """Irradiance over pi of every shape's faces: times the albedo it is the colour seen."""
+    """Irradiance / pi of every face; times albedo it is the outgoing radiance."""
 
     def __init__(self, shapes: Sequence[Shape], light: np.ndarray) -> None:
         """`light` [3, n] at the texels of all shapes, in the order of `_texels`."""
@@ -30,7 +30,7 @@ class LightMaps:
             self.maps.append(np.pad(faces, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge"))
 
     def at(self, shape: int, faces: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Bilinear look-up, [3, n]."""
+        """Bilinear interpolation, [3, n]."""
         side = self.maps[shape].shape[1]
         x, y = u * (side - 2) + np.float32(0.5), v * (side - 2) + np.float32(0.5)
         column, row = np.minimum(x.astype(np.int32), side - 2), np.minimum(y.astype(np.int32), side - 2)
@@ -55,7 +55,7 @@ def bake(shapes: Sequence[Shape]) -> LightMaps:
 def _in_chunks(
     function: Callable[[np.ndarray, np.ndarray], np.ndarray], points: np.ndarray, normals: np.ndarray
 ) -> np.ndarray:
-    """The function of all points, a piece at a time, on all cores."""
+    """Evaluate the function in chunks of points, on all cores."""
     starts = range(CHUNK, points.shape[1], CHUNK)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return np.concatenate(
@@ -75,7 +75,7 @@ def _texels(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _direct(shapes: Sequence[Shape], points: np.ndarray, normals: np.ndarray) -> np.ndarray:
-    """Light that comes straight from the lamps."""
+    """Direct light of the lamps."""
     light = np.zeros_like(points)
     for samples, facing, power in lamps():
         for sample in samples.T:
@@ -90,7 +90,7 @@ def _direct(shapes: Sequence[Shape], points: np.ndarray, normals: np.ndarray) ->
 
 
 def _bounced(shapes: Sequence[Shape], sent: LightMaps, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
-    """Light that other faces send on, and the constant for the rest."""
+    """One diffuse bounce, and the constant for further ones."""
     helper = np.where(np.abs(normals[2]) < 0.9, [[0], [0], [1]], [[1], [0], [0]]).astype(np.float32)
     right = np.cross(helper, normals, axis=0)
     right /= np.sqrt((right * right).sum(axis=0))

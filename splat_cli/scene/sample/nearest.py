@@ -8,9 +8,9 @@ from splat_cli.scene.sample.shapes import Shape
 
 
 def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distance [n] and number [n] of the first shape along rays with directions of length 1.
+    """Distance [n] and index [n] of the first shape along rays of unit direction.
 
-    `origins` is [3, 1] or [3, n]. The first shape is the room, which every ray meets.
+    origins: [3, 1] or [3, n]. Shape 0 is the room, which every ray meets.
     """
     best = shapes[0].distances(origins, directions)
     which = np.zeros(best.shape, np.int8)
@@ -26,7 +26,7 @@ def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray
 
 
 def blocked(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Whether a shape other than the room lies within `limits` [n] of the origins [3, n]; bool [n]."""
+    """Whether a shape other than the room is within `limits` [n] of the origins [3, n]; bool [n]."""
     hit = np.zeros(limits.shape, bool)
     for shape in shapes[1:]:
         index = _near(shape, origins, directions)
@@ -40,7 +40,7 @@ def _of(points: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def _near(shape: Shape, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Numbers of the rays that pass through the sphere about the shape."""
+    """Indices of the rays that pass through the bounding sphere of the shape."""
     offset = shape.center - origins
     along = offset[0] * directions[0] + offset[1] * directions[1] + offset[2] * directions[2]
     beyond = (offset * offset).sum(axis=0) - shape.radius**2  # squared length of the tangents

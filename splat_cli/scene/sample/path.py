@@ -15,7 +15,7 @@ def camera_poses(num_views: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _look_at(center: np.ndarray, target: np.ndarray, roll: float) -> np.ndarray:
-    """World to camera, with x right, y down and z forward; `roll` in radians turns about the way it looks."""
+    """World to camera, with x right, y down and z forward; roll: rotation about z, radians."""
     forward = (target - center) / np.linalg.norm(target - center)
     right = np.cross(forward, [0, 0, 1])
     right /= np.linalg.norm(right)

@@ -45,12 +45,12 @@ def noise(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def cell_random(column: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """A fixed random number in 0..1 for each pair of whole numbers."""
+    """A fixed random number in 0..1 for each pair of integers."""
     return _LATTICE.take(_cell(column * 11 + row, row * 37))
 
 
 def _cell(column: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Where in the lattice, which repeats for ever, a pair of whole numbers lies."""
+    """Lattice index, periodic, of a pair of integers."""
     return (row.astype(np.int32) & (SIDE - 1)) * (SIDE + 1) + (column.astype(np.int32) & (SIDE - 1))
 
 

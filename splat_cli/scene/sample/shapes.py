@@ -9,17 +9,17 @@ from collections.abc import Callable
 import numpy as np
 
 EPSILON = 1e-3
-"""Metres within which a ray does not see the surface it starts from."""
+"""Offset of ray origins from surfaces, metres."""
 
 Texture = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(points [3, n] in the shape's own axes, metres from its centre; faces [n]) -> albedo, linear RGB [3, n]."""
 
 
 class Shape:
-    """A unit shape of half size `size`, turned by `turn` degrees about the vertical, at `center` (metres, z up).
+    """A unit shape of half size `size`, rotated by `turn` degrees about the vertical, at `center` (metres, z up).
 
-    `mirror` is the share of light it reflects head-on, in the colour `tint`; the rest is diffuse and coloured by
-    `texture`. A face's light map has `texels` x `texels` entries.
+    mirror: share of light reflected head-on, in the colour `tint`; the rest is diffuse, coloured by `texture`. The
+    light map of a face has `texels` x `texels` entries.
     """
 
     num_faces = 1
@@ -62,13 +62,13 @@ class Shape:
         return self.texture(points * self.size, faces)
 
     def distances(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """How far along each ray the shape is entered, in lengths of its direction; infinite where it is not."""
+        """Distance along each ray to the shape, in units of its direction; infinite if missed."""
         with np.errstate(all="ignore"):  # a ray that misses may divide by zero: its comparison is false
             enter, leave = self.unit_interval(self.local(origins), turned(self.to_local, directions))
             return np.where((enter < leave) & (enter > EPSILON), enter, np.float32(np.inf))
 
     def unit_interval(self, origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where each ray enters and leaves the unit shape; not a number where it passes by."""
+        """Entry and exit of each ray in the unit shape; NaN if missed."""
         raise NotImplementedError
 
     def unit_normals(self, points: np.ndarray) -> np.ndarray:
@@ -178,7 +178,7 @@ def turned(matrix: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _roots(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where rays cross the unit sphere, or the unit circle for two rows."""
+    """Intersections of rays with the unit sphere, or the unit circle for two rows."""
     a = (directions * directions).sum(axis=0)
     b = (origins * directions).sum(axis=0)
     c = (origins * origins).sum(axis=0) - 1
@@ -187,7 +187,7 @@ def _roots(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _slab(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where rays cross the planes -1 and 1 of each row."""
+    """Intersections of rays with the planes -1 and 1 of each row."""
     low, high = (-1 - origins) / directions, (1 - origins) / directions
     return np.minimum(low, high), np.maximum(low, high)
 

@@ -20,10 +20,10 @@ _SHOWN = 5
 def make_scene(
     source: Path, scene: Path, options: SfmOptions, counting: Counting, say: Callable[[str], None]
 ) -> Mapping:
-    """Fills `scene`, a new or empty folder, from a folder of photographs or a video; removes it after an error.
+    """Create `scene`, a new or empty folder, from a folder of photographs or a video; removed after an error.
 
-    Continues an earlier, interrupted call for the same files and options. Raises UsageError and SceneError; after
-    Ctrl-C or SIGTERM, Interrupted.
+    Continues an interrupted call for the same files and options. UsageError, SceneError; after Ctrl-C or SIGTERM,
+    Interrupted.
     """
     require_pycolmap()
     record = job_record(source, options)
@@ -44,7 +44,7 @@ def make_scene(
 
 
 def job_record(source: Path, options: SfmOptions) -> dict[str, object]:
-    """What decides about the result, as JSON: the files with their sizes and times, and the options."""
+    """Everything that determines the result, as JSON: files with sizes and times, options."""
     files = {
         str(path.relative_to(source.parent)): [path.stat().st_size, path.stat().st_mtime_ns]
         for path in source_files(source)

@@ -9,13 +9,13 @@ from PIL.ExifTags import IFD, Base
 from splat_cli.image_files import open_image
 
 _LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
-"""What tells a phone's lenses apart, and the settings of a zoom lens."""
+"""EXIF tags that distinguish the lenses of a phone, and settings of a zoom lens."""
 
 
 def camera_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
-    """Groups of at least two names with the same make, model, lens, focal length and size in pixels, sorted.
+    """Groups of two or more names with equal make, model, lens, focal length and size in pixels, sorted.
 
-    Photographs without a model in their EXIF data are in no group: nothing says that they are of one camera.
+    Photographs without a camera model in their EXIF data are in no group.
     """
     groups = defaultdict(list)
     for name in sorted(names):
@@ -26,12 +26,12 @@ def camera_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
 
 
 def _camera(path: Path) -> tuple[str, ...] | None:
-    """What identifies the camera that took a photograph, None where the file does not say."""
+    """Key of the camera that took a photograph; None if unknown."""
     try:
         with open_image(path) as image:
             size, exif = image.size, image.getexif()
         details = exif.get_ifd(IFD.Exif)
-    except Exception:  # damaged EXIF data: Pillow raises whatever its parser runs into
+    except Exception:  # damaged EXIF data: exceptions of any type
         return None
     model = _text(exif.get(Base.Model))
     if not model:

@@ -29,10 +29,9 @@ _PROGRAM = f"from {colmap_worker.__name__} import main; main()"
 
 
 def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
-    """Does the job (see colmap_worker.py) in a child process; returns the child's last message.
+    """Run the job (see colmap_worker.py) in a child process; returns the child's last message.
 
-    The child ends when this function returns or raises, as with Ctrl-C, and when this process is killed. SplatError
-    where the child crashes.
+    The child ends with this function, also after Ctrl-C, and with this process. SplatError if it crashes.
     """
     log: deque[str] = deque(maxlen=_NUM_KEPT)
     result: dict[str, Any] = {}
@@ -54,7 +53,7 @@ def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
 
 @contextmanager
 def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """The running child, in a session of its own: Ctrl-C in the terminal reaches its parent only, which kills it."""
+    """The running child, in its own session: Ctrl-C reaches only the parent, which kills it."""
     package = str(Path(splat_cli.__file__).resolve().parent.parent)
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
@@ -64,7 +63,7 @@ def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
     )  # fmt: skip
     try:
         assert process.stdin is not None
-        with suppress(BrokenPipeError):  # the child has ended already: its last line says why
+        with suppress(BrokenPipeError):  # the child has ended: its last line states the reason
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
         yield process
@@ -79,7 +78,7 @@ def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
 
 
 class _Progress:
-    """Turns the child's lines into calls of a progress bar. start, stop: open the next bar and close the last."""
+    """Progress bars from the child's output. start, stop: open and close a bar."""
 
     def __init__(self, start: Callable[[str, int], Callable[[int], object]], stop: Callable[[], None]) -> None:
         self._start, self._stop = start, stop
@@ -120,7 +119,7 @@ class _Progress:
 
 
 def _reason(code: int, log: deque[str]) -> str:
-    """Signal or exit code, and the last thing that was said."""
+    """Signal or exit code, and the last line of output."""
     ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     last = next((line for line in reversed(log) if line[0] in "EFW" or "Error" in line), "")
     return f"{ended}: {_LOG_HEAD.sub('', last)}" if last else ended

@@ -52,20 +52,20 @@ def _end_with_parent() -> None:
 
 
 def _send(**message: Any) -> None:
-    """In one write, so that it does not mix with lines of other threads."""
+    """Written at once, to not be mixed with lines of other threads."""
     os.write(1, f"\n{MARK}{json.dumps(message)}\n".encode())
 
 
 def _register(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
-    """Enters photographs and cameras: a camera for each group of photographs, and for each of the others.
+    """Register photographs and cameras: one camera per group, and one for each other photograph.
 
-    All of them before the first feature: COLMAP then leaves out what an earlier, interrupted process has done.
+    Before feature extraction: COLMAP then skips what an interrupted process has done.
     """
     if _num_registered(pycolmap, database) == len(job["names"]):
         return
     for path in database.parent.glob(f"{database.name}*"):
         path.unlink()
-    _num_registered(pycolmap, database)  # makes the file
+    _num_registered(pycolmap, database)  # creates the file
     reader = pycolmap.ImageReaderOptions(camera_model=job["camera_model"])
     grouped = {name for group in job["groups"] for name in group}
     others = [name for name in job["names"] if name not in grouped]
@@ -88,7 +88,7 @@ def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]
 
 
 def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
-    """Matches; blocks of all pairs are small enough to show progress."""
+    """Match in blocks of pairs, for progress."""
     num = len(job["names"])
     _send(phase="pairs", total=num * (num - 1) // 2 if job["exhaustive"] else 10 * num)
     verification = pycolmap.TwoViewGeometryOptions()

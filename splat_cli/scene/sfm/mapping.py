@@ -31,7 +31,7 @@ class Mapping:
     gps_error: float | None = None
 
     def summary(self) -> str:
-        """The figures in one line."""
+        """The statistics in one line."""
         return (
             f"{self.num_registered} of {self.num_photographs} photographs registered, {self.num_points:,} points, "
             f"mean error {self.error:.2f} pixels, seen in {self.track_length:.1f} photographs each"
@@ -39,7 +39,7 @@ class Mapping:
         )
 
     def advice(self) -> list[str]:
-        """What to do about photographs that were not registered; empty where nearly all were."""
+        """Advice for photographs that were not registered; empty if nearly all were."""
         if self.num_registered >= _FEW_REGISTERED * self.num_photographs:
             return []
         lines = [f"Only {self.num_registered} of {self.num_photographs} photographs were registered. What helps:"]
@@ -53,10 +53,10 @@ class Mapping:
 
 
 def map_photographs(scene: Path, names: list[str], options: SfmOptions, counting: Counting) -> Mapping:
-    """Makes scene/sparse/0 of scene/images; leaves scene/database.db, and continues with the one that is there.
+    """Create scene/sparse/0 from scene/images; keeps scene/database.db, and continues with an existing one.
 
-    Matches all pairs of up to EXHAUSTIVE_LIMIT photographs unless the options say otherwise. UsageError where pycolmap
-    is missing, SceneError where no two photographs fit together.
+    Matches all pairs of up to EXHAUSTIVE_LIMIT photographs unless the options state otherwise. UsageError if pycolmap
+    is missing, SceneError if no two photographs match.
     """
     require_pycolmap()
     is_small = options.matching == "auto" and len(names) <= EXHAUSTIVE_LIMIT
@@ -84,6 +84,6 @@ def map_photographs(scene: Path, names: list[str], options: SfmOptions, counting
 
 
 def require_pycolmap() -> None:
-    """UsageError where it is not installed; it is not imported into this process (see colmap_worker.py)."""
+    """UsageError if it is not installed; it is not imported into this process (see colmap_worker.py)."""
     if find_spec("pycolmap") is None:
         raise UsageError("estimating camera poses needs pycolmap, which is not installed: pip install 'splat-cli[sfm]'")

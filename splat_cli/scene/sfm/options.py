@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SfmOptions:
-    """num_frames: extracted from a video. matching: pairs of photographs, "exhaustive", "sequential" or "auto".
+    """num_frames: extracted from a video. matching: "exhaustive", "sequential" or "auto".
 
-    camera_model: COLMAP's name. one_camera: whether all photographs share a camera; by default the frames of a video
-    do, and photographs that are of one camera by their EXIF data.
+    camera_model: COLMAP's name. one_camera: whether all photographs share a camera; by default, frames of a video and
+    photographs of equal EXIF data do.
     """
 
     num_frames: int = 200

@@ -26,7 +26,7 @@ def is_photograph(path: Path) -> bool:
 
 
 def source_files(source: Path) -> list[Path]:
-    """A video itself, or the photographs in a folder, however deep, sorted. UsageError where it is neither."""
+    """The video, or the photographs in a folder and its subfolders, sorted. UsageError for other paths."""
     if is_video(source):
         return [source]
     if not source.is_dir():
@@ -35,9 +35,9 @@ def source_files(source: Path) -> list[Path]:
 
 
 def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str]]:
-    """Puts the photographs in a folder, however deep, into `images`: as hard links, or copies on another disk.
+    """Link the photographs of a folder and its subfolders into `images`, or copy them from another disk.
 
-    Returns their names, and "name: reason" of those that are none. UsageError where fewer than three are left.
+    Returns their names, and "name: reason" of skipped files. UsageError if fewer than three are left.
     """
     names, skipped = [], []
     paths = source_files(source)

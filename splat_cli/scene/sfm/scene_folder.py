@@ -15,10 +15,10 @@ _CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-
 
 @contextmanager
 def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None]:
-    """Makes the folder of what `record` describes; removes it after an error, keeps it after Ctrl-C.
+    """Create the folder for `record`; removed after an error, kept after Ctrl-C.
 
-    What an interrupted program left in it is kept where its record is equal, else removed. UsageError where `scene` is
-    something else than an empty folder, cannot be written, or another process fills it.
+    Contents of an interrupted call are kept if its record is equal, else removed. UsageError if `scene` is not an empty
+    folder, cannot be written, or is locked by another process.
     """
     with locked_folder(scene, make=True):
         if _read(scene / _MARKER) != record:
@@ -33,17 +33,17 @@ def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None
 
 
 def is_made_of(scene: Path, record: Mapping[str, object]) -> bool:
-    """Whether the folder holds the finished scene of what `record` describes."""
+    """Whether the folder contains the finished scene of `record`."""
     return _read(scene / _RECORD) == record
 
 
 def can_be_made(scene: Path, record: Mapping[str, object]) -> bool:
-    """Whether there is no such folder, or an empty one, or one interrupted while it was made of the same."""
+    """Whether the folder is missing, empty, or was interrupted with an equal record."""
     return not scene.exists() or _read(scene / _MARKER) == record or (scene.is_dir() and not _names(scene))
 
 
 def _read(path: Path) -> object:
-    """The JSON in a file; None where there is none."""
+    """JSON content of a file, or None."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):

@@ -14,9 +14,9 @@ _QUALITY = 95
 
 
 def extract_frames(video: Path, images: Path, num_frames: int, progress: Callable[[int], object]) -> list[str]:
-    """Writes about `num_frames` frames into `images`; returns their names. Calls progress(1) after each.
+    """Write about `num_frames` frames to `images`; returns their names. Calls progress(1) after each.
 
-    UsageError where the video cannot be decoded, or imageio-ffmpeg is missing.
+    UsageError if the video cannot be decoded, or imageio-ffmpeg is missing.
     """
     try:
         import imageio_ffmpeg
@@ -39,7 +39,7 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
 
 
 def _sharpest(frames: Generator[Any, None, None], num_frames: int, num_windows: int) -> Iterator[np.ndarray]:
-    """Of each window of frames the sharpest, uint8 [H, W, 3]; `frames` yields a dictionary first, then their bytes."""
+    """The sharpest frame of each window, uint8 [H, W, 3]; `frames` yields metadata first, then bytes."""
     width, height = next(frames)["size"]
     best: tuple[float, np.ndarray] | None = None
     done = 0

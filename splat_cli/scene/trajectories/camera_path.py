@@ -29,10 +29,10 @@ _DEFAULT_FRAMES = 120
 
 @dataclass(frozen=True)
 class CameraPath:
-    """A path as it is asked for: one of KINDS or a JSON file; None leaves to us.
+    """Options of a path: one of KINDS or a JSON file; None: default.
 
-    "auto" is the kind that suits the cameras. arc: degrees. focus: the point to circle and look at. up: the direction
-    that is up, of any length.
+    "auto" selects the kind by the cameras. arc: degrees. focus: point to look at and circle around. up: up direction,
+    of any length.
     """
 
     kind: str
@@ -56,14 +56,14 @@ class CameraPath:
 
     @property
     def name(self) -> str:
-        """What to call the folder of its pictures."""
+        """Name of the folder of its pictures."""
         return Path(self.kind).stem
 
     def through(self, views: Sequence[View], dense: np.ndarray | None = None) -> tuple[list[View], float]:
-        """(the path's cameras, frames a second); `views` are what it goes through or about. Raises FormatError.
+        """(cameras of the path, frames per second), from the cameras `views`. FormatError.
 
-        dense: places [P, 3] that a path does not come near, and that tell where the ground is. It is the smoothest path
-        that keeps half the distance of the nearest camera (clearance.py); "interpolate" goes through all cameras.
+        dense: obstacles [P, 3], which also determine the ground. The result is the smoothest path that keeps half the
+        distance of the nearest camera (clearance.py); "interpolate" passes through all cameras.
         """
         if self.is_file:
             frames, said = read_path(Path(self.kind))
@@ -97,9 +97,9 @@ class CameraPath:
 
 
 def up_of(views: Sequence[View], up: tuple[float, float, float] | None, dense: np.ndarray | None = None) -> np.ndarray:
-    """`up` at length 1, float64 [3], or where it is None that of the cameras (see `up_direction`).
+    """`up` normalised, float64 [3], or by default that of the cameras (see `up_direction`).
 
-    UsageError where it has no length.
+    UsageError for zero length.
     """
     if up is None:
         return up_direction(views, dense)

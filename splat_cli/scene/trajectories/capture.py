@@ -11,15 +11,15 @@ _MAX_GAP = np.radians(75)
 """Between neighbouring cameras of a full circle."""
 _FACING = np.cos(np.radians(40))
 _MIN_FACING = 0.7
-"""Share of the cameras that look at the focus, where there is one."""
+"""Minimum share of the cameras that look at a common focus."""
 _STRAYS = (2, 98)
 """Percentiles of the angles between which an arc lies."""
 
 
 class Capture:
-    """Cameras about the vertical through the focus.
+    """Cameras in cylindrical coordinates about the vertical through the focus.
 
-    angles, radii, heights: [N], of each camera about, from and along the vertical, radians and world units.
+    angles, radii, heights: [N], radians and world units.
     """
 
     def __init__(self, views: Sequence[View], focus: np.ndarray, up: np.ndarray) -> None:
@@ -36,13 +36,13 @@ class Capture:
 
     @property
     def kind(self) -> str:
-        """The path that suits: "walk" where cameras look at different things, otherwise "orbit" or "arc"."""
+        """Suitable path: "walk" if cameras look at different points, otherwise "orbit" or "arc"."""
         if np.mean(self._facing > _FACING) < _MIN_FACING:
             return "walk"
         return "orbit" if self.covered()[1] >= FULL_CIRCLE else "arc"
 
     def covered(self) -> tuple[float, float]:
-        """(middle, width) of the arc in which cameras stand, radians, but for a few; all around: the first's angle."""
+        """(centre, width) of the arc of cameras without outliers, radians; a full circle starts at camera 0."""
         angles = np.sort(self.angles)
         gaps = np.diff(angles, append=angles[0] + FULL_CIRCLE)
         widest = int(np.argmax(gaps))
@@ -53,7 +53,7 @@ class Capture:
         return float(opposite + (low + high) / 2), float(high - low)
 
     def position(self, angles: np.ndarray, bandwidth: float) -> np.ndarray:
-        """Places [F, 3] at `angles` [F], as far out and as high as the cameras near that angle.
+        """Positions [F, 3] at `angles` [F], with radius and height of the cameras near that angle.
 
         Gaussian kernel regression over the angle. bandwidth: radians.
         """
@@ -65,11 +65,11 @@ class Capture:
 
 
 def across(vector: np.ndarray) -> np.ndarray:
-    """A vector of length 1 at right angles to another."""
+    """A unit vector perpendicular to another."""
     found = np.cross(vector, np.eye(3)[np.argmin(np.abs(vector))])
     return found / np.linalg.norm(found)
 
 
 def _wrapped(angles: np.ndarray) -> np.ndarray:
-    """Between -pi and pi."""
+    """Wrapped to -pi to pi."""
     return (angles + np.pi) % FULL_CIRCLE - np.pi

@@ -7,14 +7,14 @@ import numpy as np
 from splat_cli.scene.view import View
 
 SHARE = 0.5
-"""Of the distance of the nearest given cameras, which a path keeps at least."""
+"""Required distance, relative to that of the nearest given cameras."""
 _NEAREST = 5
-"""Percentile of the cameras' distances that counts as the nearest: some stand inside splats that are out of place."""
+"""Percentile used as the minimum distance: some cameras are inside misplaced splats."""
 _ROWS = 64
 
 
 class Obstacles:
-    """Dense places `points` [P, 3], and the distance that cameras keep from them."""
+    """Dense cells `points` [P, 3], and the minimum distance from them."""
 
     def __init__(self, points: np.ndarray, views: Sequence[View]) -> None:
         self._points = np.asarray(points, np.float32)
@@ -24,7 +24,7 @@ class Obstacles:
             self.required = SHARE * float(np.percentile(distances, _NEAREST))
 
     def distances(self, positions: np.ndarray) -> np.ndarray:
-        """From each of `positions` [N, 3] to the nearest place, [N]."""
+        """Distance of each of `positions` [N, 3] to the nearest obstacle, [N]."""
         squares = (self._points**2).sum(axis=1)
         nearest = []
         for start in range(0, len(positions), _ROWS):
@@ -33,7 +33,7 @@ class Obstacles:
         return np.sqrt(np.maximum(np.concatenate(nearest), 0))
 
     def clearance(self, path: Sequence[View]) -> float:
-        """The least distance of a path's cameras, and of the places half-way between them; infinite without places."""
+        """Minimum distance of a path's cameras and the midpoints between them; infinite without obstacles."""
         if len(self._points) == 0:
             return float("inf")
         centers = np.array([view.center for view in path])
@@ -41,7 +41,7 @@ class Obstacles:
         return float(self.distances(np.concatenate([centers, between])).min())
 
     def first_clear(self, make: Callable[[float], list[View]], options: Sequence[float]) -> list[View]:
-        """The first of the paths make(option) that keeps the required distance, or the one that comes closest to it."""
+        """The first path make(option) that keeps the required distance, or the one that comes closest to it."""
         best: tuple[float, list[View]] | None = None
         for option in options:
             path = make(option)

@@ -21,10 +21,10 @@ _GROUND_TOLERANCE = 1.5
 
 
 def focus_point(views: Sequence[View]) -> np.ndarray:
-    """The point, float64 [3], with the least sum of distances to the optical axes: a few stray cameras hardly count.
+    """Point float64 [3] with the least sum of distances to the optical axes, robust to outliers.
 
-    Where the axes are parallel, or there is only one: as far ahead of the cameras as they are apart.
-    Iteratively reweighted least squares (Weiszfeld).
+    For parallel axes or one camera: as far ahead of the cameras as they are apart. Iteratively reweighted least squares
+    (Weiszfeld).
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
@@ -43,11 +43,11 @@ def focus_point(views: Sequence[View]) -> np.ndarray:
 
 
 def up_direction(views: Sequence[View], points: np.ndarray | None = None) -> np.ndarray:
-    """Which way is up, float64 [3] of length 1: at right angles to the cameras' horizontal axes, but for a few.
+    """Up direction, float64 [3], unit length: perpendicular to the horizontal axes of most cameras.
 
-    Unlike the mean of their own up directions, it is not tilted where all look down from one side. Where the axes are
-    nearly parallel they leave a turn about themselves open: then the ground decides, if there is one among `points`
-    [P, 3] against which the cameras are as level as against each other, or else that mean.
+    Unlike the mean of the cameras' up axes, it is unbiased if all look down from one side. Nearly parallel axes leave a
+    rotation undetermined: then it is the normal of the ground, if `points` [P, 3] have one with which the cameras are
+    level, or the mean.
     """
     right = np.array([view.w2c[0, :3] for view in views])
     mean = -np.mean([view.w2c[1, :3] for view in views], axis=0)
@@ -60,7 +60,7 @@ def up_direction(views: Sequence[View], points: np.ndarray | None = None) -> np.
 
 
 def _level(right: np.ndarray, expected: np.ndarray, weight: float) -> np.ndarray:
-    """The direction with the least sum of |cosines| to `right` [N, 3], and `weight` times the angle to `expected`."""
+    """Direction that minimises the sum of |cosines| to `right` [N, 3] plus `weight` times the angle to `expected`."""
     up, weights = expected, np.ones(len(right))
     for _ in range(_ROUNDS):
         total = np.einsum("n,ni,nj->ij", weights / weights.sum(), right, right)

@@ -4,15 +4,15 @@ import numpy as np
 
 _TRIALS = 400
 _MIN_SHARE = 0.15
-"""Of the points, in a ground."""
+"""Minimum share of the points on the ground."""
 _THICKNESS = 0.01
-"""Of a plane, in spreads of the points."""
+"""Thickness of the plane, relative to the spread of the points."""
 _MIN_COSINE = np.cos(np.radians(25))
 _MAX_POINTS = 5000
 
 
 def ground_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
-    """The unit normal of the plane with the most points, within 25 degrees of `up`; None where no plane has enough.
+    """Unit normal of the plane with the most points, within 25 degrees of `up`; None without such a plane.
 
     RANSAC (Fischler and Bolles 1981), then least squares. points: [P, 3].
     """

@@ -9,10 +9,10 @@ from splat_cli.scene.view import View
 
 
 def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
-    """`num_frames` cameras on a smooth path from the first of `views` through all to the last, at even speed.
+    """`num_frames` cameras on a smooth path through all `views` in order, at constant speed.
 
-    Position and orientation follow one cubic curve (Hermite, through the 3x4 camera-to-world matrices), whose rotation
-    part is brought back to the nearest rotation. Size and lens are those of the first view.
+    Cubic Hermite interpolation of 3x4 camera-to-world matrices, with rotations projected to the nearest rotation. Size
+    and lens are those of the first view.
     """
     poses = np.array([np.linalg.inv(view.w2c)[:3] for view in views])
     times = _travel_times(poses)
@@ -29,7 +29,7 @@ def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
 
 
 def with_size(view: View, width: int, height: int) -> View:
-    """The view at `width` x `height` pixels: the same vertical field of view, cut or widened at the sides."""
+    """The view at `width` x `height` pixels: equal vertical field of view, cropped or extended at the sides."""
     scale = height / view.height
     return dataclasses.replace(
         view,
@@ -43,7 +43,7 @@ def with_size(view: View, width: int, height: int) -> View:
 
 
 def _travel_times(poses: np.ndarray) -> np.ndarray:
-    """When a camera of even speed is at each pose [P, 3, 4]: moving and turning take time, standing hardly."""
+    """Arrival times at the poses [P, 3, 4] at constant speed of translation and rotation."""
     steps = np.diff(poses, axis=0)
     moved = np.linalg.norm(steps[:, :, 3], axis=1)
     turned = np.linalg.norm(steps[:, :, :3], axis=(1, 2))

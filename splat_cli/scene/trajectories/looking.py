@@ -14,7 +14,7 @@ def looking(position: np.ndarray, target: np.ndarray, up: np.ndarray) -> np.ndar
     length = np.linalg.norm(forward)
     forward = forward / length if length > 0 else across(up)
     right = np.cross(forward, up)
-    if np.linalg.norm(right) < 1e-6 * np.linalg.norm(up):  # straight up or down: any way is right
+    if np.linalg.norm(right) < 1e-6 * np.linalg.norm(up):  # vertical direction: arbitrary
         right = across(forward)
     right /= np.linalg.norm(right)
     w2c = np.eye(4)
@@ -24,9 +24,9 @@ def looking(position: np.ndarray, target: np.ndarray, up: np.ndarray) -> np.ndar
 
 
 def levelled(view: View, up: np.ndarray) -> View:
-    """The view from the same place and the same way, with a level horizon."""
+    """The view with a level horizon: equal position and direction."""
     ahead = view.w2c[2, :3] - up * (view.w2c[2, :3] @ up)
-    if np.linalg.norm(ahead) < 1e-6:  # it looks straight up or down: the top of its picture is ahead
+    if np.linalg.norm(ahead) < 1e-6:  # vertical direction: keeps the top of the picture
         ahead = -view.w2c[1, :3]
     return dataclasses.replace(view, w2c=looking(view.center, view.center + ahead, up))
 

@@ -20,10 +20,9 @@ _ARC_STEPS = 2048
 
 
 def orbit_path(capture: Capture, num_frames: int, arc: float | None, bandwidth: float) -> list[View]:
-    """A circle about the focus where cameras stand all around it, otherwise an arc there and back; a loop in any case.
+    """A circle around the focus if cameras surround it, otherwise an arc back and forth; a loop in both cases.
 
-    At even speed, at the distance and height of the cameras near each place. arc: its width, radians; None for the
-    cameras' own.
+    Constant speed, with distance and height of the nearby cameras. arc: width, radians; None: that of the cameras.
     """
     middle, width = capture.covered()
     width = width if arc is None else min(arc, FULL_CIRCLE)
@@ -39,10 +38,10 @@ def orbit_path(capture: Capture, num_frames: int, arc: float | None, bandwidth: 
 
 
 def spiral_path(views: Sequence[View], num_frames: int, focus: np.ndarray, up: np.ndarray, size: float) -> list[View]:
-    """Two turns before the scene, out to where nine tenths of the cameras were: for those that face one way.
+    """Two turns before the scene, with the radius of nine tenths of the cameras: for forward-facing captures.
 
-    As the videos of LLFF (Mildenhall et al. 2019): the camera sways in its image plane and, half as fast, back and
-    forth, and looks at the point as far ahead as the focus. size: 1 for that, less for a smaller one.
+    As in LLFF (Mildenhall et al. 2019): oscillates in the image plane and, at half the frequency, in depth, looking at
+    a point at the distance of the focus. size: scale of the path.
     """
     centers = np.array([view.center for view in views])
     middle, forward = centers.mean(axis=0), np.mean([view.w2c[2, :3] for view in views], axis=0)

@@ -6,12 +6,12 @@ from splat_cli.scene.trajectories.looking import looking
 from splat_cli.scene.view import View
 
 UP = np.array([0.0, -1.0, 0.0])
-"""What is up for splats without cameras."""
+"""Up direction of splats without cameras."""
 _DIRECTION = np.array([0.0, -0.42, -0.91])
 
 
 def overview(means: np.ndarray) -> View:
-    """A camera above and before the middle of splats [N, 3], which sees most of them."""
+    """A camera above and in front of the centre of splats [N, 3], which sees most of them."""
     middle, radius = np.zeros(3), 1.0
     if len(means):
         middle = middle_of(means)

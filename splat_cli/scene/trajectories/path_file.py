@@ -16,10 +16,10 @@ _AXES = np.diag([1.0, -1.0, -1.0, 1.0])
 
 
 def read_path(path: Path) -> tuple[list[View], float | None]:
-    """(a view for each frame, frames a second where the file says so). Raises FormatError.
+    """(view of each frame, frames per second if stated). FormatError.
 
     nerfstudio: `camera_path` with `camera_to_world` (row-major) and `fov` (degrees, vertical), `render_width`,
-    `render_height`, `fps`; its coordinates are taken as those of the scene.
+    `render_height`, `fps`; coordinates are taken as those of the scene.
     """
     content = read_json(path)
     if isinstance(content, list):

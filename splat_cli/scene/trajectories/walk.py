@@ -16,7 +16,7 @@ _ROUNDS = 20
 
 
 def walk_path(views: Sequence[View], num_frames: int, up: np.ndarray, bandwidth: float) -> list[View]:
-    """Passes by all cameras and looks where they look, with a level horizon, at even speed. bandwidth: cameras."""
+    """A smooth path along all cameras with their directions, a level horizon and constant speed. bandwidth: cameras."""
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
     order = _order(centers, forward, scene_extent(views))
@@ -32,12 +32,12 @@ def walk_path(views: Sequence[View], num_frames: int, up: np.ndarray, bandwidth:
 
 
 def _poses(centers: np.ndarray, forward: np.ndarray, extent: float) -> np.ndarray:
-    """[N, 6], whose distances say how far cameras are apart: a quarter of the extent counts as much as a radian."""
+    """Vectors [N, 6] whose distances are those of poses: a quarter of the extent is equivalent to a radian."""
     return np.concatenate([4 * centers / extent, forward], axis=1)
 
 
 def _order(centers: np.ndarray, forward: np.ndarray, extent: float) -> np.ndarray:
-    """As they are, if neighbours are near each other; otherwise a short tour."""
+    """Capture order if consecutive cameras are close, otherwise a short tour."""
     poses = _poses(centers, forward, extent)
     if len(poses) < 4:
         return np.arange(len(poses))
@@ -49,7 +49,7 @@ def _order(centers: np.ndarray, forward: np.ndarray, extent: float) -> np.ndarra
 
 
 def _greedy(distances: np.ndarray) -> np.ndarray:
-    """A tour that goes on to the nearest camera left, from the one that is farthest from the others."""
+    """Nearest-neighbour tour from the camera farthest from the others."""
     tour = [int(distances.sum(axis=1).argmax())]
     left = set(range(len(distances))) - set(tour)
     while left:
@@ -59,7 +59,7 @@ def _greedy(distances: np.ndarray) -> np.ndarray:
 
 
 def _shortened(tour: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """The tour with parts reversed as long as that shortens it (2-opt, Croes 1958)."""
+    """The tour after 2-opt (Croes 1958)."""
     for _ in range(_ROUNDS):
         improved = False
         for first in range(len(tour) - 2):

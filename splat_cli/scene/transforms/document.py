@@ -12,7 +12,7 @@ from splat_cli.scene.dataset import Unusable, check_count
 
 
 def read_document(path: Path) -> tuple[dict[str, Any], list[Any]]:
-    """(the file's object, its `frames`). SceneError where it is no JSON object with a list of that name."""
+    """(content of the file, its `frames`). SceneError unless it is a JSON object with such a list."""
     try:
         document = parse_json(read_json_text(path))
     except OSError as error:
@@ -27,7 +27,7 @@ def read_document(path: Path) -> tuple[dict[str, Any], list[Any]]:
 
 
 def number(values: dict[str, Any], key: str) -> float | None:
-    """A finite number, or None where the key is missing. Unusable for anything else."""
+    """A finite number, or None if the key is missing. Unusable for other values."""
     value = values.get(key)
     if value is None:
         return None
@@ -37,7 +37,7 @@ def number(values: dict[str, Any], key: str) -> float | None:
 
 
 def text(values: dict[str, Any], key: str) -> str | None:
-    """A text, or None where the key is missing. Unusable for anything else."""
+    """A string, or None if the key is missing. Unusable for other values."""
     value = values.get(key)
     if value is not None and not (isinstance(value, str) and value):
         raise Unusable(f"its `{key}` is not a text")
@@ -45,7 +45,7 @@ def text(values: dict[str, Any], key: str) -> str | None:
 
 
 def matrix(value: Any) -> np.ndarray | None:
-    """float64 [4, 4] of 3 or 4 rows of 4 finite numbers; None for anything else."""
+    """float64 [4, 4] from 3 or 4 rows of 4 finite numbers; None for other values."""
     if not isinstance(value, list) or len(value) not in (3, 4):
         return None
     for row in value:

@@ -20,7 +20,7 @@ _MAX_SIDE = 1 << 18
 
 
 def frame_from(entry: Any, shared: dict[str, Any], photos: Path) -> Frame:
-    """The entry as a frame; what the entry does not say about its lens stands in `shared`. Unusable with the reason."""
+    """The entry as a frame; lens parameters missing in the entry are taken from `shared`. Unusable with the reason."""
     if not isinstance(entry, dict):
         raise Unusable("is not a JSON object")
     file = text(entry, "file_path")
@@ -35,13 +35,13 @@ def frame_from(entry: Any, shared: dict[str, Any], photos: Path) -> Frame:
 
 
 def name_of(entry: Any, index: int) -> str:
-    """Name of an entry of any type, for messages."""
+    """Name of an entry, for messages."""
     file = entry.get("file_path") if isinstance(entry, dict) else None
     return sanitize_name(file) if isinstance(file, str) and file else f"frame {index}"
 
 
 def w2c_of(c2w: np.ndarray) -> np.ndarray:
-    """World to camera with z forward, from camera to world with z backward; a scale of the axes is taken out."""
+    """World to camera with z forward, from camera to world with z backward; scales are removed."""
     rotation, center = c2w[:3, :3] @ _FLIP_Y_AND_Z[:3, :3], c2w[:3, 3]
     u, _, vt = np.linalg.svd(rotation)
     if np.linalg.det(u @ vt) < 0:
@@ -53,7 +53,7 @@ def w2c_of(c2w: np.ndarray) -> np.ndarray:
 
 
 def _with_suffix(photos: Path, file: str) -> str:
-    """The file itself; where there is none, with the suffix of one that is there: Blender leaves it out."""
+    """The file, or if missing, the one with a known suffix: Blender omits it."""
     try:
         path = file_inside(photos, file)
         if not path.is_file():
@@ -77,7 +77,7 @@ def _lens(values: dict[str, Any], photo: Path) -> Lens:
 
 
 def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:
-    """Of the camera's picture: as the file says, or else the photograph's."""
+    """Size in pixels: as stated, or that of the photograph."""
     width, height = number(values, "w"), number(values, "h")
     if width is None or height is None:
         try:
@@ -90,7 +90,7 @@ def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:
 
 
 def _focal(angle: float | None, side: int) -> float | None:
-    """Pixels, from the angle of view across `side` pixels."""
+    """Focal length in pixels from the angle of view across `side` pixels."""
     if angle is None or not 0 < angle < math.pi:
         return None
     return side / (2 * math.tan(angle / 2))

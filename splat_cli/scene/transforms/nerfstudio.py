@@ -22,9 +22,9 @@ def find_transforms(root: Path) -> Path | None:
 
 
 def read_transforms(root: Path, options: SceneOptions) -> Dataset:
-    """The frames and the point cloud of transforms.json, in the coordinates before its `applied_transform`.
+    """Frames and point cloud of transforms.json, in coordinates before its `applied_transform`.
 
-    Photographs are looked for where the file says, or with --images in that folder. Raises SceneError.
+    Photographs are located as stated in the file, or with --images in that folder. SceneError.
     """
     path = root / FILE
     document, entries = read_document(path)
@@ -38,7 +38,7 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
 
 
 def frames_from(entries: list[Any], shared: dict[str, Any], photos: Path) -> tuple[list[Frame], list[str]]:
-    """The usable frames, and the others as "name: reason"."""
+    """The usable frames, and "name: reason" of the others."""
     frames, skipped = [], []
     for index, entry in enumerate(entries):
         try:
@@ -49,7 +49,7 @@ def frames_from(entries: list[Any], shared: dict[str, Any], photos: Path) -> tup
 
 
 def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
-    """float64 [4, 4] that was applied to the world, if any; SceneError where it is not a similarity."""
+    """The transform float64 [4, 4] applied to the world, if any; SceneError if it is no similarity."""
     value = document.get("applied_transform")
     if value is None:
         return None
@@ -62,7 +62,7 @@ def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
 
 
 def _moved(w2c: np.ndarray, applied: np.ndarray) -> np.ndarray:
-    """The camera in the world as it was before `applied`; a scale goes to the camera's distance."""
+    """The camera in the world before `applied`; a scale changes its distance."""
     before = w2c @ applied
     scale = np.cbrt(np.linalg.det(applied[:3, :3]))
     before[:3] /= scale
