@@ -1,6 +1,6 @@
 """Train on a scene and print the curve of held-out quality over seconds of training.
 
-Seconds are those of the loop alone; loading and the run's first step (kernels) are told apart. Example:
+Seconds are those of the loop alone; loading and the first step (compilation) are listed separately. Example:
 
   python scripts/bench_train.py SCENE --at 1000,3000,7000,15000,30000 --json out.json
 """

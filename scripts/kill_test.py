@@ -1,4 +1,4 @@
-"""Kills training at random moments, resumes it, and compares the splats with those of a run that nobody killed.
+"""Kills training at random moments, resumes it, and compares the splats with those of an uninterrupted run.
 
 `python scripts/kill_test.py --kills 50`: a small scene with --deterministic, on the CPU or with `--device cuda`;
 checkpoints are written so often that many kills fall into one. A killed run is resumed until it ends; the first

@@ -104,7 +104,7 @@ def training(scene):
 
 @pytest.fixture(scope="session")
 def finished(scene, tmp_path_factory):
-    """A run of 60 steps that nobody disturbed. Not to be changed."""
+    """An uninterrupted run of 60 steps, shared: do not modify."""
     return Trained(scene).new(tmp_path_factory.mktemp("runs") / "whole")
 
 

@@ -29,7 +29,7 @@ def test_log_file_gets_plain_lines():
         show(Progress(100, 0.1, 3000, 23.456))
     lines = stream.getvalue().splitlines()
     assert len(lines) == 2
-    assert lines[0] == "step 1/100, loss 0.5000, PSNR 12.00, 2,000 splats"  # how fast it goes, nobody knows yet
+    assert lines[0] == "step 1/100, loss 0.5000, PSNR 12.00, 2,000 splats"  # the speed is not known yet
     assert lines[1].startswith("step 100/100, loss 0.1000, PSNR 23.46, 3,000 splats, ")
     assert lines[1].endswith(" step/s, 00:00 left")
     assert "\r" not in stream.getvalue()

@@ -93,5 +93,5 @@ inline void* new_context(char* top, void (*entry)())
 }  // namespace splat_cpu
 
 #else
-#error "splat's CPU backend knows x86-64 and aarch64 only"
+#error "splat's CPU backend supports x86-64 and aarch64 only"
 #endif

@@ -1,4 +1,4 @@
-// What AddressSanitizer must be told about fibers; empty functions in ordinary builds.
+// Notifies AddressSanitizer of fiber switches; empty functions in ordinary builds.
 #pragma once
 #include "runtime.h"
 

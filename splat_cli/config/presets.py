@@ -16,7 +16,7 @@ _MAX_TOML_LENGTH, _MAX_SEPARATORS = 1 << 18, 50
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that come with the program."""
+    """Names of the included presets."""
     return sorted(path.stem for path in resource_dir("configs").glob("*.toml"))
 
 
@@ -27,7 +27,7 @@ def load_config(preset: str | None = None, overrides: Mapping[str, Any] | None =
 
 
 def with_settings(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
-    """`config` with other values of some settings. UsageError for a name or a value that is none."""
+    """`config` with changed settings. UsageError for an invalid name or value."""
     changes = _renamed(changes)
     _reject_unknown(changes)
     return dataclasses.replace(config, **changes)
@@ -47,9 +47,9 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a dictionary; raises UsageError where it cannot be read or is not TOML.
+    """Content of a TOML file. UsageError if it is unreadable or invalid.
 
-    Bytes that are not UTF-8 are taken as those of file names, which become surrogates.
+    Bytes that are not UTF-8, as in file names, become surrogates.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -62,7 +62,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _check_effort(text: str) -> None:
-    """ValueError where Python's reader would take long: its effort grows with the square of the parts of a key."""
+    """ValueError for files that Python's reader parses slowly: quadratic in the number of parts of a key."""
     if len(text) > _MAX_TOML_LENGTH:
         raise ValueError(f"it is longer than {_MAX_TOML_LENGTH:,} characters")
     if max(map(_num_separators, text.splitlines()), default=0) > _MAX_SEPARATORS:
@@ -88,13 +88,13 @@ def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings of `config` that differ from their defaults."""
+    """Settings that differ from their defaults."""
     values = dataclasses.asdict(config)
     return {name: values[name] for name, declared in SETTINGS.items() if values[name] != declared.default}
 
 
 def _toml_value(value: Any) -> str:
-    """JSON's spelling of our values is TOML's as well, but for the one control character that JSON lets stand."""
+    """JSON, which is valid TOML for these values, except for one control character that JSON does not escape."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -129,7 +129,7 @@ def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flag_value(name: str, value: Any) -> Any:
-    """What the value of a former flag is in the setting that took it over; other values as they are."""
+    """Value of the new setting for a former flag; other values unchanged."""
     return FLAGS[name][1][value] if name in FLAGS and isinstance(value, bool) else value
 
 

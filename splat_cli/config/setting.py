@@ -53,7 +53,7 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """The command-line spelling: `--max-splats`."""
+        """Command-line option: `--max-splats`."""
         return "--" + self.name.replace("_", "-")
 
     @property
@@ -67,13 +67,13 @@ class Setting:
 
     @property
     def expected(self) -> str:
-        """What a value has to be, in words."""
+        """Description of valid values."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         return f"{_NOUNS[self.kind]}{', ' if self.bounds else ''}{self.bounds}"
 
     def check(self, value: Any) -> Any:
-        """`value` in this setting's own type; raises UsageError on a wrong type or a value outside the range."""
+        """`value` converted to the type of the setting. UsageError for a wrong type or range."""
         if value is None and self.optional:
             return None
         value = self._convert(value)
@@ -85,7 +85,7 @@ class Setting:
         return value
 
     def parse(self, text: str) -> Any:
-        """The value that `text` spells on the command line; a tuple is a comma list. Raises UsageError."""
+        """The value of a command-line argument; tuples are comma-separated. UsageError."""
         try:
             if self.kind is tuple:
                 return self.check([int(entry) for entry in text.split(",") if entry.strip()])
@@ -94,7 +94,7 @@ class Setting:
             raise self._wrong(text) from None
 
     def show(self, value: Any) -> str:
-        """`value` as one would type it."""
+        """`value` as text."""
         if value is None:
             return "none"
         if isinstance(value, bool):
@@ -116,7 +116,7 @@ class Setting:
         return above and below and (isinstance(number, int) or abs(number) <= MAX_FLOAT)
 
     def _wrong(self, value: Any) -> UsageError:
-        is_huge = isinstance(value, int) and value.bit_length() > 1000  # Python does not print numbers of any length
+        is_huge = isinstance(value, int) and value.bit_length() > 1000  # Python refuses to print very long integers
         return UsageError(
             f"{self.name} = {'a huge number' if is_huge else _SHOWN.repr(value)}: expected {self.expected}"
         )

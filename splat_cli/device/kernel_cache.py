@@ -88,7 +88,7 @@ def build_folder() -> Iterator[Path]:
 
 
 def _is_trusted(found: os.stat_result) -> bool:
-    """Whether nobody but the user and the administrator can have written it."""
+    """Whether only the user and the administrator can have written it."""
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE
 
 

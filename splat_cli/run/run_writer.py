@@ -63,7 +63,7 @@ class RunWriter:
         return saved
 
     def save_auxiliary(self) -> None:
-        """Write what training has learned besides the splats: background, camera responses, poses."""
+        """Write learned background, camera responses and poses."""
         learned = self.trainer.auxiliary.background_color()
         if learned:
             self.run.save_background(learned)

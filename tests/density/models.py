@@ -11,7 +11,7 @@ NUM = 400
 
 
 def some_model(backend, dead=0, scale=0.03, num=NUM, capacity=NUM):
-    """Opaque splats of degree 1, told apart by sh0, but the last `dead`; moments like their parameters."""
+    """Splats of degree 1, identified by sh0: opaque, except for the last `dead`; moments equal to parameters."""
     arrays = some_splats(num, degree=1)
     arrays.log_scales = (np.log(scale) + 0.2 * arrays.log_scales).astype(np.float32)
     arrays.logit_opacities = np.where(np.arange(num) < num - dead, arrays.logit_opacities + 2, -9).astype(np.float32)

@@ -108,13 +108,13 @@ def test_random_children_have_their_parents_distribution(backend):
 
 @pytest.mark.parametrize("operation", ["relocate", "split_long_axis", "split_random"])
 def test_nothing_to_do(backend, model, operation):
-    before, nobody = host(model), index(backend, [])
+    before, none = host(model), index(backend, [])
     if operation == "relocate":
-        relocate(model, nobody, nobody, min_opacity=0.005)
+        relocate(model, none, none, min_opacity=0.005)
     elif operation == "split_long_axis":
-        split_long_axis(model, nobody, nobody)
+        split_long_axis(model, none, none)
     else:
-        split_random(model, nobody, nobody, np.random.default_rng(0))
+        split_random(model, none, none, np.random.default_rng(0))
     np.testing.assert_array_equal(host(model), before)
 
 

@@ -38,7 +38,7 @@ def refined(model, name, step=ROUND, seed=0, extent=1.0, **settings):
 
 
 def relatives(before, model):
-    """Which splats have the colour of BLAMED, which tells splats apart."""
+    """Mask of splats with the colour BLAMED, which identifies them."""
     return np.flatnonzero((host(model)[11:14] == before[11:14, [BLAMED]]).all(axis=0))
 
 
@@ -153,8 +153,8 @@ def test_a_round_without_splats(backend, name):
     model = some_model(backend)
     model.remove(backend.upload(np.ones(NUM, bool)))
     config = config_of(name)
-    nobody = blames(model, [])
-    make_strategy(config, 1.0).refine(RESET, model, nobody, np.random.default_rng(0))
+    none = blames(model, [])
+    make_strategy(config, 1.0).refine(RESET, model, none, np.random.default_rng(0))
     assert model.num == 0
 
 

@@ -1,4 +1,4 @@
-"""Units are compiled once, in whichever thread comes first, and what fails is told to who needs it."""
+"""Units are compiled once, in the first thread that needs them; errors are raised in every one."""
 
 import threading
 

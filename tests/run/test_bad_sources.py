@@ -34,15 +34,15 @@ def test_pixels_count_as_little_as_masked_ones(scene, tmp_path, bad):
     runs = [one.new(tmp_path / f"run-{i}") for i, one in enumerate((broken, masked, unmasked))]
     bits = [run.ply_path(60).read_bytes() for run in runs]
     assert bits[0] == bits[1] != bits[2]
-    told = [line for line in broken.said if "finite" in line]
-    assert told == ["Warning: 36 pixels are not finite and do not count: 36 in a_02.jpg"]
+    warnings = [line for line in broken.said if "finite" in line]
+    assert warnings == ["Warning: 36 pixels are not finite and do not count: 36 in a_02.jpg"]
 
 
 def test_pixels_of_photographs_that_are_decoded_late(scene, tmp_path):
     broken = Trained(_photograph(scene, tmp_path / "broken", np.nan))
     late = broken.new(tmp_path / "late", score_views=4, image_memory=8 * 3 * 40 * 30 / 2**30)
-    told = [line for line in broken.said if "finite" in line]
-    assert told == ["Warning: does not count: a_02.jpg: 36 pixels that are not finite"]
+    warnings = [line for line in broken.said if "finite" in line]
+    assert warnings == ["Warning: does not count: a_02.jpg: 36 pixels that are not finite"]
     whole = broken.new(tmp_path / "whole", score_views=4)
     assert late.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
 
@@ -73,11 +73,11 @@ def start(finished, tmp_path):
 def test_splat_is_left_out(training, start, tmp_path):
     broken, good = [training.new(tmp_path / path.stem, init_from=str(path)) for path in start]
     assert broken.ply_path(60).read_bytes() == good.ply_path(60).read_bytes()
-    told = [line for line in training.said if "finite" in line]
-    assert told == [f"Warning: left out 1 splats of {start[0]} that are not finite"]
+    warnings = [line for line in training.said if "finite" in line]
+    assert warnings == [f"Warning: left out 1 splats of {start[0]} that are not finite"]
 
 
-def test_fewer_splats_than_the_file_has_are_told_of(training, start, tmp_path):
+def test_fewer_splats_than_the_file_has_are_warnings_of(training, start, tmp_path):
     training.new(tmp_path / "run", init_from=str(start[1]), max_splats=50, steps=2)
     expected = f"Warning: starting from 50 of the {len(read_ply(start[1])):,} splats of"
     assert any(line.startswith(expected) for line in training.said)

@@ -1,4 +1,4 @@
-"""Somebody who looks on while training: told of every round, at no cost, and able to keep it waiting."""
+"""Training callbacks: called after every round, not counted as training time, able to pause training."""
 
 import time
 

@@ -101,12 +101,12 @@ def test_without_memory_to_train_on_the_baked_splats_are_saved(tmp_path, monkeyp
         raise MemoryError
 
     monkeypatch.setattr(export_splats, "fine_tune", no_memory)
-    trainer, told = tinted_trainer(field_appearance=0, steps=20, background="black"), []
+    trainer, messages = tinted_trainer(field_appearance=0, steps=20, background="black"), []
     trainer.run_until(20)
     views = trainer.cameras.views
     photographs = ImageSet(views, tinted_images(trainer.backend), [None] * len(views), [])
-    saved = save_splats(trainer, trainer.config, tmp_path / "splats.ply", photographs, told.append)
-    assert "not enough device memory" in told[-1]
+    saved = save_splats(trainer, trainer.config, tmp_path / "splats.ply", photographs, messages.append)
+    assert "not enough device memory" in messages[-1]
     assert len(read_ply(tmp_path / "splats.ply")) == len(saved.splats) == trainer.model.num
 
 

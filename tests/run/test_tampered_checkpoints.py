@@ -1,4 +1,4 @@
-"""Checkpoints that somebody changed and gave a right checksum: refused in one line, or set aside for the one before."""
+"""Modified checkpoints with a valid checksum: rejected in one line, or replaced by the previous one."""
 
 import json
 import shutil

@@ -136,7 +136,7 @@ def test_path_begins_where_the_first_camera_is():
 
 @pytest.mark.parametrize("kind", ["auto", "orbit", "arc"])
 def test_an_orbit_is_no_wider_than_the_cameras(kind):
-    """They photographed something on a wall: behind it nobody was."""
+    """Photographs of a wall: no camera is behind it."""
     views = on_an_arc(94)
     frames, _ = CameraPath(kind, frames=60).through(views)
     angles = angles_of(frames)
