@@ -9,7 +9,8 @@ the scene's extent. The held-out cameras keep the scene's poses, moved by the si
 from the scene's poses to those that the run ended with: what is measured is how consistent the poses are, not where the
 whole scene lies. "Off" is the mean difference between training cameras and the scene's, so moved. "Fitted" is measured
 after the held-out cameras alone have been refined from there, on their photographs, by splats that stay as they are
-(Lin et al. 2021, "BARF", sec. 4), in all three runs: all cameras may rotate together with the splats, which leaves the loss unchanged.
+(Lin et al. 2021, "BARF", sec. 4), in all three runs: all cameras may rotate together with the
+splats, which leaves the loss unchanged.
 
 intrinsics: all cameras, the held-out ones as well, have a focal length 3 % too long and a principal point off by 1 % of
 it; the third run refines poses, the fourth poses and intrinsics. The held-out cameras follow as in `splat train`. "% of

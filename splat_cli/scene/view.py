@@ -44,7 +44,7 @@ class View:
         return -self.w2c[:3, :3].T @ self.w2c[:3, 3]
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and inside the image."""
+        """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""
         placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # beside the camera
             pixels = placed[:, :2] / placed[:, 2:] * [self.fx, self.fy] + [self.cx, self.cy]
