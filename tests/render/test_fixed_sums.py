@@ -36,7 +36,7 @@ def test_sums_are_those_of_floats():
     assert (np.abs(found - expected) <= 1e-5 * np.abs(expected) + 1e-7 * largest).mean() > 0.999
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6 * largest.max())
     np.testing.assert_array_equal(fixed.rasterizer.projection.fixed_sums, 0)
-    for one, other in zip(fixed.scorer.scores(4), floats.scorer.scores(4), strict=True):
+    for one, other in zip(fixed.scratch.scorer.scores(4), floats.scratch.scorer.scores(4), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
 
 
