@@ -37,7 +37,8 @@ def train(scene: Path, out: Path, *options: str) -> dict[str, Any]:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise click.ClickException(f"{' '.join(options)}: {done.stderr.strip().splitlines()[-1:]}")
+        print(f"FAILED {' '.join(options)}:\n{done.stderr[-3000:]}", flush=True)
+        return {"error": done.stderr[-3000:]}
     facts: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     (ply,) = sorted(out.glob("point_cloud/*/point_cloud.ply"))[-1:]
     facts["sha256"] = hashlib.sha256(ply.read_bytes()).hexdigest()
@@ -49,7 +50,7 @@ def check_bits(scene: Path, folder: Path, gpus: int, steps: int, device: str) ->
     """SHA-256 of deterministic runs with batch 4 on 1 and on `gpus` GPUs."""
     options = f"--device={device} --deterministic --batch=4 --steps={steps} --save-at= --keep=0".split()
     counts = (1, gpus)
-    return {str(n): train(scene, folder / f"bits-{n}", *options, f"--gpus={n}")["sha256"] for n in counts}
+    return {str(n): train(scene, folder / f"bits-{n}", *options, f"--gpus={n}").get("sha256", "") for n in counts}
 
 
 @click.command()
@@ -80,7 +81,9 @@ def main(
                     scene, folder / f"{number}-{seed}", *given, f"--gpus={count}", f"--batch={batch}", *options.split()
                 )
                 found["runs"].append({"gpus": count, "batch": batch, "seed": int(seed), **facts})
-                quality = [facts.get("psnr"), facts.get("ssim")]
+                if "error" in facts:
+                    continue
+                quality = [round(facts["psnr"], 2), round(facts["ssim"], 4)]
                 row = [
                     count,
                     batch,

@@ -62,8 +62,10 @@ def started_ranks(config: TrainConfig, scene_path: Path, backend: Backend) -> It
         channel.tell(str(scene_path), config, backend.name)
         ranks = make_ranks(channel, backend, files)
         followers.on_lost = ranks.abort if isinstance(ranks, NcclRanks) else lambda: None
-        yield ranks
-        ranks.close()
+        try:
+            yield ranks
+        finally:
+            ranks.close()  # before the others end: NCCL would wait for them
     finally:
         followers.close()
         for file in files:
