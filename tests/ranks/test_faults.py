@@ -67,6 +67,12 @@ def test_failed_rank_tells_why(training, tmp_path):
     assert "\n" not in message
 
 
+def test_rank_without_memory_tells_what_helps(training, tmp_path):
+    huge = 2**50
+    message, _ = _lost(training, tmp_path / "run", lambda trainer: trainer.ranks.tell("scatter", 20, 9, huge, 1.0))
+    assert "rank 1 of 2 failed: out of device memory: use --max-splats" in message
+
+
 def _command(scene, path, **changes):
     options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SETTINGS, **changes}.items()
                if name not in ("save_at", "deterministic")]  # fmt: skip
