@@ -136,7 +136,7 @@ def live(
     config = load_config(preset, {"steps": stops[-1], **overrides})
     bandwidth, display = copy_bandwidth(backend), Display(level=Level.QUIET)
     trainer = make_trainer(read_data(scene, config, backend, display), config, backend, display)
-    trainer.rasterizer.matrix_sums, trainer.overlap_adam = matrix_sums, overlap_adam
+    trainer.rasterizer.matrix_sums, trainer.batch_step.overlap_adam = matrix_sums, overlap_adam
     if trainer.stream:
         raise click.ClickException("the photographs do not fit on the device at once: use --set downscale=2")
     lines = [f"{backend.describe()}, copy {bandwidth:.0f} GB/s; {scene}, preset {preset}, {' '.join(settings)}\n"]

@@ -97,7 +97,7 @@ def main(cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], over
         width, height = map(int, size.split("x"))
         before = backend.memory()[0]
         trainer = make(backend, int(count), width, height, tomllib.loads("\n".join(settings)))
-        trainer.overlap_adam = overlap_adam
+        trainer.batch_step.overlap_adam = overlap_adam
         used = before - backend.memory()[0]
         per_splat = Trainer.memory_cost(trainer.config, NUM_VIEWS).per_splat / GIB * trainer.splats.capacity
         pairs = trainer.rasterizer.tiles.pair_capacity

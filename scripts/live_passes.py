@@ -89,7 +89,7 @@ def pass_times(trainer: Trainer, num_steps: int) -> dict[str, list[float]]:
     with timed_launches(trainer.backend, lambda name, timer: rows[-1].append((name, timer))):
         for _ in range(num_steps + WARM_UP):
             rows.append([])
-            trainer.launch_batch()
+            trainer.batch_step.launch()
     times: dict[str, list[float]] = {}
     for row in rows[WARM_UP:]:
         sums: dict[str, float] = defaultdict(float)
@@ -103,7 +103,7 @@ def pass_times(trainer: Trainer, num_steps: int) -> dict[str, list[float]]:
 
 def step_times(trainer: Trainer, num_steps: int) -> list[float]:
     """Milliseconds of `num_steps` steps of training, each a replay of the captured step."""
-    graph, timers = CapturedGraph(trainer.rasterizer, trainer.launch_batch), []
+    graph, timers = CapturedGraph(trainer.rasterizer, trainer.batch_step.launch), []
     graph.run(WARM_UP)
     for _ in range(num_steps):
         timers.append(trainer.backend.timer())
@@ -118,7 +118,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     """What `num_steps` steps had to do; iterations of the worst warp, with the queue of large splats and without."""
     states, visible, with_queue, without = [], list[int](), 0, 0
     for _ in range(num_steps):
-        trainer.launch_batch()
+        trainer.batch_step.launch()
         state = trainer.state.read()
         states.append(state)
         visible.append(num_visible(trainer.backend, trainer.rasterizer.projection, trainer.model.num))
@@ -138,7 +138,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
         splats=mean("num_splats"), visible=float(np.mean(visible)), large=mean("num_large"), pairs=mean("num_pairs"),
         segments=mean("num_segments"), pixels=pixels, coefficients=coefficients,
         adam_words=4 if trainer.model.moments.packed else 6,
-        colored=float(np.mean(visible)) if trainer.overlap_adam else mean("num_splats"),
+        colored=float(np.mean(visible)) if trainer.batch_step.overlap_adam else mean("num_splats"),
     )  # fmt: skip
     return work, with_queue, without
 

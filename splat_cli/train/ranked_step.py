@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from splat_cli.config import ResolvedConfig
-from splat_cli.device import Backend
-from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.exchange import Exchange
-from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Update, project, project_backward
-from splat_cli.render.rasterizer import Rasterizer
-
-
-class Steps(Protocol):
-    """The parts of a training step that do not depend on the number of ranks."""
-
-    config: ResolvedConfig
-    state: IterState
-    rasterizer: Rasterizer
-
-    @property
-    def backend(self) -> Backend: ...
-
-    @property
-    def splats(self) -> Splats: ...
-
-    def begin_step(self) -> None:
-        """Queue the start of a step."""
-
-    def differentiate(self) -> None:
-        """Queue the loss of the rendered picture, back to the gradients of projected splats."""
-
-    def update(self) -> Update:
-        """What to do with gradients of parameters."""
-
-    def add_noise(self, share: Share) -> None:
-        """Queue the noise that follows an update."""
+from splat_cli.render.project import project, project_backward
+from splat_cli.train.batch_step import BatchStep
 
 
 class RankedStep:
     """Replays batches as CapturedGraph does: own splats into all views; own views; own splats' update."""
 
-    def __init__(self, steps: Steps, ranks: Ranks, share: Share) -> None:
-        self.steps, self.ranks, self.share = steps, ranks, share
+    def __init__(self, batch: BatchStep, ranks: Ranks, share: Share) -> None:
+        self.batch, self.ranks, self.share = batch, ranks, share
         self._exchange: Exchange | None = None
-        self._graphs = [CapturedGraph(steps.rasterizer, part) for part in (self._project, self._render, self._update)]
+        self._graphs = [CapturedGraph(batch.rasterizer, part) for part in (self._project, self._render, self._update)]
 
     @property
     def current(self) -> bool:
@@ -58,14 +26,14 @@ class RankedStep:
     @property
     def capacity(self) -> int:
         """Number of splats of all ranks that there is room for."""
-        return len(self.steps.rasterizer.projection.depths)
+        return len(self.batch.rasterizer.projection.depths)
 
     def run(self, count: int) -> None:
         """Queue `count` batches."""
         if count and (self._exchange is None or self._exchange.capacity != self.capacity):
             self._exchange = None  # free before the next is allocated
             self._exchange = Exchange(
-                self.steps.backend, self.ranks, self.share, self.capacity, self.steps.config.batch_size
+                self.batch.backend, self.ranks, self.share, self.capacity, self.batch.config.batch_size
             )
         project_graph, render_graph, update_graph = self._graphs
         for _ in range(count):
@@ -76,34 +44,27 @@ class RankedStep:
             update_graph.run(1)
 
     def _project(self) -> None:
-        steps, raster = self.steps, self.steps.rasterizer
+        batch, raster = self.batch, self.batch.rasterizer
         for slot, projection in enumerate(self._buffers.slots):
-            steps.begin_step()
-            project(
-                steps.splats,
-                raster.cameras,
-                steps.state,
-                raster.antialias,
-                projection,
-                steps.config.dropout,
-                self.share,
-            )
-            self._buffers.record_view(slot, raster.cameras, steps.state)
+            batch.begin_step()
+            dropout = batch.config.dropout
+            project(batch.splats, raster.cameras, batch.state, raster.antialias, projection, dropout, self.share)
+            self._buffers.record_view(slot, raster.cameras, batch.state)
 
     def _render(self) -> None:
-        steps, raster = self.steps, self.steps.rasterizer
+        batch, raster = self.batch, self.batch.rasterizer
         for number in range(self._buffers.num_views):
-            self._buffers.receive(number, raster.cameras, steps.state, raster.projection)
-            raster.blend_projection(steps.state)
-            steps.differentiate()
-            self._buffers.send(number, steps.state, raster.projection)
+            self._buffers.receive(number, raster.cameras, batch.state, raster.projection)
+            raster.blend_projection(batch.state)
+            batch.differentiate()
+            self._buffers.send(number, batch.state, raster.projection)
 
     def _update(self) -> None:
-        steps, raster = self.steps, self.steps.rasterizer
-        self._buffers.agree(steps.state)
+        batch, raster = self.batch, self.batch.rasterizer
+        self._buffers.agree(batch.state)
         whole = self._buffers.whole
-        project_backward(steps.splats, raster.cameras, steps.state, raster.antialias, whole, steps.update(), self.share)
-        steps.add_noise(self.share)
+        project_backward(batch.splats, raster.cameras, batch.state, raster.antialias, whole, batch.update(), self.share)
+        batch.add_noise(self.share)
 
     @property
     def _buffers(self) -> Exchange:

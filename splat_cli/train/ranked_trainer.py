@@ -40,7 +40,7 @@ class RankedTrainer(Trainer):
         )
 
     def _step_loop(self) -> StepLoop:
-        graph = RankedStep(self, self.ranks, self.share)
+        graph = RankedStep(self.batch_step, self.ranks, self.share)
         return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size)
 
 

@@ -1,11 +1,11 @@
-"""Training loop. One step is captured as a CUDA graph and replayed; between replays the host polls progress and runs
-densification."""
+"""Training loop. A batch (batch_step.py) is captured as a CUDA graph and replayed; between replays the host polls
+progress and runs densification."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,22 +19,19 @@ from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import TrainingSetup
-from splat_cli.optim.columns import copy_columns
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
-from splat_cli.optim.noise import langevin_noise
 from splat_cli.optim.smoothing import update_filters
 from splat_cli.phase_timer import PhaseTimer
-from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.exchange import Exchange
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
-from splat_cli.render.project import Update, update_unseen_colors
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.auxiliary import AuxiliaryModels, auxiliary_memory
+from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule, view_order
@@ -80,7 +77,6 @@ class Trainer:
         self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch_size)
         self.cameras, self.stream = self.images.cameras, self.images.stream
         self.schedule = upload_schedule(backend, config)
-        self.set_size(scene_size(images.views, splats.means))
         self.auxiliary = AuxiliaryModels(TrainingSetup(
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats, scene_points,
             pose_offsets,
@@ -93,15 +89,16 @@ class Trainer:
         )  # fmt: skip
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num)
-        self.order = backend.upload(order)
         show = (self.stream.show,) if self.stream else ()
         random = random or np.random.default_rng(config.seed)
         scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, random, *show)
         self.density = DensityControl(config, self.extent, self.model, scorer, self.rasterizer, self.state, random)
+        self.batch_step = BatchStep(
+            backend, config, self.model, self.rasterizer, self.auxiliary, self.state, self.density.strategy,
+            self.schedule, backend.upload(order),
+        )  # fmt: skip
+        self.set_size(scene_size(images.views, splats.means))
         self.loop = self._step_loop()
-        self._d_means: Any | None = None  # of a batch's views
-        self.overlap_adam = False  # update the colours of unseen splats beside the backward pass: not measured yet
-        self._join: Callable[[], None] = lambda: None
         self.scratch = ScratchMemory(self.model, self.rasterizer, scorer, self.state)
         self._constrain()
 
@@ -188,91 +185,13 @@ class Trainer:
 
     def set_size(self, size: float) -> None:
         """Scale learning rates and regularisers to a scene of `size` world units, from the next graph capture on."""
-        self.size, self.unit = size, size / REFERENCE_SIZE
+        self.size, self.batch_step.unit = size, size / REFERENCE_SIZE
         set_position_rates(self.backend, self.schedule, self.config, size)
 
-    def launch_batch(self, first: int = 0) -> None:
-        """Queue the steps of a batch from the first-th on, and its update: what a replay repeats.
-
-        Reads and writes device memory only.
-        """
-        size = self.config.batch_size
-        for slot in range(first, size):
-            self._launch_view(slot)
-            if slot == size - 1:
-                self._join()
-                self.rasterizer.update(self.splats, self.state, self.update())
-            self.auxiliary.step(self.state)
-        self.add_noise()
-
-    def _launch_view(self, slot: int) -> None:
-        """Queue one step up to the gradients of projected splats."""
-        raster = self.rasterizer
-        raster.select(slot)
-        self.begin_step()
-        raster.forward(self.splats, self.state, self.config.dropout)
-        self.differentiate()
-        d_means = self.auxiliary.position_gradients(self.splats.capacity)
-        self.auxiliary.accumulate(self.splats, self.state, raster)
-        raster.record_view(slot, self.state)
-        if d_means is not None and self.config.batch_size > 1:
-            copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
-
-    def _update_unseen_colors(self) -> None:
-        update_unseen_colors(self.splats, self.state, self.rasterizer.projection, self.update())
-
-    def begin_step(self) -> None:
-        """Queue the start of a step: its view, learning rates and background."""
-        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self.schedule, self.order)
-
-    def differentiate(self) -> None:
-        """Queue the loss of the rendered picture, back to the gradients of projected splats."""
-        picture = self.rasterizer.picture
-        self.loss.forward(self.state, picture.image)
-        if self._overlapping:
-            self._join = self.backend.fork(self._update_unseen_colors)
-        self.loss.backward(self.state, picture.image, picture.d_image)
-        self.auxiliary.add_losses(self.state, picture)
-        self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
-
-    def add_noise(self, share: Share = WHOLE) -> None:
-        """Queue the noise that follows an update, if the strategy asks for it."""
-        if (noise_scale := self.density.strategy.noise_scale) > 0:
-            noise_scale = self.config.batch_size**0.5 * noise_scale / self.unit**2  # per update and covariance
-            langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share)
-
-    def _batch_d_means(self) -> Any:
-        """Gradients of positions of a batch's views, float32 [batch, 3, capacity]."""
-        shape = self.config.batch_size, 3, self.splats.capacity
-        if self._d_means is None or self._d_means.shape != shape:
-            self._d_means = self.backend.xp.empty(shape, "float32")
-        return self._d_means
-
-    @property
-    def _overlapping(self) -> bool:
-        return self.overlap_adam and self.config.batch_size == 1 and self.config.optimizer == "dense"
-
-    @property
-    def _absgrad(self) -> bool:
-        return self.config.absgrad and self.density.strategy.collects_stats
-
-    def update(self) -> Update:
-        """What to do with gradients of parameters."""
-        c, d_means = self.config, self.auxiliary.position_gradients(self.splats.capacity)
-        return Update(
-            moments1=self.model.moments.first, moments2=self.model.moments.second,
-            stats=self.model.stats if self.density.strategy.collects_stats else None,
-            dense=c.optimizer == "dense", absgrad=self._absgrad,
-            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
-            d_means=d_means if d_means is None or c.batch_size == 1 else self._batch_d_means(),
-            unseen_colors_done=self._overlapping,
-        )  # fmt: skip
-
     def _step_loop(self) -> StepLoop:
-        graph = CapturedGraph(self.rasterizer, self.launch_batch)
-        return StepLoop(
-            graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size, self.launch_batch
-        )
+        launch = self.batch_step.launch
+        graph = CapturedGraph(self.rasterizer, launch)
+        return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size, launch)
 
     def _run_steps(self, target: int) -> None:
         self.loop.run_until(target)

@@ -17,7 +17,7 @@ def test_same_bits(settings):
     ends = []
     for overlap in (False, True):
         trainer = noise_trainer(backend, 200, steps=40, score_views=3, **SETTINGS, **settings)
-        trainer.overlap_adam = overlap
+        trainer.batch_step.overlap_adam = overlap
         trainer.run_until(40)
         planes, num = trainer.model.planes(), trainer.model.num
         ends.append({name: backend.download(array)[:, :num] for name, array in planes.items()})

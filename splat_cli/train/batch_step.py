@@ -1,0 +1,118 @@
+"""Steps of a batch and its update on one GPU, as launches that a captured graph replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.density.strategy import Strategy
+from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.columns import copy_columns
+from splat_cli.optim.model import Model
+from splat_cli.optim.noise import langevin_noise
+from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import Update, update_unseen_colors
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.auxiliary import AuxiliaryModels
+
+
+class BatchStep:
+    """Queues the steps of a batch and its update. All methods read and write device memory only.
+
+    schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
+    size, by which regularisers and noise are scaled. overlap_adam: update the colours of unseen splats beside the
+    backward pass; no gain measured.
+    """
+
+    def __init__(
+        self, backend: Backend, config: ResolvedConfig, model: Model, rasterizer: Rasterizer,
+        auxiliary: AuxiliaryModels, state: IterState, strategy: Strategy, schedule: Any, order: Any,
+    ) -> None:  # fmt: skip
+        self.backend, self.config, self.state, self.rasterizer = backend, config, state, rasterizer
+        self.unit, self.overlap_adam = 1.0, False
+        self._model, self._auxiliary, self._strategy = model, auxiliary, strategy
+        self._schedule, self._order = schedule, order
+        self._d_means: Any | None = None  # of a batch's views
+        self._join: Callable[[], None] = lambda: None
+
+    @property
+    def splats(self) -> Splats:
+        return self._model.splats
+
+    def launch(self, first: int = 0) -> None:
+        """Queue the steps of a batch from the first-th on, and its update: what a replay repeats."""
+        size = self.config.batch_size
+        for slot in range(first, size):
+            self._launch_view(slot)
+            if slot == size - 1:
+                self._join()
+                self.rasterizer.update(self.splats, self.state, self.update())
+            self._auxiliary.step(self.state)
+        self.add_noise()
+
+    def begin_step(self) -> None:
+        """Queue the start of a step: its view, learning rates and background."""
+        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self._schedule, self._order)
+
+    def differentiate(self) -> None:
+        """Queue the loss of the rendered picture, back to the gradients of projected splats."""
+        picture, loss = self.rasterizer.picture, self._auxiliary.loss
+        loss.forward(self.state, picture.image)
+        if self._overlapping:
+            self._join = self.backend.fork(self._update_unseen_colors)
+        loss.backward(self.state, picture.image, picture.d_image)
+        self._auxiliary.add_losses(self.state, picture)
+        self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
+
+    def update(self) -> Update:
+        """What to do with gradients of parameters."""
+        c, model = self.config, self._model
+        d_means = self._auxiliary.position_gradients(self.splats.capacity)
+        return Update(
+            moments1=model.moments.first, moments2=model.moments.second,
+            stats=model.stats if self._strategy.collects_stats else None,
+            dense=c.optimizer == "dense", absgrad=self._absgrad,
+            opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
+            d_means=d_means if d_means is None or c.batch_size == 1 else self._batch_d_means(),
+            unseen_colors_done=self._overlapping,
+        )  # fmt: skip
+
+    def add_noise(self, share: Share = WHOLE) -> None:
+        """Queue the noise that follows an update, if the strategy asks for it."""
+        if (noise_scale := self._strategy.noise_scale) > 0:
+            noise_scale = self.config.batch_size**0.5 * noise_scale / self.unit**2  # per update and covariance
+            langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share)
+
+    def _launch_view(self, slot: int) -> None:
+        """Queue one step up to the gradients of projected splats."""
+        raster = self.rasterizer
+        raster.select(slot)
+        self.begin_step()
+        raster.forward(self.splats, self.state, self.config.dropout)
+        self.differentiate()
+        d_means = self._auxiliary.position_gradients(self.splats.capacity)
+        self._auxiliary.accumulate(self.splats, self.state, raster)
+        raster.record_view(slot, self.state)
+        if d_means is not None and self.config.batch_size > 1:
+            copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
+
+    def _update_unseen_colors(self) -> None:
+        update_unseen_colors(self.splats, self.state, self.rasterizer.projection, self.update())
+
+    def _batch_d_means(self) -> Any:
+        """Gradients of positions of a batch's views, float32 [batch, 3, capacity]."""
+        shape = self.config.batch_size, 3, self.splats.capacity
+        if self._d_means is None or self._d_means.shape != shape:
+            self._d_means = self.backend.xp.empty(shape, "float32")
+        return self._d_means
+
+    @property
+    def _overlapping(self) -> bool:
+        return self.overlap_adam and self.config.batch_size == 1 and self.config.optimizer == "dense"
+
+    @property
+    def _absgrad(self) -> bool:
+        return self.config.absgrad and self._strategy.collects_stats
