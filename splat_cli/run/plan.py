@@ -60,11 +60,8 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     if from_splats is None:
         from_splats = requested.init_from is not None
     steps = default_steps(len(views)) if requested.steps is None else requested.steps
-    steps, save_at = (
-        _whole_batches(steps, requested.batch_size),
-        tuple(_whole_batches(step, requested.batch_size) for step in requested.save_at),
-    )
-    requested = dataclasses.replace(requested, steps=steps, save_at=save_at, batch=requested.batch_size)
+    requested = with_whole_batches(requested, steps)
+    steps = requested.num_steps
     budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
     resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats)
     resolved |= coarse_levels(requested, views)
@@ -79,8 +76,11 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     return RunPlan(requested, ResolvedConfig(**resolved))
 
 
-def _whole_batches(step: int, batch: int) -> int:
-    return -(-step // batch) * batch
+def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
+    """The settings of a run of about `steps` steps: `steps` and `save_at` rounded up to whole batches, `batch` set."""
+    size = config.batch_size
+    rounded, *save_at = (-(-step // size) * size for step in (steps, *config.save_at))
+    return dataclasses.replace(config, steps=rounded, save_at=tuple(save_at), batch=size)
 
 
 def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:

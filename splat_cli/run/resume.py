@@ -11,6 +11,7 @@ from splat_cli.console import Display
 from splat_cli.errors import UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_path, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
+from splat_cli.run.plan import with_whole_batches
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.training_data import with_fixed_paths
@@ -41,7 +42,7 @@ def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -
     for folder in filter(is_run, folders):
         run = RunDir(folder)
         before = run.config()
-        same = before == (dataclasses.replace(wanted, steps=before.steps) if wanted.steps is None else wanted)
+        same = before == with_whole_batches(wanted, wanted.steps or before.num_steps)
         if same and not run.result() and run.about().get("scene") == str(scene.resolve()):
             return folder
     return None

@@ -24,7 +24,8 @@ _EXTRAS = {
     "viewer": ("splat view, splat train --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
     "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
-    "test": ("the tests", ("pytest", "pyte", "xdist", "hypothesis", "build")),
+    "plots": ("charts of scripts/fit_image.py and fit_sphere.py", ("matplotlib",)),
+    "test": ("the tests", ("pytest", "pyte", "xdist", "hypothesis", "build", "sympy")),
     "browser": ("tests of pages", ("playwright",)),
 }
 """Extra -> purpose, and modules."""

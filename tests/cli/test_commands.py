@@ -35,7 +35,8 @@ def _pixels(path):
 def test_train_fills_the_run(trained):
     run = RunDir(trained)
     assert run.saved_steps() == [10, 20]
-    assert run.config() == load_config(None, {"eval": True, "test_every": 3, "steps": 20, "save_at": (10, 50)})
+    settings = {"eval": True, "test_every": 3, "steps": 20, "save_at": (10, 50), "batch": 1}
+    assert run.config() == load_config(None, settings)
     assert len(json.loads(run.cameras_path.read_text())) == 9
     assert not list(trained.rglob(".*"))
 

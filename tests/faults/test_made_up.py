@@ -40,7 +40,7 @@ def _fail_at(monkeypatch, what, step):
     monkeypatch.setattr(RunWriter, what, fail_once)
 
 
-@pytest.mark.parametrize("what", ["save", "evaluate"])
+@pytest.mark.parametrize("what", ["save_splats", "_evaluate"])
 def test_a_full_disk_at_a_save_is_made_up_for(training, whole, tmp_path, monkeypatch, what):
     with monkeypatch.context() as patch:
         _fail_at(patch, what, 30)
@@ -64,7 +64,7 @@ def test_a_run_killed_between_a_checkpoint_and_what_is_saved_after_it(training, 
             raise Killed
         return method(self, *args)
 
-    name = "save" if lost == "splats" else "evaluate"
+    name = "save_splats" if lost == "splats" else "_evaluate"
     method = getattr(RunWriter, name)
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, name, kill)

@@ -134,6 +134,7 @@ def test_ctrl_c_ends_both_and_keeps_what_is_done(sleeping):
 
 
 def test_the_child_ends_with_its_parent_and_the_next_attempt_continues(sleeping, splat):
+    pytest.importorskip("pycolmap")
     process, child, scene = sleeping
     busy = splat("sfm", scene.parent / "photos", "-o", scene)
     assert (busy.code, "another process" in busy.err) == (2, True)
@@ -141,7 +142,6 @@ def test_the_child_ends_with_its_parent_and_the_next_attempt_continues(sleeping,
     process.wait()
     until(lambda: is_gone(child))
     assert (scene / "images").is_dir()
-    pytest.importorskip("pycolmap")
     again = splat("sfm", scene.parent / "photos", "-o", scene)
     assert "fit together" in again.err
     assert not scene.exists()  # nothing is left of one that failed

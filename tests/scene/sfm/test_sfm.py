@@ -113,6 +113,7 @@ def test_photographs_are_collected_and_others_named(tmp_path):
 
 @pytest.mark.parametrize("source", ["nowhere", "empty"])
 def test_no_photographs(splat, tmp_path, source):
+    pytest.importorskip("pycolmap")
     (tmp_path / "empty").mkdir()
     result = splat("sfm", tmp_path / source, "-o", tmp_path / "scene")
     assert (result.code, result.err.count("\n")) == (2, 1)
