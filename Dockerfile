@@ -12,7 +12,7 @@ FROM base AS cpu
 COPY . /src
 RUN pip install "/src[cpu,sfm,heic,video,viewer,flip,tensorboard]" && splat --version
 
-# NVRTC compiles the kernels; the driver is the host's.
+# NVRTC compiles the kernels, NCCL is for several GPUs; the driver is the host's.
 FROM base AS cuda
 COPY . /src
-RUN pip install "/src[cuda13,nvrtc,sfm,heic,video,viewer,flip,tensorboard]" && splat --version
+RUN pip install "/src[cuda13,nvrtc,sfm,heic,video,viewer,flip,tensorboard]" "nvidia-nccl-cu13>=2.28" && splat --version
