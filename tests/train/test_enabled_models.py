@@ -1,0 +1,36 @@
+"""Which settings enable which auxiliary models, and what these keep in checkpoints."""
+
+import numpy as np
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.optim.background import LearnedBackground
+from splat_cli.optim.per_view import Decay
+from splat_cli.render.camera import CameraTable
+from splat_cli.train.auxiliary import MODELS
+from tests.views import ring_of_views
+
+
+@pytest.mark.parametrize(
+    ("settings", "enabled"),
+    [
+        ({}, []),
+        ({"appearance": "exposure"}, ["ExposureLoss"]),
+        ({"appearance": "grid"}, ["BilateralGridLoss"]),
+        ({"background": "learned"}, ["LearnedBackground"]),
+        ({"pose_opt": True}, ["PoseRefinement"]),
+        ({"pose_opt": True, "refine_intrinsics": True}, ["CameraRefinement"]),
+    ],
+)
+def test_settings_enable_models(settings, enabled):
+    config = TrainConfig(**settings)
+    assert [model.__name__ for model in MODELS if model.enabled(config)] == enabled
+
+
+def test_a_learned_background_is_kept_and_shown(backend):
+    shown = backend.xp.zeros(3, "float32")
+    learned = LearnedBackground(backend, CameraTable(backend, ring_of_views(2)), shown, Decay(1e-2, 1e-3, 100))
+    learned.arrays()["background"][0, 0] = 1 / 3
+    learned.refresh()
+    np.testing.assert_allclose(backend.download(shown), 1 / 3, rtol=1e-6)
+    assert learned.background_color() == (0.333333,) * 3
