@@ -158,3 +158,12 @@ def test_gradients_of_positions_follow_the_capacity(backend: Backend) -> None:
 def test_only_runs_with_depths_pay_for_them() -> None:
     costs = [DepthSupervision.memory_cost(SimpleNamespace(depth_weight=weight), 3).per_splat for weight in (0.0, 0.5)]
     assert costs == [0, 4 * (4 + SPLAT_SUMS + 3)]
+
+
+def test_points_are_observed_anew_at_another_resolution(backend: Backend) -> None:
+    views, points = ring_of_views(3), np.random.default_rng(0).normal(0, 0.3, (50, 3)).astype(np.float32)
+    small = [view.resized(view.width // 2, view.height // 2) for view in views]
+    supervision = DepthSupervision(backend, observe(views, points), Decay(1, 1, 1), points)
+    supervision.set_views(small)
+    np.testing.assert_array_equal(backend.download(supervision.pixels), observe(small, points).pixels)
+    assert 0 <= int(supervision.pixels.min()) <= int(supervision.pixels.max()) < small[0].width * small[0].height
