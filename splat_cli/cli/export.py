@@ -145,7 +145,7 @@ def command(
         raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
     is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
     edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
-    if spz_axes and not any(map(_is_spz, (out, *sources), (format_name, *[None] * len(sources)))):
+    if spz_axes and not (_is_spz(out, format_name) or any(map(_is_spz, sources))):
         raise UsageError("--spz-axes are axes of .spz files, and neither OUT nor a source is one: leave it out")
     axes = (spz_axes or "rub").upper()
     job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance, spz_axes=axes)

@@ -66,8 +66,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 go out as they came in
     code = run(sys.argv[1:])
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:  # told already, or a closed pipe; Python would complain at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)

@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable, Shown
-from splat_cli.scene.images.downscale import downscale_image, downscale_mask
+from splat_cli.scene.images.downscale import downscale_photograph
 
 _HORIZON = 128  # steps, at most, that are scheduled ahead
 _WORKERS = os.cpu_count() or 1
@@ -184,11 +184,8 @@ class ImageStreamer:
         return self._pool.submit(self._staged, view, self._downscale)
 
     def _staged(self, view: int, downscale: int) -> Staged:
-        photo, mask = downscale_image(self.images[view], downscale), self.masks[view]
-        if mask is None:
-            return self._uploads.stage(photo), None, photo.shape[0] * photo.shape[1]
-        mask = downscale_mask(mask, downscale)
-        return self._uploads.stage(photo), self._uploads.stage(mask), int(np.count_nonzero(mask))
+        photo, mask, num_pixels = downscale_photograph(self.images[view], self.masks[view], downscale)
+        return self._uploads.stage(photo), None if mask is None else self._uploads.stage(mask), num_pixels
 
 
 def _next_uses(order: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable, Shown
-from splat_cli.scene.images.downscale import downscale_image, downscale_mask
+from splat_cli.scene.images.downscale import downscale_photograph
 from splat_cli.scene.images.image_set import ImageSet
 
 
@@ -54,10 +54,7 @@ class TrainingImages:
         self._resident.clear()
         upload = self.backend.upload
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            photos = pool.map(lambda image: downscale_image(image, downscale), self.images.images)
-            for index, (photo, mask) in enumerate(zip(photos, self.images.masks, strict=True)):
-                num_pixels, shown = photo.shape[0] * photo.shape[1], None
-                if mask is not None:
-                    small = downscale_mask(mask, downscale)
-                    num_pixels, shown = int(np.count_nonzero(small)), upload(small)
-                self._resident[index] = upload(photo), shown, num_pixels
+            pairs = zip(self.images.images, self.images.masks, strict=True)
+            downscaled = pool.map(lambda pair: downscale_photograph(pair[0], pair[1], downscale), pairs)
+            for index, (photo, mask, num_pixels) in enumerate(downscaled):
+                self._resident[index] = upload(photo), None if mask is None else upload(mask), num_pixels

@@ -1,6 +1,7 @@
 """The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream."""
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +30,12 @@ def why_no_cuda() -> str:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         return f"CuPy sees no GPU ({error}); check `nvidia-smi`"
     return "" if count else "CuPy sees no GPU; check `nvidia-smi`"
+
+
+def visible_gpus(count: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES calls the visible GPUs; without it, the numbers of `count` GPUs."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",") if visible else [str(number) for number in range(count)]
 
 
 class CudaBackend:

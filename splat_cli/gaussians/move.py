@@ -11,11 +11,7 @@ from splat_cli.scene.quaternion import quat_from_matrix
 
 def scaled(splats: SplatArrays, factor: float) -> SplatArrays:
     """The splats scaled by `factor` about the origin."""
-    return dataclasses.replace(
-        splats,
-        means=splats.means * np.float32(factor),
-        log_scales=splats.log_scales + np.float32(np.log(factor)),
-    )
+    return dataclasses.replace(resized(splats, factor), means=splats.means * np.float32(factor))
 
 
 def resized(splats: SplatArrays, factor: float) -> SplatArrays:

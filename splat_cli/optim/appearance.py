@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.auxiliary_model import AuxiliaryModel
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.camera import CameraTable
@@ -20,6 +22,11 @@ class AppearanceLoss(PhotometricLoss, AuxiliaryModel):
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
         super().__init__(backend, cameras, ssim_weight)
         self.changed = backend.xp.empty(3 * cameras.max_pixels, "float32")
+
+    @staticmethod
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        """See AuxiliaryModel.cost: that of `changed`."""
+        return MemoryCost(per_pixel=12)
 
     def apply(self, state: IterState, image: Any) -> None:
         """Queue the correction of the state's view: from image to `changed`, float32 planes [3, H, W]."""

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.compiled_units import Unit
-from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.appearance import AppearanceLoss
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
@@ -44,10 +43,6 @@ class ExposureLoss(AppearanceLoss):
         config = setup.config
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         return cls(setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg)
-
-    @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_pixel=12)
 
     def apply(self, state: IterState, image: Any) -> None:
         self.backend.kernel("optim/exposure", "apply_exposure")(

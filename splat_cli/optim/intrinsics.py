@@ -12,7 +12,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.optim.auxiliary_model import TrainingSetup
-from splat_cli.optim.per_view import SUM_THREADS, Decay
+from splat_cli.optim.per_view import SUM_THREADS, Decay, camera_rows
 from splat_cli.optim.poses import PoseRefinement
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -43,8 +43,7 @@ class CameraRefinement(PoseRefinement):
     ) -> None:  # fmt: skip
         super().__init__(backend, cameras, decay, extent)
         self.intrinsics_decay, self.weight = intrinsics_decay, weight
-        numbers, rows = np.unique([view.camera_id for view in cameras.views], return_inverse=True)
-        self.camera_from_view = backend.upload(rows.astype(np.int32))
+        numbers, self.camera_from_view = camera_rows(backend, cameras.views)
         self.intrinsics = backend.xp.zeros((len(numbers), 3, 3), "float32")
         self.camera_steps = backend.xp.zeros(len(numbers), "float32")
         self.given = _given(backend, cameras.current_views)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.compiled_units import Unit
-from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.appearance import AppearanceLoss
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.camera_response import CameraResponse
-from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
+from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay, camera_rows
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
@@ -43,8 +40,7 @@ class IspLoss(AppearanceLoss):
         super().__init__(backend, cameras, ssim_weight)
         self.photo_decay, self.photo_weight = photo_decay, photo_weight
         self.camera_decay, self.camera_weight = camera_decay, camera_weight
-        self.camera_ids, rows = np.unique([view.camera_id for view in cameras.views], return_inverse=True)
-        self.camera_from_view = backend.upload(rows.astype(np.int32))
+        self.camera_ids, self.camera_from_view = camera_rows(backend, cameras.views)
         self.photo_params = backend.xp.zeros((len(cameras.views), 3, PHOTO_VALUES), "float32")
         self.camera_params = backend.xp.zeros((len(self.camera_ids), 3, CAMERA_VALUES), "float32")
         self.camera_steps = backend.xp.zeros(len(self.camera_ids), "float32")
@@ -67,10 +63,6 @@ class IspLoss(AppearanceLoss):
             setup.backend, setup.cameras, config.ssim_weight, photo_decay(config, len(setup.cameras.views)),
             config.exposure_reg, camera_decay, config.camera_reg,
         )  # fmt: skip
-
-    @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_pixel=12)
 
     def apply(self, state: IterState, image: Any) -> None:
         self.backend.kernel("optim/isp", "apply_isp")(

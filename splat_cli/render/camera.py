@@ -55,7 +55,7 @@ class CameraTable:
 
     photos: uint8 [H, W, 3] device arrays, one a view, or none.  masks: uint8 [H, W] device arrays or None, one a view.
     The arrays are kept alive, since the table holds their addresses. views: at full resolution, which buffers are
-    for (max_width, max_height, max_tiles, max_pixels); current_views: as last resized, with their `extent`.
+    for (max_tiles, max_pixels); current_views: as last resized, with their `extent`.
     """
 
     def __init__(
@@ -73,7 +73,6 @@ class CameraTable:
                 rows[i]["mask"] = backend.address(self.masks[i])
                 rows[i]["num_pixels"] = max(int((self.masks[i] > 0).sum()), 1)
         self.array = backend.upload(rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize))
-        self.max_width, self.max_height = self.extent.width, self.extent.height
         self.max_tiles, self.max_pixels = self.extent.tiles, self.extent.pixels
 
     def resize(self, downscale: int, photographs: Mapping[int, Shown]) -> None:

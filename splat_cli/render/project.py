@@ -105,13 +105,14 @@ def project(
     share: splats to project; `out` has room for them only, and no tile_counts where they are not all.
     ShapeError if `out` has another capacity.
     """
+    columns = "C" if share.num_ranks == 1 else "S"
     check_arrays(
         "project",
         params=(splats.params, "float32", "R C"),
-        depths=(out.depths, "float32", "C" if share.num_ranks == 1 else "S"),
-        means2d=(out.means2d, "float32", "C 2" if share.num_ranks == 1 else "S 2"),
-        conic_opacity=(out.conic_opacity, "float32", "C 4" if share.num_ranks == 1 else "S 4"),
-        colors=(out.colors, "float32", "C 4" if share.num_ranks == 1 else "S 4"),
+        depths=(out.depths, "float32", columns),
+        means2d=(out.means2d, "float32", f"{columns} 2"),
+        conic_opacity=(out.conic_opacity, "float32", f"{columns} 4"),
+        colors=(out.colors, "float32", f"{columns} 4"),
         **_filters(splats),
     )
     splats.backend.kernel("raster/project", "project", **({"DROPOUT": 1} if dropout else {}))(

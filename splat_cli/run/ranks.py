@@ -9,6 +9,7 @@ from pathlib import Path
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.cuda import visible_gpus
 from splat_cli.errors import UsageError
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.followers import Followers
@@ -55,7 +56,7 @@ def started_ranks(config: TrainConfig, scene_path: Path, backend: Backend) -> It
         return
     is_cuda, size = backend.name == "cuda", config.gpus
     files = [] if is_cuda else make_shared_memory(size)
-    environments = [{"CUDA_VISIBLE_DEVICES": device} for device in _devices(size)[1:]] if is_cuda else []
+    environments = [{"CUDA_VISIBLE_DEVICES": device} for device in visible_gpus(size)[1:size]] if is_cuda else []
     followers = Followers("splat_cli.run.follower", size, environments, files)
     try:
         channel = Channel(0, size, followers.connections, lambda: followers.lost)
@@ -75,9 +76,3 @@ def started_ranks(config: TrainConfig, scene_path: Path, backend: Backend) -> It
 def make_ranks(channel: Channel, backend: Backend, files: list[int]) -> Ranks:
     """Ranks over NCCL, or on the CPU over shared memory. All ranks call it."""
     return NcclRanks(channel, getattr(backend, "stream")) if backend.name == "cuda" else SharedRanks(channel, files)  # noqa: B009
-
-
-def _devices(size: int) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES calls the first `size` GPUs."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",")[:size] if visible else [str(number) for number in range(size)]

@@ -15,7 +15,7 @@ from typing import Any
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.config.presets import changed_settings
 from splat_cli.console import Display
-from splat_cli.device.cuda import why_no_cuda
+from splat_cli.device.cuda import visible_gpus, why_no_cuda
 from splat_cli.errors import SplatError
 from splat_cli.files import replacing
 from splat_cli.interrupt import Interrupted, deferred_interrupt
@@ -164,6 +164,4 @@ def _environments(device: str) -> list[dict[str, str]]:
         return [{}]
     import cupy
 
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = chosen.split(",") if chosen else list(map(str, range(cupy.cuda.runtime.getDeviceCount())))
-    return [{"CUDA_VISIBLE_DEVICES": name} for name in names]
+    return [{"CUDA_VISIBLE_DEVICES": name} for name in visible_gpus(cupy.cuda.runtime.getDeviceCount())]

@@ -48,10 +48,8 @@ class LeadingTrainer(RankedTrainer):
     """The trainer of rank 0: the same as on one GPU for its caller."""
 
     def __init__(self, ranks: Ranks, backend: Backend, config: ResolvedConfig, *arguments: Any, **options: Any) -> None:
-        self._is_collected, self._is_scattered = (
-            True,
-            False,
-        )  # rank 0 has what the others trained; they have what it has
+        self._is_collected = True  # rank 0 has what the others trained
+        self._is_scattered = False  # they have what it has
         ranks.tell("train", config)
         super().__init__(ranks, backend, config, *arguments, **options)
 

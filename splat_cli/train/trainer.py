@@ -85,7 +85,7 @@ class Trainer:
             backend, self.cameras, self.model.splats.capacity,
             min(PAIRS_PER_SPLAT * self.model.splats.capacity, MAX_INITIAL_PAIRS),
             training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
-            coloring=self.auxiliary.coloring, batch=config.batch_size if config.gpus == 1 else 1,
+            coloring=self.auxiliary.coloring, batch=_num_slots(config),
         )  # fmt: skip
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num)
@@ -106,10 +106,10 @@ class Trainer:
     def memory_cost(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
         """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
         splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16")
-        slots, exchange = (config.batch_size, MemoryCost()) if config.gpus == 1 else (
-            1, Exchange.memory_cost(config.batch_size, config.gpus)
-        )  # fmt: skip
-        scratch = exchange + Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=slots)
+        slots = _num_slots(config)
+        scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=slots)
+        if config.gpus > 1:
+            scratch += Exchange.memory_cost(config.batch_size, config.gpus)
         scores, loss = ViewScorer.memory_cost(deterministic), PhotometricLoss.buffer_cost()
         return splats + scratch + scores + loss + auxiliary_memory(config, num_views)
 
@@ -213,3 +213,8 @@ class Trainer:
         if self.config.smooth_3d > 0:
             update_filters(self.splats, self.cameras, self.config.smooth_3d)
         self.auxiliary.constrain()
+
+
+def _num_slots(config: ResolvedConfig) -> int:
+    """Number of a batch's views that the rasterizer holds; with several GPUs, Exchange holds them."""
+    return config.batch_size if config.gpus == 1 else 1

@@ -79,7 +79,7 @@ def test_estimate_is_what_is_allocated(batch):
     num = 8192
     trainer = _trainer(backend, num, max_splats=num, batch=batch)
     raster, model = trainer.rasterizer, trainer.model
-    arrays = [*model.planes().values(), trainer.loss.d_maps, *trainer.cameras.photos]
+    arrays = [*model.planes().values(), trainer.loss.d_maps, *(shown[0] for shown in trainer.images._resident.values())]
     for part in (raster.updated, raster.picture, raster.tiles):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
     plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)

@@ -34,7 +34,6 @@ AXES = (
 """Directions of x, y and z: left or right, down or up, back or forward. The first is unspecified, for RUB."""
 _AS_STORED = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD"}
 """What Niantic's library stores for four systems whose letters say otherwise (measured with @adobe/spz 0.2.3)."""
-WRITABLE_AXES = ("RUB", "RDF")
 _COORDINATE_SYSTEM = 0xADBE0003
 _RECORD = struct.Struct("<II")
 _VALUE = struct.Struct("<I")
@@ -75,5 +74,5 @@ def to_ply_axes(splats: SplatArrays, axes: str) -> SplatArrays:
 
 
 def from_ply_axes(splats: SplatArrays, axes: str) -> SplatArrays:
-    """The splats, given in the axes of a PLY, in `axes`, one of WRITABLE_AXES."""
+    """The splats, given in the axes of a PLY, in `axes`, RUB or RDF."""
     return to_ply_axes(splats, axes)  # flips are their own inverse

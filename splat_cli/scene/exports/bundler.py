@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.scene.cameras_json import is_rotation
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.lens import Lens
@@ -96,7 +97,7 @@ def _frame(label: str, camera: np.ndarray, photographs: Photographs) -> Frame:
     if not (np.abs(camera).max() < _MAX_NUMBER and focal > 0):
         raise Unusable("its camera is not made of finite numbers with a positive focal length")
     rotation = camera[3:12].reshape(3, 3)
-    if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) or np.linalg.det(rotation) < 0:
+    if not is_rotation(rotation):
         raise Unusable("its camera has no rotation matrix")
     w2c = np.eye(4)
     w2c[:3, :3], w2c[:3, 3] = _FLIP_Y_AND_Z @ rotation, _FLIP_Y_AND_Z @ camera[12:]

@@ -34,7 +34,7 @@ def read_polycam(root: Path, options: SceneOptions) -> Dataset:
     if cameras is None:
         raise SceneError(f"{root} holds no keyframes/cameras of Polycam: export the capture as raw data")
     images = cameras.with_name(cameras.name.replace("cameras", "images"))
-    photographs = _beside(images, options)
+    photographs = Photographs(images, options)
 
     def frame(path: Path) -> Frame:
         values = _object(path)
@@ -80,7 +80,7 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
     path = find_record3d(root)
     if path is None:
         raise SceneError(f"{root} holds no metadata.json with rgb/ of Record3D")
-    photographs = _beside(root / ("rgb" if path.suffix else "rgbd"), options)
+    photographs = Photographs(root / ("rgb" if path.suffix else "rgbd"), options)
     try:
         values = _object(path)
         size = (_required(values, "w"), _required(values, "h"))
@@ -101,11 +101,6 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
         return _frame(photographs, str(index), pose_matrix(c2w.ravel().tolist()), lens, size)
 
     return _dataset(f"Record3D's cameras in {path}", photographs, range(len(poses)), frame)
-
-
-def _beside(folder: Path, options: SceneOptions) -> Photographs:
-    """The photographs in `folder`, or in that of --images."""
-    return Photographs(folder, options)
 
 
 def _dataset(found: str, photographs: Photographs, entries: Iterable[Any], frame: Any) -> Dataset:

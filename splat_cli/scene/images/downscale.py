@@ -4,6 +4,17 @@ import numpy as np
 from PIL import Image
 
 
+def downscale_photograph(
+    image: np.ndarray, mask: np.ndarray | None, factor: int
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """A photograph and its mask downscaled, and the number of pixels that count."""
+    image = downscale_image(image, factor)
+    if mask is None:
+        return image, None, image.shape[0] * image.shape[1]
+    mask = downscale_mask(mask, factor)
+    return image, mask, int(np.count_nonzero(mask))
+
+
 def downscale_image(image: np.ndarray, factor: int) -> np.ndarray:
     """Area means uint8 [H // factor, W // factor, ...] of an image uint8 [H, W] or [H, W, 3], as `View.downscaled`."""
     if factor == 1:

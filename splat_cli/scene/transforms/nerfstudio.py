@@ -1,5 +1,6 @@
 """transforms.json of nerfstudio and instant-ngp: pinhole or fisheye lenses, common or one per frame."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     frames, skipped = frames_from(entries, document, photos)
     undo = _applied(document, path)
     if undo is not None:
-        frames = [Frame(frame.name, frame.file, frame.lens, _moved(frame.w2c, undo), frame.mask) for frame in frames]
+        frames = [replace(frame, w2c=_moved(frame.w2c, undo)) for frame in frames]
     points = _points(root, document, undo)
     return Dataset(f"the frames in {path}", photos, frames, points, skipped, _test_names(document))
 
