@@ -32,14 +32,18 @@ def _lost(training, path, disturb, **changes):
     return str(caught.value), time.monotonic() - times[0]
 
 
-def _later(seconds, number, pid):
-    timer = threading.Timer(seconds, os.kill, (pid, number))
-    timer.start()
+def _kill(pid, delay):
+    """Kills a process; with a delay it stops first, so that the run waits for it in a step and cannot end before."""
+    if not delay:
+        os.kill(pid, signal.SIGKILL)
+        return
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(delay, os.kill, (pid, signal.SIGKILL)).start()
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.3])
 def test_killed_rank_ends_the_run_which_resumes_to_the_same_bits(scene, training, tmp_path, delay):
-    message, seconds = _lost(training, tmp_path / "run", lambda _: _later(delay, signal.SIGKILL, children()[-1]))
+    message, seconds = _lost(training, tmp_path / "run", lambda _: _kill(children()[-1], delay))
     assert message.startswith("rank 1 of 2 was ended by SIGKILL; go on with: splat train --resume")
     assert seconds < 5 + delay
     assert not children()
