@@ -122,13 +122,12 @@ def main() -> None:
 @click.option("--preset", help="A preset's name, or the path of a TOML file.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
 @click.option("--matrix-sums", is_flag=True, help="Sums of blend_backward by tensor cores.")
-@click.option("--overlap-adam", is_flag=True, help="Colours of unseen splats are updated beside the backward pass.")
 @click.option("--vs", "other", type=click.Choice(["gsplat"]), help="Beside another rasterizer, on the same splats.")
 @click.option("--device", default="auto")
 @click.option("--out", "file", type=Path, help="File for the tables, in addition to standard output.")
 def live(
     scene: Path, stages: str, num_steps: int, preset: str | None, settings: tuple[str, ...], matrix_sums: bool,
-    overlap_adam: bool, other: str | None, device: str, file: Path | None,
+    other: str | None, device: str, file: Path | None,
 ) -> None:  # fmt: skip
     """Passes of a trainer as it trains SCENE."""
     backend, stops = open_backend(device), sorted(map(int, stages.split(",")))
@@ -136,7 +135,7 @@ def live(
     config = load_config(preset, {"steps": stops[-1], **overrides})
     bandwidth, display = copy_bandwidth(backend), Display(level=Level.QUIET)
     trainer = make_trainer(read_data(scene, config, backend, display), config, backend, display)
-    trainer.rasterizer.matrix_sums, trainer.batch_step.overlap_adam = matrix_sums, overlap_adam
+    trainer.rasterizer.matrix_sums = matrix_sums
     if trainer.stream:
         raise click.ClickException("the photographs do not fit on the device at once: use --set downscale=2")
     lines = [f"{backend.describe()}, copy {bandwidth:.0f} GB/s; {scene}, preset {preset}, {' '.join(settings)}\n"]

@@ -85,9 +85,8 @@ def make(backend: Backend, num: int, width: int, height: int, settings: dict[str
 @click.option("--case", "cases", multiple=True, required=True, metavar="SPLATS,WIDTHxHEIGHT")
 @click.option("--steps", "num_steps", default=30, help="Steps that are timed.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
-@click.option("--overlap-adam", is_flag=True, help="Colours of unseen splats are updated beside the backward pass.")
 @click.option("--device", default="auto")
-def main(cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], overlap_adam: bool, device: str) -> None:
+def main(cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], device: str) -> None:
     """One table for each case."""
     backend = open_backend(device)
     bandwidth = copy_bandwidth(backend)
@@ -97,7 +96,6 @@ def main(cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], over
         width, height = map(int, size.split("x"))
         before = backend.memory()[0]
         trainer = make(backend, int(count), width, height, tomllib.loads("\n".join(settings)))
-        trainer.batch_step.overlap_adam = overlap_adam
         used = before - backend.memory()[0]
         per_splat = Trainer.memory_cost(trainer.config, NUM_VIEWS).per_splat / GIB * trainer.splats.capacity
         pairs = trainer.rasterizer.tiles.pair_capacity

@@ -26,7 +26,7 @@ WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 class Work:
     """Means over views of what a step has to do; `coefficients` of the spherical harmonics a channel.
 
-    adam_words: read and written for each parameter, of 4 bytes. colored: splats whose colours color_backward updates.
+    adam_words: read and written for each parameter, of 4 bytes.
     """
 
     splats: float
@@ -37,7 +37,6 @@ class Work:
     pixels: float
     coefficients: int
     adam_words: int
-    colored: float
 
 
 # Bytes that a pass must move through memory if caches keep what is read twice; gathers of splats by pair count as such.
@@ -50,8 +49,7 @@ BYTES: dict[str, Callable[[Work], float]] = {
     "l1_ssim_backward": lambda w: (36 + 15 + 12) * w.pixels,
     "blend_backward": lambda w: (44 + 36) * w.pairs + 4096 * w.segments + 28 * w.pixels,
     "project_backward": lambda w: (w.adam_words * 44 + 28) * w.splats + (64 + 12 * w.coefficients) * w.visible,
-    "color_backward": lambda w: (24 + 12 * w.adam_words * w.coefficients) * w.colored,
-    "update_unseen_colors": lambda w: (4 + 12 * w.adam_words * w.coefficients) * (w.splats - w.visible),
+    "color_backward": lambda w: (24 + 12 * w.adam_words * w.coefficients) * w.splats,
     "langevin_noise": lambda w: 56 * w.splats,
 }
 
@@ -138,7 +136,6 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
         splats=mean("num_splats"), visible=float(np.mean(visible)), large=mean("num_large"), pairs=mean("num_pairs"),
         segments=mean("num_segments"), pixels=pixels, coefficients=coefficients,
         adam_words=4 if trainer.model.moments.packed else 6,
-        colored=float(np.mean(visible)) if trainer.batch_step.overlap_adam else mean("num_splats"),
     )  # fmt: skip
     return work, with_queue, without
 

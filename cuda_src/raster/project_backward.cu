@@ -1,7 +1,7 @@
 // From the gradients of projected splats to those of the raw parameters, and, in the training loop, straight on to Adam: with
 // FUSED_ADAM the 59 gradients of a splat never reach memory.
 // With BATCH, the gradient is the mean over the views of a batch, each projected into a slot of its own and added up in order.
-// project_backward: one lane owns the geometry of one splat. color_backward, update_unseen_colors: one coefficient of its colour.
+// project_backward: one lane owns the geometry of one splat. color_backward: one coefficient of its colour.
 #include "lanes.cuh"
 #include "raster/smoothing.cuh"
 #include "optim/local_frame_adam.cuh"
@@ -333,32 +333,5 @@ extern "C" __global__ void color_backward(
         step_color({params + plane, {moments1 + plane, moments2 + plane}, d_params, stride}, g, k, *state, first + lane_id(), on);
     } else {
         store_vec(d_params + plane, stride, g, on);
-    }
-}
-
-// Adam, with gradients of zero, on the colours of splats that the view does not see (with FUSED_ADAM): it needs nothing of the
-// backward pass and may run beside it, on few blocks that leave room for others. A warp owns a coefficient of 32 splats, and then
-// another.
-extern "C" __global__ void update_unseen_colors(
-    const IterState* __restrict__ state,    // [1]
-    int capacity,
-    int num_coefficients,                   // that are stored: of the highest degree
-    const float* __restrict__ depths,       // [capacity] 0 where invisible
-    float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh
-    float* __restrict__ moments2)           // [rows, capacity]; not used with BF16_MOMENTS
-{
-    const int n = state->num_splats, degree = state->sh_degree, num_used = min(num_coefficients, (degree + 1) * (degree + 1));
-    if (state->overflowed || !loss_is_finite(*state)) return;
-    const size_t stride = capacity;
-    const vfloat3 zero = make_vec(0.0f, 0.0f, 0.0f);
-    const unsigned num_items = (unsigned)(n + 31) / 32 * num_used;
-    for (unsigned item = blockIdx.x * blockDim.y + threadIdx.y; item < num_items; item += gridDim.x * blockDim.y) {
-        const int first = item / num_used * 32, k = item % num_used, i = own(first);
-        vbool on = first + lane_id() < n;
-        on = on & !(load_own(depths + i, on) > 0.0f);
-        if (!some(on)) continue;
-        const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
-        step_color({params + plane, {moments1 + plane, moments2 + plane}, nullptr, stride}, zero, k, *state, first + lane_id(), on);
     }
 }

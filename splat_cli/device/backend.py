@@ -77,12 +77,6 @@ class Backend(Protocol):
         the same arrays and scalars; values that vary must lie in device memory.
         """
 
-    def fork(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Queue the launches of `function` after all work so far, beside what is queued next; returns the join.
-
-        Work queued after the call of the join waits for them.
-        """
-
     def memory(self) -> tuple[int, int]:
         """Free and total bytes of device memory."""
 

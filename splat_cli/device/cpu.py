@@ -101,11 +101,6 @@ class CpuBackend:
         """See Backend.capture_graph: here the function itself."""
         return function
 
-    def fork(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.fork: here one after the other."""
-        function()
-        return lambda: None
-
     def memory(self) -> tuple[int, int]:
         """See Backend.memory."""
         return main_memory()

@@ -52,7 +52,7 @@ class CudaBackend:
         import cupy
 
         self.xp = cupy
-        self.stream, self._side_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        self.stream = cupy.cuda.Stream(non_blocking=True)
         # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to
         # the stream that was entered last
         self.stream.__enter__()
@@ -124,15 +124,6 @@ class CudaBackend:
         finally:
             graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
         return functools.partial(graph.launch, self.stream)
-
-    def fork(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.fork: on a second stream; while a graph is captured, a branch of it."""
-        event = self.xp.cuda.Event
-        self._side_stream.wait_event(self.stream.record(event(disable_timing=True)))
-        with self._side_stream:
-            function()
-        done = self._side_stream.record(event(disable_timing=True))
-        return functools.partial(self.stream.wait_event, done)
 
     def memory(self) -> tuple[int, int]:
         """See Backend.memory."""

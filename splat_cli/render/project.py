@@ -20,7 +20,6 @@ LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lane
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
 BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 24  # of `struct BatchView` in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
-UNSEEN_BLOCKS = {"cuda": 264, "cpu": 16}  # two an SM, beside the blocks of the backward pass
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
 # Mirrors `struct SlotLayout` in cuda_src/raster/project_backward.cu.
@@ -133,7 +132,6 @@ class Update:
 
     With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
     place; with d_params they are stored instead.
-    unseen_colors_done: `update_unseen_colors` has updated those of splats that the view does not show.
     stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
     gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
     """
@@ -147,7 +145,6 @@ class Update:
     absgrad: bool = False
     opacity_reg: float = 0.0
     scale_reg: float = 0.0
-    unseen_colors_done: bool = False
 
     @property
     def defines(self) -> dict[str, int]:
@@ -159,18 +156,6 @@ class Update:
     def moments(self) -> tuple[Any, Any]:
         """Both planes as kernels take them, also where there is only one."""
         return self.moments1, self.moments1 if self.moments2 is None else self.moments2
-
-
-def update_unseen_colors(splats: Splats, state: IterState, projection: Projection, update: Update) -> None:
-    """Adam on the colours of splats that the state's view does not show; needs the loss, but no gradients.
-
-    `project_backward` with `unseen_colors_done` completes the update, to the same bits as without.
-    """
-    blocks = UNSEEN_BLOCKS[splats.backend.name]
-    splats.backend.kernel("raster/project_backward", "update_unseen_colors", **update.defines)(
-        (blocks,), LANES,
-        state.array, splats.capacity, (splats.sh_degree + 1) ** 2, projection.depths, splats.params, *update.moments,
-    )  # fmt: skip
 
 
 def project_backward(
@@ -212,7 +197,6 @@ def project_backward(
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * num_coefficients,), LANES,
-        state.array, splats.capacity, num_coefficients, int(update.dense and not update.unseen_colors_done),
-        share.struct, layout, views,
+        state.array, splats.capacity, num_coefficients, int(update.dense), share.struct, layout, views,
         projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

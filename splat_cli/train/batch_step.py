@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from splat_cli.config import ResolvedConfig
@@ -14,7 +13,7 @@ from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Update, update_unseen_colors
+from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
 
@@ -23,8 +22,7 @@ class BatchStep:
     """Queues the steps of a batch and its update. All methods read and write device memory only.
 
     schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
-    size, by which regularisers and noise are scaled. overlap_adam: update the colours of unseen splats beside the
-    backward pass; no gain measured.
+    size, by which regularisers and noise are scaled.
     """
 
     def __init__(
@@ -32,11 +30,10 @@ class BatchStep:
         auxiliary: AuxiliaryModels, state: IterState, strategy: Strategy, schedule: Any, order: Any,
     ) -> None:  # fmt: skip
         self.backend, self.config, self.state, self.rasterizer = backend, config, state, rasterizer
-        self.unit, self.overlap_adam = 1.0, False
+        self.unit = 1.0
         self._model, self._auxiliary, self._strategy = model, auxiliary, strategy
         self._schedule, self._order = schedule, order
         self._d_means: Any | None = None  # of a batch's views
-        self._join: Callable[[], None] = lambda: None
 
     @property
     def splats(self) -> Splats:
@@ -48,7 +45,6 @@ class BatchStep:
         for slot in range(first, size):
             self._launch_view(slot)
             if slot == size - 1:
-                self._join()
                 self.rasterizer.update(self.splats, self.state, self.update())
             self._auxiliary.step(self.state)
         self.add_noise()
@@ -61,8 +57,6 @@ class BatchStep:
         """Queue the loss of the rendered picture, back to the gradients of projected splats."""
         picture, loss = self.rasterizer.picture, self._auxiliary.loss
         loss.forward(self.state, picture.image)
-        if self._overlapping:
-            self._join = self.backend.fork(self._update_unseen_colors)
         loss.backward(self.state, picture.image, picture.d_image)
         self._auxiliary.add_losses(self.state, picture)
         self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
@@ -77,7 +71,6 @@ class BatchStep:
             dense=c.optimizer == "dense", absgrad=self._absgrad,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
             d_means=d_means if d_means is None or c.batch_size == 1 else self._batch_d_means(),
-            unseen_colors_done=self._overlapping,
         )  # fmt: skip
 
     def add_noise(self, share: Share = WHOLE) -> None:
@@ -99,19 +92,12 @@ class BatchStep:
         if d_means is not None and self.config.batch_size > 1:
             copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
 
-    def _update_unseen_colors(self) -> None:
-        update_unseen_colors(self.splats, self.state, self.rasterizer.projection, self.update())
-
     def _batch_d_means(self) -> Any:
         """Gradients of positions of a batch's views, float32 [batch, 3, capacity]."""
         shape = self.config.batch_size, 3, self.splats.capacity
         if self._d_means is None or self._d_means.shape != shape:
             self._d_means = self.backend.xp.empty(shape, "float32")
         return self._d_means
-
-    @property
-    def _overlapping(self) -> bool:
-        return self.overlap_adam and self.config.batch_size == 1 and self.config.optimizer == "dense"
 
     @property
     def _absgrad(self) -> bool:
