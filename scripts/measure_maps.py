@@ -13,8 +13,8 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import RenderOutput, render_frame
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.load_splats import load_trained_splats
-from splat_cli.scene.sample import UPRIGHT
 from splat_cli.scene.sample.nearest import nearest
+from splat_cli.scene.sample.photographs import UPRIGHT
 from splat_cli.scene.sample.room import make_room
 from splat_cli.scene.sample.shapes import Shape
 from splat_cli.scene.view import View

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.gaussians.formats import read_splats, write_splats
     from splat_cli.result import RenderedImage, Result, Scores
-    from splat_cli.scene.sample import make_sample_scene
+    from splat_cli.scene.sample import make_sample_city, make_sample_scene
     from splat_cli.scene.view import Scene, View
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Progress", "RenderedImage", "Result", "Scene", "Scores", "SplatArrays", "SplatError", "TrainConfig", "View",
-    "convert", "evaluate", "load_config", "make_sample_scene", "open_run", "read_scene", "read_splats", "render_view",
-    "train_scene", "write_splats",
+    "convert", "evaluate", "load_config", "make_sample_city", "make_sample_scene", "open_run", "read_scene",
+    "read_splats", "render_view", "train_scene", "write_splats",
 ]  # fmt: skip
 
 _MODULES = {
@@ -41,7 +41,7 @@ _MODULES = {
     "gaussians.formats": ("read_splats", "write_splats"),
     "config.presets": ("load_config",),
     "result": ("RenderedImage", "Result", "Scores"),
-    "scene.sample": ("make_sample_scene",),
+    "scene.sample": ("make_sample_city", "make_sample_scene"),
     "scene.view": ("Scene", "View"),
 }
 

@@ -13,7 +13,7 @@ def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray
     origins: [3, 1] or [3, n]. Shape 0 is the room, which every ray meets.
     """
     best = shapes[0].distances(origins, directions)
-    which = np.zeros(best.shape, np.int8)
+    which = np.zeros(best.shape, np.int32)
     for i, shape in enumerate(shapes[1:], 1):
         index = _near(shape, origins, directions)
         if index.size == 0:

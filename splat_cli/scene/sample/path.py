@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from splat_cli.scene.sample.photographs import look_at
+
 
 def camera_poses(num_views: int, rng: np.random.Generator) -> np.ndarray:
     """World-to-camera matrices, float64 [num_views, 4, 4]; the world's z points up, metres."""
@@ -11,18 +13,4 @@ def camera_poses(num_views: int, rng: np.random.Generator) -> np.ndarray:
     centers = np.stack([radius * np.cos(turn), radius * np.sin(turn), height], axis=1)
     targets = np.array([0, 0, 0.72]) + rng.normal(0, 0.06, (num_views, 3))
     rolls = np.radians(2.5) * np.sin(5 * turn) + rng.normal(0, np.radians(1), num_views)
-    return np.stack([_look_at(*view) for view in zip(centers, targets, rolls, strict=True)])
-
-
-def _look_at(center: np.ndarray, target: np.ndarray, roll: float) -> np.ndarray:
-    """World to camera, with x right, y down and z forward; roll: rotation about z, radians."""
-    forward = (target - center) / np.linalg.norm(target - center)
-    right = np.cross(forward, [0, 0, 1])
-    right /= np.linalg.norm(right)
-    down = np.cross(forward, right)
-    matrix = np.eye(4)
-    matrix[0, :3] = np.cos(roll) * right + np.sin(roll) * down
-    matrix[1, :3] = np.cos(roll) * down - np.sin(roll) * right
-    matrix[2, :3] = forward
-    matrix[:3, 3] = -matrix[:3, :3] @ center
-    return matrix
+    return np.stack([look_at(*view) for view in zip(centers, targets, rolls, strict=True)])
