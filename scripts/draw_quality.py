@@ -1,0 +1,104 @@
+"""Draws the first table of docs/quality.md: `python scripts/draw_quality.py > docs/images/quality.svg`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
+_LEFT, _RIGHT, _TOP, _ROW, _BAR, _WIDTH = 140, 200, 44, 46, 15, 760
+_STYLE = (
+    "text{font:14px sans-serif;fill:#1f2937}.seconds{fill:#64748b}.splat{fill:#4f46e5}.gsplat{fill:#94a3b8}"
+    ".zero{stroke:#1f2937;stroke-width:1.5}.grid{stroke:#e2e8f0}.tick{text-anchor:middle;fill:#64748b}"
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scene's PSNR in dB and seconds of training; None where the table has none."""
+
+    scene: str
+    splat: float
+    splat_seconds: float
+    fastgs: float
+    fastgs_seconds: float | None
+    gsplat: float | None
+    gsplat_seconds: float | None
+
+
+def rows(page: str) -> list[Row]:
+    """The scenes of the page's first table, means over seeds."""
+    cells = [
+        line.strip("| ").split(" | ") for line in page.split("\n\n| scene", 1)[1].split("\n\n", 1)[0].split("\n")[2:]
+    ]
+    return [_row(*[cell.strip() for cell in [*line, ""][:6]]) for line in cells]
+
+
+def quality_svg(table: list[Row]) -> str:
+    """Bars of PSNR above FastGS's, a group a scene."""
+    height = _TOP + _ROW * len(table) + 28
+    ticks = [-0.5, 0.5, 1.0, 1.5, 0.0]  # the line of zero over the others
+    lines = [_line(_x(tick), _TOP - 6, height - 24, "grid" if tick else "zero") for tick in ticks]
+    marks = [_text(_x(tick), height - 8, f"{tick:+.1f} dB" if tick else "FastGS", "tick") for tick in ticks]
+    bars = [part for place, row in enumerate(table) for part in _bars(row, _TOP + place * _ROW)]
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}">'
+    )
+    paper = '<rect width="100%" height="100%" fill="white"/>'
+    title = _text(12, 22, "Held-out PSNR above FastGS, and seconds of training on one H200")
+    return "\n".join([head, f"<style>{_STYLE}</style>", paper, title, *lines, *marks, *bars, "</svg>"]) + "\n"
+
+
+def _row(scene: str, splat: str, seconds: str, _splats: str, fastgs: str, gsplat: str) -> Row:
+    return Row(
+        scene.split(",")[0], _psnr(splat), mean(_numbers(seconds.split("(")[0])), _psnr(fastgs), _seconds(fastgs),
+        _psnr(gsplat) if gsplat else None, _seconds(gsplat),
+    )  # fmt: skip
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+def _psnr(cell: str) -> float:
+    """The mean of the figures before the slash, which SSIM follows."""
+    return mean(_numbers(cell.split("/")[0]))
+
+
+def _seconds(cell: str) -> float | None:
+    found = re.search(r"([\d.]+) s$", cell)
+    return float(found[1]) if found else None
+
+
+def _x(decibels: float) -> float:
+    """Pixels from the left of a difference; from -0.5 to 1.6 dB."""
+    return round(_LEFT + (decibels + 0.5) / 2.1 * (_WIDTH - _LEFT - _RIGHT), 1)
+
+
+def _bars(row: Row, top: int) -> list[str]:
+    parts = [_text(12, top + 13, row.scene)]
+    if row.fastgs_seconds:
+        parts.append(_text(12, top + 30, f"FastGS: {row.fastgs_seconds:.0f} s", "seconds"))
+    for name, psnr, seconds in (("splat", row.splat, row.splat_seconds), ("gsplat", row.gsplat, row.gsplat_seconds)):
+        if psnr is None:
+            continue
+        gain = psnr - row.fastgs
+        left, right = sorted((_x(0), _x(gain)))
+        parts.append(f'<rect class="{name}" x="{left}" y="{top}" width="{right - left:.1f}" height="{_BAR}"/>')
+        parts.append(_text(right + 6, top + 12, f"{name} {gain:+.2f} dB" + (f", {seconds:.0f} s" if seconds else "")))
+        top += _BAR + 3
+    return parts
+
+
+def _line(x: float, top: int, bottom: int, look: str) -> str:
+    return f'<line class="{look}" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>'
+
+
+def _text(x: float, y: float, text: str, look: str = "name") -> str:
+    return f'<text class="{look}" x="{x}" y="{y}">{text}</text>'
+
+
+if __name__ == "__main__":
+    print(quality_svg(rows(PAGE.read_text())), end="")

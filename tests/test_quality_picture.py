@@ -1,0 +1,23 @@
+"""docs/images/quality.svg shows the figures of docs/quality.md."""
+
+from scripts.draw_quality import PAGE, quality_svg, rows
+
+
+def test_the_chart_of_quality_is_current():
+    picture = (PAGE.parent / "images" / "quality.svg").read_text()
+    assert picture == quality_svg(rows(PAGE.read_text())), (
+        "run: python scripts/draw_quality.py > docs/images/quality.svg"
+    )
+
+
+def test_rows_are_means_over_seeds():
+    page = """
+
+| scene | splat | seconds | splats | FastGS | gsplat |
+| --- | --- | --- | --- | --- | --- |
+| ball, red | **30.0, 31.0** / 0.9 | 10.0, 12.0 (1a2b3c) | 9k | 29.5 / 0.9, 99.0 s | |
+
+"""
+    (row,) = rows(page)
+    assert (row.scene, row.splat, row.splat_seconds, row.fastgs, row.fastgs_seconds) == ("ball", 30.5, 11.0, 29.5, 99.0)
+    assert row.gsplat is None
