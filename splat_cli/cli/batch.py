@@ -37,10 +37,9 @@ def command(
     from splat_cli.tools.batch import run_batch, summary
     from splat_cli.tools.batch_list import plan_batch
 
-    jobs = plan_batch(scenes, out, preset, given(options))
-    outcomes = run_batch(jobs, out, device, display)
-    failed = sum(outcome.status == "failed" for outcome in outcomes)
-    width = max(len(outcome.name) for outcome in outcomes)
+    results = run_batch(plan_batch(scenes, out, preset, given(options)), out, device, display)
+    failed = sum(result.status == "failed" for result in results)
+    width = max(len(result.name) for result in results)
     lines = [f"{'scene':<{width}}  status    PSNR    SSIM      splats   seconds"]
-    lines += [outcome.line(width) for outcome in outcomes]
-    return Output(lines, {"scenes": list(map(summary, outcomes)), "failed": failed}, int(failed > 0))
+    lines += [result.line(width) for result in results]
+    return Output(lines, {"scenes": list(map(summary, results)), "failed": failed}, int(failed > 0))

@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 
-import splat_cli
+from splat_cli.child_process import child_environment, end_with_parent
 
 HEARTBEAT = 1.0  # seconds between two signs of life
 STOPPED = 60.0  # seconds without one, after which a process counts as lost
@@ -43,8 +42,8 @@ class Followers:
             arguments = [str(theirs.fileno()), str(rank), str(size), *map(str, files)]
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                pass_fds=(theirs.fileno(), *files), env=_environment(environments[rank - 1] if environments else {}),
-                start_new_session=True,
+                pass_fds=(theirs.fileno(), *files), start_new_session=True,
+                env=child_environment(environments[rank - 1] if environments else {}),
             )  # fmt: skip
             theirs.close()
             self.connections.append(Connection(ours.detach()))
@@ -96,12 +95,6 @@ def _ending(code: int, said: bytes) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-def _environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """This process's, with the program on the path."""
-    paths = [str(Path(splat_cli.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **changes}
-
-
 class Lifeline:
     """In a follower: signs of life to rank 0 through standard output, and the end of this process with that of rank 0.
 
@@ -111,8 +104,8 @@ class Lifeline:
     def __init__(self) -> None:
         self._output = os.dup(1)
         os.dup2(2, 1)
-        for work in (self._beat, self._end_with_parent):
-            threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=self._beat, daemon=True).start()
+        end_with_parent()
 
     def fail(self, reason: str) -> None:
         """Tell rank 0 why this process ends."""
@@ -125,8 +118,3 @@ class Lifeline:
             except OSError:
                 os._exit(1)
             time.sleep(HEARTBEAT)
-
-    def _end_with_parent(self) -> None:
-        while os.read(0, 1):
-            pass
-        os._exit(1)

@@ -1,4 +1,4 @@
-"""The jobs of a batch: scenes, settings and output folders."""
+"""The scenes of a batch, with their settings and output folders."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,35 +15,35 @@ _MAX_NAME_BYTES = 200
 
 
 @dataclass(frozen=True)
-class Job:
-    """A scene: name, folder, folder of the run, settings."""
+class BatchScene:
+    """A scene: name, path, folder of the run, settings."""
 
     name: str
-    scene: Path
+    path: Path
     run: Path
     config: TrainConfig
 
 
-def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: dict[str, Any]) -> list[Job]:
-    """Jobs for scene folders and .toml lists. Precedence: options, settings of a scene, of its list, preset.
+def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: dict[str, Any]) -> list[BatchScene]:
+    """The scenes of folders and .toml lists. Precedence: options, settings of a scene, of its list, preset.
 
     UsageError if a list is unreadable, or names are duplicates or invalid as folder names.
     """
-    jobs: dict[str, Job] = {}
+    scenes: dict[str, BatchScene] = {}
     for source in sources:
-        for name, scene, settings in _entries(source):
+        for name, path, settings in _entries(source):
             if not _is_folder_name(name):
                 raise UsageError(
                     f"{source}: {name[:80]!a} is no name for the folder of a run: no slashes, at most 200 bytes"
                 )
-            if name in jobs:
-                raise UsageError(f"{jobs[name].scene} and {scene} are both called {name!r}: name them in a .toml list")
+            if name in scenes:
+                raise UsageError(f"{scenes[name].path} and {path} are both called {name!r}: name them in a .toml list")
             try:
                 config = load_config(preset, {**settings, **options})
             except UsageError as error:
                 raise UsageError(f"{source}: {error}" if settings else str(error)) from None
-            jobs[name] = Job(name, scene, out / name, config)
-    return list(jobs.values())
+            scenes[name] = BatchScene(name, path, out / name, config)
+    return list(scenes.values())
 
 
 def _is_folder_name(name: str) -> bool:

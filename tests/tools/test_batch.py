@@ -26,7 +26,7 @@ def _list(path, text):
 def test_list_gives_scenes_names_and_settings(tmp_path):
     text = 'steps = 5\n[[scene]]\npath = "a"\nmax_splats = 7\n[[scene]]\npath = "b"\nname = "other"\nsteps = 6\n'
     first, second = plan_batch([_list(tmp_path / "l.toml", text)], tmp_path / "out", None, {"seed": 3})
-    assert (first.name, first.scene, first.run) == ("a", tmp_path / "a", tmp_path / "out" / "a")
+    assert (first.name, first.path, first.run) == ("a", tmp_path / "a", tmp_path / "out" / "a")
     assert (first.config.steps, first.config.max_splats, first.config.seed) == (5, 7, 3)
     assert (second.name, second.config.steps) == ("other", 6)
 
@@ -113,6 +113,7 @@ def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 143, err
+    assert run.saved_steps(), (out / f"{scene.name}.log").read_text()
     (step,) = run.saved_steps()
     result = splat("batch", scene, "-o", out, "--device", "cpu", "--steps", step + 3)
     assert result.code == 0, result.err

@@ -1,7 +1,6 @@
 """Execution of colmap_worker.py as a child process, with progress from COLMAP's log lines."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -9,10 +8,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
-import splat_cli
+from splat_cli.child_process import child_environment
 from splat_cli.errors import SplatError
 from splat_cli.scene.sfm import colmap_worker
 
@@ -54,12 +52,9 @@ def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
 @contextmanager
 def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
     """The running child, in its own session: Ctrl-C reaches only the parent, which kills it."""
-    package = str(Path(splat_cli.__file__).resolve().parent.parent)
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        encoding="utf-8", errors="replace",
+        [sys.executable, "-P", "-c", _PROGRAM], env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True, encoding="utf-8", errors="replace",
     )  # fmt: skip
     try:
         assert process.stdin is not None

@@ -12,12 +12,13 @@ COLMAP logs.
 import json
 import os
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from splat_cli.child_process import end_with_parent
 
 MARK = "@splat "
 _MIN_MODEL_SIZE = 3
@@ -32,7 +33,7 @@ _MAX_SHARE = 0.25  # of that spread, of the median error
 def main() -> None:
     """Does the job on the standard input."""
     job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     import pycolmap
 
     pycolmap.logging.logtostderr = True
@@ -44,11 +45,6 @@ def main() -> None:
     _match(pycolmap, database, job)
     models = _map(pycolmap, database, images, scene / "sparse", job)
     _send(models=len(models), **_keep_largest(pycolmap, models, scene / "sparse" / "0", job))
-
-
-def _end_with_parent() -> None:
-    sys.stdin.read()
-    os._exit(1)
 
 
 def _send(**message: Any) -> None:

@@ -19,9 +19,9 @@ from splat_cli.scene.sfm import SfmOptions, colmap_process, make_scene
 from splat_cli.scene.sfm.colmap_process import run_colmap
 
 SLEEPING = """
-import os, sys, threading, time
-from splat_cli.scene.sfm import colmap_worker
-threading.Thread(target=colmap_worker._end_with_parent, daemon=True).start()
+import os, time
+from splat_cli.child_process import end_with_parent
+end_with_parent()
 open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
 time.sleep(600)
 """

@@ -1,0 +1,51 @@
+"""Child processes that end with their parent: their standard input is a pipe, which the system closes with the parent.
+
+This works on all systems and however the parent ends. Linux' PR_SET_PDEATHSIG does not suit: it is also sent
+when the thread ends that started the child, and jobs are started by threads.
+
+`python -m splat_cli.child_process ARGUMENTS...` is `splat ARGUMENTS...` that saves and ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import splat_cli
+
+_SAVING = 60.0  # seconds that a command has for it
+
+
+def child_environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Environment variables of this process, with this package on the path, and `changes`."""
+    paths = [str(Path(splat_cli.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(changes or {})}
+
+
+def end_with_parent(saving: float = 0.0) -> None:
+    """From now on, end this process when its standard input ends; nothing else may read that.
+
+    saving: seconds between SIGTERM, on which a run is saved, and the end in any case.
+    """
+    threading.Thread(target=_end_with_input, args=(saving,), daemon=True).start()
+
+
+def _end_with_input(saving: float) -> None:
+    while os.read(0, 4096):
+        pass
+    if saving:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(saving)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    end_with_parent(_SAVING)
+    sys.argv[0] = "splat"
+    runpy.run_module("splat_cli", run_name="__main__")

@@ -1,0 +1,58 @@
+"""A job, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.run.storage.find_run import is_run
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command `splat ARGUMENTS...`, run in a process of its own.
+
+    name: unique, for messages. folder: the absolute working folder; all other paths may be relative to it. log: file to
+    which standard error is appended. run: folder of the run that the command writes, if it writes one; as soon as it is
+    a run, `resume_arguments` take the place of `arguments`: a job that was interrupted is submitted again as it is.
+    inputs: paths that the command reads. With a cluster, folder, log and inputs must be visible on all workers.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    folder: Path
+    log: Path
+    run: Path | None = None
+    resume_arguments: tuple[str, ...] = ()
+    inputs: tuple[Path, ...] = ()
+
+    def command(self) -> tuple[str, ...]:
+        """The arguments that continue the run, if it has begun."""
+        return self.resume_arguments if self.run and is_run(self.folder / self.run) else self.arguments
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How the process of a job ended.
+
+    exit_code: negative for the number of the signal that ended it. seconds: wall time. place: where it ran. output:
+    standard output. message: last line of standard error.
+    """
+
+    job: Job
+    exit_code: int
+    seconds: float
+    place: str
+    output: str
+    message: str
+
+    def facts(self) -> dict[str, Any]:
+        """The output of a command with --json; of a process that crashed `error` and `exit_code`."""
+        try:
+            return dict(json.loads(self.output))
+        except ValueError:
+            reason = f": {self.message}" if self.exit_code > 0 and self.message else ""
+            error = f"the process ended with {self.exit_code}{reason}, see {self.job.log}"
+            return {"error": error, "exit_code": self.exit_code}

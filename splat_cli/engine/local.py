@@ -1,0 +1,71 @@
+"""Jobs on this machine, one per device at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from splat_cli.device.cuda import visible_gpus, why_no_cuda
+from splat_cli.engine.job import Job, JobResult
+from splat_cli.engine.process import run_job
+
+_POLL = 0.1  # seconds
+
+
+class LocalEngine:
+    """An Engine with a thread per device.
+
+    environments: of each device; check: called often in `results`, to raise KeyboardInterrupt.
+    """
+
+    def __init__(self, environments: Sequence[Mapping[str, str]], check: Callable[[], None]) -> None:
+        self._check, self._closing, self._num_left = check, threading.Event(), 0
+        self._jobs = queue.SimpleQueue[Job | None]()
+        self._results = queue.SimpleQueue[JobResult | BaseException]()
+        self._threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in environments]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job) -> None:
+        """See Engine.submit."""
+        self._num_left += 1
+        self._jobs.put(job)
+
+    def results(self) -> Iterator[JobResult]:
+        """See Engine.results."""
+        while self._num_left:
+            self._check()
+            try:
+                result = self._results.get(timeout=_POLL)
+            except queue.Empty:
+                continue
+            self._num_left -= 1
+            if isinstance(result, BaseException):
+                raise result
+            yield result
+
+    def close(self) -> None:
+        """See Engine.close."""
+        self._closing.set()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, environment: Mapping[str, str]) -> None:
+        place = ", ".join(f"GPU {value}" for value in environment.values())
+        while (job := self._jobs.get()) is not None and not self._closing.is_set():
+            try:
+                self._results.put(run_job(job, environment, place, self._closing.is_set))
+            except Exception as error:
+                self._results.put(error)
+
+
+def device_environments(device: str) -> list[dict[str, str]]:
+    """Environment variables per device that make only this device visible."""
+    if device == "cpu" or why_no_cuda():
+        return [{}]
+    import cupy
+
+    return [{"CUDA_VISIBLE_DEVICES": name} for name in visible_gpus(cupy.cuda.runtime.getDeviceCount())]

@@ -1,0 +1,57 @@
+"""The process of a job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from splat_cli.child_process import child_environment
+from splat_cli.engine.job import Job, JobResult
+
+_POLL = 0.1  # seconds
+_TAIL = 4096  # bytes
+
+
+def run_job(job: Job, environment: Mapping[str, str], place: str, is_cancelled: Callable[[], bool]) -> JobResult:
+    """Run a job to its end. It ends with this process, and is interrupted as soon as `is_cancelled`: it saves then.
+
+    environment: additional variables. The terminal's signals do not reach it.
+    """
+    start, log = time.monotonic(), job.folder / job.log
+    with tempfile.TemporaryFile() as output:
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "splat_cli.child_process", *job.command()], cwd=job.folder,
+                env=child_environment(environment), stdin=subprocess.PIPE, stdout=output, stderr=errors,
+                start_new_session=True,
+            )  # fmt: skip
+        with process:
+            code = _wait(process, is_cancelled)
+        output.seek(0)
+        printed = output.read().decode("utf-8", "replace")
+    return JobResult(job, code, time.monotonic() - start, place, printed, _last_line(log))
+
+
+def _wait(process: subprocess.Popen[bytes], is_cancelled: Callable[[], bool]) -> int:
+    """The exit code."""
+    is_told = False
+    while True:
+        try:
+            return process.wait(_POLL)
+        except subprocess.TimeoutExpired:
+            if not is_told and is_cancelled():
+                process.terminate()
+                is_told = True
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a log with text in it."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

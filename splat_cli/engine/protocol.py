@@ -1,0 +1,22 @@
+"""The interface of all engines."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from splat_cli.engine.job import Job, JobResult
+
+
+class Engine(Protocol):
+    """Runs jobs, as many at a time as there are devices or workers, in the order of their submission."""
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; it may start at once."""
+
+    def results(self) -> Iterator[JobResult]:
+        """Results of the submitted jobs as they finish, until none is left; further jobs may be submitted meanwhile.
+
+        KeyboardInterrupt after Ctrl-C. UsageError if the jobs cannot be run here at all.
+        """
+
+    def close(self) -> None:
+        """Drop the jobs that wait, interrupt those that run, and wait until they have saved."""

@@ -1,0 +1,79 @@
+"""Jobs on this machine: results, several at a time, and their end with the engine or with this process."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from splat_cli.engine.job import Job
+from splat_cli.engine.local import LocalEngine
+from splat_cli.engine.open import open_engine
+
+ROOT = Path(__file__).parents[2]
+
+
+def job(folder, *arguments, name="job"):
+    """A job with its log in `folder`."""
+    return Job(name, arguments, folder, Path("log"))
+
+
+def training_job(folder, scene):
+    """A job that trains for hours, to run/."""
+    return job(folder, "train", str(scene), "-o", "run", "--device", "cpu", "--steps", "1000000")
+
+
+def until_trained(folder):
+    """Waits until run/ has begun to train."""
+    while not (folder / "run" / "train.jsonl").is_file():
+        time.sleep(0.05)
+
+
+def test_results_of_jobs(tmp_path):
+    with open_engine("cpu") as engine:
+        engine.submit(job(tmp_path, "info", "nothing", "--json", name="first"))
+        engine.submit(job(tmp_path, "--version", name="second"))
+        first, second = engine.results()
+        assert list(engine.results()) == []
+    assert (first.job.name, first.exit_code, first.facts()["exit_code"]) == ("first", 2, 2)
+    assert first.message == "Error: nothing does not exist; name a scene, the folder of a run or a file of splats"
+    assert (second.exit_code, second.output.split()[0]) == (0, "splat,")
+    assert second.seconds > 0
+
+
+def test_an_engine_runs_a_job_per_device(tmp_path):
+    engine = LocalEngine([{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "7"}], lambda: None)
+    for number in range(3):
+        engine.submit(job(tmp_path, "--version", name=str(number)))
+    results = list(engine.results())
+    engine.close()
+    assert {result.job.name for result in results} == {"0", "1", "2"}
+    assert {result.place for result in results} == {"GPU 5", "GPU 7"}
+
+
+def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("raise SystemError('broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with open_engine("cpu") as engine:
+        engine.submit(Job("job", ("info", "x"), tmp_path, Path("log")))
+        (result,) = engine.results()
+    assert result.facts()["exit_code"] == 1
+    assert "SystemError" in result.facts()["error"]
+
+
+def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
+    program = f"""if True:
+        from pathlib import Path
+        from splat_cli.engine.open import open_engine
+        from tests.engine.test_local import training_job
+        with open_engine("cpu") as engine:
+            engine.submit(training_job(Path({str(tmp_path)!r}), {str(scene)!r}))
+            list(engine.results())
+        """
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as parent:
+        until_trained(tmp_path)
+        (child,) = psutil.Process(parent.pid).children()
+        parent.kill()
+    child.wait(timeout=60)
+    assert "Interrupted after step" in (tmp_path / "log").read_text()
