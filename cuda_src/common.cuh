@@ -80,6 +80,7 @@ struct IterState {
     float reference_size;           // of a splat that moves at the rate of positions, world units; 0: all move alike
     unsigned skipped_updates;       // of single splats, whose gradient was not finite, since the start
     unsigned skipped_steps;         // whose loss was not finite
+    unsigned num_frozen;            // the first splats, which are shown and never changed
 };
 
 __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; }     // and not about to overflow

@@ -1,4 +1,5 @@
 // Places along a Morton curve: the bits of a cell's three coordinates, interleaved. A thread owns one point.
+// The first ones may be held at their indices: they come first, since the places of the others have the highest bit set.
 #include "common.cuh"
 
 #define CELLS 2097151.0             // of an axis, less one: 2^21 - 1; gaussians/morton.py mirrors it
@@ -15,13 +16,14 @@ __device__ __forceinline__ unsigned long long spread(unsigned long long bits)
 
 extern "C" __global__ void morton_codes(
     const float* __restrict__ points,       // [3, capacity]
-    int capacity, int num,
+    int capacity, int num_held, int num,
     const double* __restrict__ bounds,      // [2, 3] lowest corner and extent of the cube of cells
     unsigned long long* __restrict__ codes) // [num]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
-    unsigned long long code = 0;
+    if (i < num_held) { codes[i] = i; return; }
+    unsigned long long code = num_held ? 1ull << 63 : 0;
     for (int k = 0; k < 3; ++k) {
         const double place = (points[(size_t)k * capacity + i] - bounds[k]) / bounds[3 + k];
         code |= spread((unsigned long long)(fmin(fmax(place, 0.0), 1.0) * CELLS)) << k;

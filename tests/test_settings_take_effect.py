@@ -73,6 +73,7 @@ CHANGES = {
     "init": ("random", {"init_points": 300}),
     "init_points": (200, {"init": "random", "init_points": 300}),
     "init_from": ("SCENE/splats.ply", {}),
+    "frozen": ("SCENE/splats.ply", {}),
     "init_opacity": (0.3, {}),
     "init_scale": (0.5, {}),
     "antialias": (False, {}),

@@ -24,11 +24,11 @@ extern "C" __global__ void mean_scores(
     }
 }
 
-// Splats too transparent to matter are dead; the others may be copied, with a weight of their error or of their opacity.
+// Frozen splats are neither dead nor copied. Of the others, those too transparent to matter are dead; the others may be copied, with a weight of their error or of their opacity.
 extern "C" __global__ void rate_splats(
     const float* __restrict__ logit_opacities,  // [num]
     const float* __restrict__ errors,           // [num], or null: opacities
-    int num,
+    int num_frozen, int num,                    // frozen ones come first
     float prune_opacity,
     float* __restrict__ weights,                // [num]
     bool* __restrict__ dead,                    // [num]
@@ -37,8 +37,8 @@ extern "C" __global__ void rate_splats(
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
     const float opacity = sigmoid(logit_opacities[i]);
-    const bool alive = opacity > prune_opacity;
-    const float weight = alive ? fmaxf(errors ? errors[i] : opacity, 0.0f) : 0.0f;
+    const bool frozen = i < num_frozen, alive = frozen || opacity > prune_opacity;
+    const float weight = alive && !frozen ? fmaxf(errors ? errors[i] : opacity, 0.0f) : 0.0f;
     weights[i] = weight;
     dead[i] = !alive;
     if (!alive) atomicAdd(&totals[0], 1u);
@@ -49,7 +49,7 @@ extern "C" __global__ void rate_splats(
 // Screen-space gradients since the last round, by the number of views.
 extern "C" __global__ void rate_gradients(
     const float* __restrict__ stats,            // [2, capacity] sums, numbers of views
-    int capacity, int num,
+    int capacity, int num_frozen, int num,
     float threshold,
     bool* __restrict__ chosen,                  // [num] from the threshold on
     float* __restrict__ keys)                   // [num] smaller for larger gradients, last where not chosen
@@ -57,8 +57,9 @@ extern "C" __global__ void rate_gradients(
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
     const float mean = stats[i] / fmaxf(stats[capacity + i], 1.0f);
-    chosen[i] = mean >= threshold;
-    keys[i] = mean >= threshold ? -mean : LAST;
+    const bool grows = i >= num_frozen && mean >= threshold;
+    chosen[i] = grows;
+    keys[i] = grows ? -mean : LAST;
 }
 
 __device__ __forceinline__ float largest_log_scale(const float* __restrict__ params /* [rows, capacity] */, size_t capacity, size_t i)
@@ -83,7 +84,7 @@ extern "C" __global__ void mark_small(
 // Which splats are too transparent or too large to keep.
 extern "C" __global__ void mark_prunable(
     const float* __restrict__ params,           // [rows, capacity]
-    int capacity, int num,
+    int capacity, int num_frozen, int num,
     float min_opacity,
     float max_scale,                            // world units
     bool* __restrict__ mask)                    // [num]
@@ -91,5 +92,5 @@ extern "C" __global__ void mark_prunable(
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
     const bool transparent = sigmoid(params[ROW_OPACITY * (size_t)capacity + i]) < min_opacity;
-    mask[i] = transparent || expf(largest_log_scale(params, capacity, i)) > max_scale;
+    mask[i] = i >= num_frozen && (transparent || expf(largest_log_scale(params, capacity, i)) > max_scale);
 }

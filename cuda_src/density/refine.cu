@@ -125,26 +125,26 @@ extern "C" __global__ void split_random(
 
 // Opacity reset (3DGS, Kerbl et al. 2023, sec. 5.2): lowers logits to at most max_logit and zeroes their Adam moments.
 extern "C" __global__ void reset_opacities(
-    int num,
+    int num_frozen, int num,                // frozen ones come first
     float max_logit,
     float* __restrict__ logit_opacities,    // [num]
     float* __restrict__ moments1,           // [num] of the opacities
     float* __restrict__ moments2)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= num) return;
+    if (i < num_frozen || i >= num) return;
     moments1[i] = moments2[i] = 0.0f;
     if (logit_opacities[i] > max_logit) logit_opacities[i] = max_logit;     // NaN stays, to be removed
 }
 
-// No axis shorter than a limit.
+// No axis of a trained splat shorter than a limit.
 extern "C" __global__ void limit_scales(
-    int capacity, int num,
+    int capacity, int num_frozen, int num,
     float min_log_scale,
     float* __restrict__ params)             // [rows, capacity]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= num) return;
+    if (i < num_frozen || i >= num) return;
     for (int k = 0; k < 3; ++k) {
         float* log_scale = params + (ROW_LOG_SCALE + k) * (size_t)capacity + i;
         if (*log_scale < min_log_scale) *log_scale = min_log_scale;

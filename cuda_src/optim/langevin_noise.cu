@@ -13,7 +13,7 @@ extern "C" __global__ void langevin_noise(
     float* __restrict__ params)             // [rows, capacity]; the means move
 {
     const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
-    if (splat >= (int)state->num_splats || state->overflowed) return;
+    if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
     const size_t stride = capacity;
     const Gaussian g = load_gaussian(params + i, stride, true);
     const float strength = noise_scale * state->lr[LR_MEANS] * sigmoid(-100.0f * (g.opacity - 0.005f));

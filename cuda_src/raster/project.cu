@@ -17,11 +17,12 @@ __device__ __forceinline__ vfloat3 color_of(
     return color;
 }
 
-// Whether this step goes without splat i; another choice each step (DropGaussian, Park et al. 2025, sec. 3.2).
+// Whether this step goes without splat i; another choice each step (DropGaussian, Park et al. 2025, sec. 3.2). Frozen ones stay.
 __device__ __forceinline__ vbool left_out(const IterState& state, vint i, float dropout)
 {
     const unsigned seed = pcg((unsigned)state.step);
-    return test_each(i, [=](int k) { return pcg(seed + k) * (1.0f / 4294967296.0f) < dropout; });
+    const int num_frozen = state.num_frozen;
+    return test_each(i, [=](int k) { return k >= num_frozen && pcg(seed + k) * (1.0f / 4294967296.0f) < dropout; });
 }
 
 // A splat as the view sees it.
@@ -35,7 +36,7 @@ struct SplatInView {
 // params and filters: the lane's own element of the first plane.
 __device__ __forceinline__ vbool project_splat(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, const Camera& camera, int degree, int antialias,
-    const float* __restrict__ filters /* [1, stride] or null */, float gain, SplatInView& out)
+    const float* __restrict__ filters /* [1, stride] or null */, vfloat gain, SplatInView& out)
 {
     const vfloat3 mean = load_vec(params, stride, m);
     vbool seen = m & (to_camera(camera, mean).z > NEAR_PLANE);
@@ -89,10 +90,10 @@ extern "C" __global__ void project(
     const vbool exists = splat < n;
 #ifdef DROPOUT
     const vbool drawn = exists & !left_out(*state, splat, dropout);
-    const float gain = 1.0f / (1.0f - dropout);
+    const vfloat gain = select(splat < (int)state->num_frozen, vfloat(1.0f), vfloat(1.0f / (1.0f - dropout)));
 #else
     const vbool drawn = exists;
-    const float gain = 1.0f;
+    const vfloat gain = 1.0f;
 #endif
     SplatInView view = {};
     const float* own_filters = filters ? filters + i : nullptr;

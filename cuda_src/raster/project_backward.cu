@@ -107,6 +107,13 @@ __device__ __forceinline__ bool losses_are_finite(const IterState& state, const 
 #endif
 }
 
+// Splats first, first + 1, ... of the warp that may be changed: those that exist and are not frozen.
+__device__ __forceinline__ vbool trainable(const IterState& state, int first)
+{
+    const vint splat = first + lane_id();
+    return (splat < (int)state.num_splats) & (splat >= (int)state.num_frozen);
+}
+
 // Of the splats in m, those that slot b sees. depths: the lane's own element of the first slot.
 __device__ __forceinline__ vbool seen_in(
     const float* __restrict__ depths /* [slots, layout.depths] */, const SlotLayout& layout, int b, vbool m)
@@ -200,7 +207,7 @@ extern "C" __global__ void project_backward(
         return;
     }
     const size_t stride = capacity, columns = layout.columns;
-    vbool on = first + lane_id() < n;
+    vbool on = trainable(*state, first);
     if (!options.dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
 
@@ -237,7 +244,7 @@ extern "C" __global__ void project_backward(
         store_vec(rays + 3 * columns, columns, d.color, on);
     }
     if (NUM_SLOTS > 1) e = scaled(1.0f / NUM_SLOTS, e);
-    const float per_splat = 1.0f / n;
+    const float per_splat = 1.0f / (n - (int)state->num_frozen);
     e.logit_opacity += options.opacity_reg * per_splat * raw.opacity * (1.0f - raw.opacity);
     e.log_scale = add(e.log_scale, scale(options.scale_reg * per_splat / 3.0f, raw.scale));
 
@@ -319,7 +326,7 @@ extern "C" __global__ void color_backward(
     if (first >= n || state->overflowed || k >= (degree + 1) * (degree + 1)) return;
     if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
-    vbool on = first + lane_id() < n;
+    vbool on = trainable(*state, first);
     if (!dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
     if (FUSED) {

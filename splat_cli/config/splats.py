@@ -53,6 +53,12 @@ class SplatSettings:
         "points means --points FILE --init points.",
         metavar="FILE",
     )
+    frozen: str | None = setting(
+        None,
+        "File of splats that stay in the picture, unchanged: not trained, not counted by --max-splats, first in the "
+        "saved PLY. SH degrees start at the maximum.",
+        metavar="FILE",
+    )
     init_opacity: float | None = setting(
         None,
         "Initial opacity of splats made from points; by default 0.5, in runs under 5,000 steps 0.1.",

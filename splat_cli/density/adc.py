@@ -41,7 +41,7 @@ class ADCStrategy:
     def _grow(self, model: Model, random: np.random.Generator) -> None:
         mask, keys = rate_gradients(model, self.config.grad_threshold)
         chosen, _ = partition(model.backend, mask)
-        room = max(self.config.max_splats - model.num, 0)
+        room = max(self.config.max_splats - model.num_trained, 0)
         if len(chosen) > room:
             chosen = model.backend.xp.argsort(keys)[:room]
         clones, parents = split_by_size(model, chosen, DENSE_SCALE * self.extent)

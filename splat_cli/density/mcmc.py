@@ -21,7 +21,7 @@ class MCMCStrategy(PeriodicStrategy):
     def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
         ratings, num_new = self._demand(model, scorer)
         dead, sampler = ratings.dead, WeightedSampler(model.backend, ratings)
-        if 0 < len(dead) < model.num:
+        if 0 < len(dead) < model.num_trained:
             self._relocate(model, sampler.sample(len(dead), random), dead)
         if num_new > 0:
             parents = sampler.sample(num_new, random)
@@ -30,9 +30,9 @@ class MCMCStrategy(PeriodicStrategy):
 
     def _demand(self, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
         """Ratings of all splats, and number of splats to add."""
-        target = min(self.config.max_splats, int((1 + self.config.growth_rate) * model.num))
+        target = min(self.config.max_splats, int((1 + self.config.growth_rate) * model.num_trained))
         ratings = rate_splats(model, self.config.prune_opacity, self._errors(scorer))
-        return ratings, max(target - model.num, 0)
+        return ratings, max(target - model.num_trained, 0)
 
     def _errors(self, scorer: ErrorScorer) -> Any | None:
         """Sampling weights of copies, float32 [num], or None for opacities."""

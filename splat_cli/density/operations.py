@@ -48,13 +48,16 @@ def split_random(model: Model, parents: Any, slots: Any, random: np.random.Gener
 
 
 def reset_opacities(model: Model, max_opacity: float) -> None:
-    """Lower all opacities to at most max_opacity, with zero moments."""
+    """Lower the opacities of all trained splats to at most max_opacity, with zero moments."""
     max_logit = float(np.log(max_opacity / (1 - max_opacity)))
     rows = (planes[OPACITY] for planes in (model.splats.params, *model.moments.pair()))
-    launch(model.backend, FILE, "reset_opacities", model.num, model.num, max_logit, *rows)
+    launch(model.backend, FILE, "reset_opacities", model.num, model.num_frozen, model.num, max_logit, *rows)
 
 
 def limit_scales(model: Model, min_scale: float) -> None:
-    """Raise all scales to at least min_scale, in world units."""
+    """Raise all scales of trained splats to at least min_scale, in world units."""
     params, min_log_scale = model.splats.params, float(np.log(min_scale))
-    launch(model.backend, FILE, "limit_scales", model.num, params.shape[1], model.num, min_log_scale, params)
+    launch(
+        model.backend, FILE, "limit_scales", model.num,
+        params.shape[1], model.num_frozen, model.num, min_log_scale, params,
+    )  # fmt: skip

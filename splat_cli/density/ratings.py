@@ -22,10 +22,10 @@ def mean_scores(backend: Backend, sums: Any, num: int, num_views: int) -> Any:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Sampling weights of splats, and dead splats: those too transparent to matter.
+    """Sampling weights of splats, and dead splats: those too transparent to matter. Frozen splats are neither.
 
-    weights: float32 [num], 0 for dead splats. num_candidates: number of positive weights. dead: int64 indices. totals:
-    uint32 [3] on the device: number of dead splats, of candidates, bits of the largest weight.
+    weights: float32 [num], 0 for dead and frozen splats. num_candidates: number of positive weights. dead: int64
+    indices. totals: uint32 [3] on the device: number of dead splats, of candidates, bits of the largest weight.
     """
 
     weights: Any
@@ -39,18 +39,21 @@ def rate_splats(model: Model, prune_opacity: float, errors: Any | None = None) -
     backend, num, empty = model.backend, model.num, model.backend.xp.empty
     weights, dead, totals = empty(num, "float32"), empty(num, "bool"), backend.xp.zeros(3, "uint32")
     logits = model.splats.params[OPACITY]
-    launch(backend, FILE, "rate_splats", num, logits, errors, num, float(prune_opacity), weights, dead, totals)
+    launch(
+        backend, FILE, "rate_splats", num,
+        logits, errors, model.num_frozen, num, float(prune_opacity), weights, dead, totals,
+    )  # fmt: skip
     num_dead, num_candidates, _ = map(int, backend.download(totals))
     indices = partition(backend, dead, count=num_dead)[0] if num_dead else empty(0, "int64")
     return Ratings(weights, num_candidates, indices, totals)
 
 
 def rate_gradients(model: Model, threshold: float) -> tuple[Any, Any]:
-    """Mask of mean screen-space gradients over the threshold, and float32 keys that sort these first, descending."""
+    """Mask of trained splats whose mean screen-space gradient reaches the threshold, and sort keys float32."""
     backend, num = model.backend, model.num
     chosen, keys = backend.xp.empty(num, "bool"), backend.xp.empty(num, "float32")
     stats, capacity = model.stats, model.splats.capacity
-    launch(backend, FILE, "rate_gradients", num, stats, capacity, num, float(threshold), chosen, keys)
+    launch(backend, FILE, "rate_gradients", num, stats, capacity, model.num_frozen, num, float(threshold), chosen, keys)
     return chosen, keys
 
 
@@ -63,8 +66,8 @@ def split_by_size(model: Model, index: Any, max_scale: float) -> tuple[Any, Any]
 
 
 def prune_mask(model: Model, min_opacity: float, max_scale: float) -> Any:
-    """Mask [num] of splats less opaque than min_opacity or larger than max_scale (world units)."""
+    """Mask [num] of trained splats less opaque than min_opacity or larger than max_scale (world units)."""
     backend, splats, num = model.backend, model.splats, model.num
     mask, limits = backend.xp.empty(num, "bool"), (float(min_opacity), float(max_scale))
-    launch(backend, FILE, "mark_prunable", num, splats.params, splats.capacity, num, *limits, mask)
+    launch(backend, FILE, "mark_prunable", num, splats.params, splats.capacity, model.num_frozen, num, *limits, mask)
     return mask

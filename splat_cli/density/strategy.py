@@ -26,4 +26,4 @@ class Strategy(Protocol):
         """Whether `refine` is called after this step."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
-        """Add, relocate and prune splats, within config.max_splats."""
+        """Add, relocate and prune splats: never frozen ones, and up to config.max_splats others."""

@@ -70,6 +70,15 @@ class SplatArrays:
         return replace(self, **{name: array[index] for name, array in self.arrays().items()})
 
 
+def zero_splats(num: int, degree: int) -> SplatArrays:
+    """`num` splats of zeros, to be overwritten."""
+
+    def zeros(*shape: int) -> np.ndarray:
+        return np.zeros((num, *shape), np.float32)
+
+    return SplatArrays(zeros(3), zeros(3), zeros(4), zeros(), zeros(3), zeros((degree + 1) ** 2 - 1, 3))
+
+
 def splat_bytes(degree: int) -> int:
     """That a splat of so many bands of spherical harmonics takes in these arrays."""
     return 4 * (3 + 3 + 4 + 1 + 3 * (degree + 1) ** 2)

@@ -24,13 +24,17 @@ def curve_positions(points: np.ndarray) -> np.ndarray:
     return x | y << np.uint64(1) | z << np.uint64(2)
 
 
-def device_curve_positions(backend: Backend, means: Any, num: int, bounds: np.ndarray) -> Any:
-    """As `curve_positions`, for the first `num` points in planes float32 [3, capacity]; bounds: from `curve_bounds`."""
+def device_curve_positions(backend: Backend, means: Any, num: int, bounds: np.ndarray, num_held: int = 0) -> Any:
+    """As `curve_positions`, for the first `num` points in planes float32 [3, capacity]; bounds: from `curve_bounds`.
+
+    num_held: of these, the first ones whose codes are their indices, and lower than those of all others.
+    """
     codes = backend.xp.empty(num, "uint64")
     if num:
         backend.kernel("morton", "morton_codes")(
-            (-(-num // THREADS),), (THREADS,), means, means.shape[1], num, backend.upload(bounds), codes
-        )
+            (-(-num // THREADS),), (THREADS,),
+            means, means.shape[1], num_held, num, backend.upload(bounds), codes,
+        )  # fmt: skip
     return codes
 
 

@@ -24,13 +24,15 @@ class Model:
     """Splats, moments and statistics in arrays of a common capacity.
 
     stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`.
-    smooth: allocate 3D filters, initially zero. packed_moments: see Moments.
+    smooth: allocate 3D filters, initially zero. packed_moments: see Moments. num_frozen: number of splats, the first
+    ones, that are shown and never changed, moved to another column or removed.
     """
 
     def __init__(
-        self, backend: Backend, arrays: SplatArrays, capacity: int, smooth: bool = False, packed_moments: bool = False
-    ) -> None:
-        self.backend = backend
+        self, backend: Backend, arrays: SplatArrays, capacity: int, smooth: bool = False, packed_moments: bool = False,
+        num_frozen: int = 0,
+    ) -> None:  # fmt: skip
+        self.backend, self.num_frozen = backend, num_frozen
         self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays.means))))
         self.moments = Moments(self.splats, packed_moments)
         self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
@@ -46,6 +48,11 @@ class Model:
     @property
     def num(self) -> int:
         return self.splats.num
+
+    @property
+    def num_trained(self) -> int:
+        """Number of splats that are not frozen: what max_splats limits."""
+        return self.num - self.num_frozen
 
     def planes(self) -> dict[str, Any]:
         """All arrays by name, each float32 [.., capacity], of which the first `num` columns are in use."""
@@ -77,10 +84,11 @@ class Model:
         self.splats.num = num
 
     def reserve(self, num: int, limit: int) -> None:
-        """Grow the capacity to at least `num` splats, with headroom up to `limit`."""
+        """Grow the capacity to at least `num` splats, with headroom up to `limit` trained ones."""
         if num <= self.splats.capacity:
             return
-        before, capacity = self.splats.capacity, _rounded(max(num, min(int(self.splats.capacity * GROWTH), limit)))
+        before, limit = self.splats.capacity, limit + self.num_frozen
+        capacity = _rounded(max(num, min(int(before * GROWTH), limit)))
         try:
             self._widen(capacity)
         except MemoryError:
@@ -115,7 +123,10 @@ class Model:
             clear_columns(self.backend, array, len(index), index)
 
     def remove(self, mask: Any) -> None:
-        """Remove the splats at which `mask` bool [num] is set; the last ones fill the gaps. Waits for the device."""
+        """Remove the splats at which `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.
+
+        No frozen splat may be set.
+        """
         self.splats.num = remove_columns(self.backend, list(self.planes().values()), mask)
 
     def remove_nonfinite(self) -> int:
@@ -125,7 +136,7 @@ class Model:
         return before - self.num
 
     def sort_spatially(self) -> None:
-        """Sort the splats along a Morton curve, so that threads of a warp own neighbours, visible or not together."""
+        """Sort the trained splats along a Morton curve, so that threads of a warp own neighbours."""
         if self.num == 0:
             return
         backend, means = self.backend, self.splats.params[MEANS]
@@ -133,7 +144,7 @@ class Model:
         some = backend.xp.empty((3, len(sample)), "float32")
         copy_columns(backend, means, len(sample), backend.upload(sample), out=some)
         bounds = curve_bounds(backend.download(some).T)
-        order = backend.xp.argsort(device_curve_positions(backend, means, self.num, bounds))
+        order = backend.xp.argsort(device_curve_positions(backend, means, self.num, bounds, self.num_frozen))
         for array in self.planes().values():
             reorder_columns(backend, array, order)
 

@@ -19,7 +19,7 @@ ITER_STATE_DTYPE = np.dtype([
     ("loss", np.float32), ("psnr", np.float32),
     ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, len(LEARNING_RATES)),
     ("reference_size", np.float32),
-    ("skipped_updates", np.uint32), ("skipped_steps", np.uint32),
+    ("skipped_updates", np.uint32), ("skipped_steps", np.uint32), ("num_frozen", np.uint32),
 ])  # fmt: skip
 
 

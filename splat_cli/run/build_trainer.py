@@ -27,6 +27,7 @@ def build_trainer(
     *,
     timer: PhaseTimer | None = None,
     budget: ImageBudget | None = None,
+    frozen: SplatArrays | None = None,
     scene_points: np.ndarray | None = None,
     pose_offsets: np.ndarray | None = None,
     ranks: Ranks | None = None,
@@ -34,7 +35,7 @@ def build_trainer(
     """A trainer of `images` that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
     A TrainConfig is resolved for these images. Without points, splats are read from `init_from`.
-    ranks: with --gpus, led by this process.
+    frozen: splats that stay unchanged, of the SH degree of training. ranks: with --gpus, led by this process.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), images, (points, colors))
         trainer.run_until(500)
@@ -49,8 +50,8 @@ def build_trainer(
         splats, notices = initial_splats(backend, config, *start, random)
     make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)
     trainer = make(
-        backend, config, splats, images, random=random, timer=timer, budget=budget, scene_points=scene_points,
-        pose_offsets=pose_offsets,
+        backend, config, splats, images, random=random, timer=timer, budget=budget, frozen=frozen,
+        scene_points=scene_points, pose_offsets=pose_offsets,
     )  # fmt: skip
     trainer.notices += notices
     return trainer

@@ -32,7 +32,8 @@ def fine_tune(
     config = dataclasses.replace(
         config, steps=steps, gpus=1, batch=1, max_splats=len(splats), splat_budget=0, densify_start=steps,
         densify_stop=steps, lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False,
-        init_from=None, coarse_until=0, smooth_3d=0, color="sh", **changes,  # both are baked into saved splats
+        init_from=None, frozen=None, coarse_until=0,
+        smooth_3d=0, color="sh", **changes,  # both are baked into saved splats
     )  # fmt: skip
     budget = image_budget(backend, config, photographs.views, ())
     trainer = build_trainer(backend, config, photographs, finite_splats(splats), budget=budget)

@@ -10,6 +10,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.pose_alignment import align_poses
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
@@ -17,36 +18,47 @@ from splat_cli.scene.plane_sweep import MIN_POINTS, plane_sweep_points
 from splat_cli.scene.points import random_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
+from splat_cli.train.initialization import frozen_splats
 
 _TRIES = 2  # pixels searched per splat: fewer than half yield a depth
 
 
 @dataclass(frozen=True)
 class InitialState:
-    """points: float32 [P, 3] and colours uint8 [P, 3]. pose_offsets: float32 [V, 6 or 9] with --pose-opt, else None."""
+    """points: float32 [P, 3] and colours uint8 [P, 3]. pose_offsets: float32 [V, 6 or 9] with --pose-opt, else None.
+
+    frozen: splats that stay unchanged, with --frozen.
+    """
 
     points: tuple[np.ndarray, np.ndarray]
     pose_offsets: np.ndarray | None = None
+    frozen: SplatArrays | None = None
+
+    @property
+    def num_frozen(self) -> int:
+        return 0 if self.frozen is None else len(self.frozen)
 
 
 def find_initial_state(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> InitialState:
     """Initial poses, if they are refined, then points from the cameras at these poses."""
+    frozen = frozen_splats(config, display.warn)
     if not config.pose_opt:
-        return InitialState(starting_points(scene, training, config, backend, display))
+        return InitialState(starting_points(scene, training, config, backend, display), frozen=frozen)
 
     def find_points(images: ImageSet, config: ResolvedConfig) -> tuple[np.ndarray, np.ndarray]:
         return starting_points(scene, images, config, backend, display)
 
     offsets = align_poses(backend, training, scene, config, display, find_points)
     aligned = training._replace(views=moved_views(training.views, offsets))
-    return InitialState(starting_points(scene, aligned, config, backend, display), offsets)
+    return InitialState(starting_points(scene, aligned, config, backend, display), offsets, frozen)
 
 
-def placeholder_state(training: ImageSet, num_splats: int) -> InitialState:
-    """Random points, as many as a checkpoint has splats, to be replaced by its state."""
-    return InitialState(random_points(training.views, num_splats, np.random.default_rng(0)))
+def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int = 0, sh_degree: int = 0) -> InitialState:
+    """Random points and frozen splats, as many as a checkpoint has splats together, to be replaced by its state."""
+    points = random_points(training.views, max(num_splats - num_frozen, 1), np.random.default_rng(0))
+    return InitialState(points, frozen=zero_splats(num_frozen, sh_degree) if num_frozen else None)
 
 
 def starting_points(

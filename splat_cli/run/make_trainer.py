@@ -26,7 +26,7 @@ def fitting_trainer(
     ranks: Ranks | None = None,
 ) -> Trainer:  # fmt: skip
     """A trainer with at most as many splats as device memory can hold. OutOfMemory if too few fit."""
-    memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget)
+    memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget, start.num_frozen)
     memory.check()
     display.say(memory.line())
     if memory.max_splats < memory.wanted_splats:
@@ -35,7 +35,7 @@ def fitting_trainer(
     try:
         return build_trainer(
             backend, plan, data.training, start.points, timer=timer, budget=data.budget,
-            scene_points=data.scene.points, pose_offsets=start.pose_offsets, ranks=ranks,
+            frozen=start.frozen, scene_points=data.scene.points, pose_offsets=start.pose_offsets, ranks=ranks,
         )  # fmt: skip
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None

@@ -22,7 +22,7 @@ _USABLE = 0.95  # of the free memory: other programs allocate too, and pools rou
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Device memory in bytes: of photographs, of buffers, per splat; and the limit."""
+    """Device memory in bytes: of photographs, of buffers, per splat; and the limit. num_frozen: of splats."""
 
     photographs: int
     pictures: int
@@ -30,11 +30,12 @@ class MemoryPlan:
     available: int
     wanted_splats: int
     config: ResolvedConfig
+    num_frozen: int = 0
 
     @property
     def max_splats(self) -> int:
         """Maximum number of splats: as requested, or what fits."""
-        budget = self.available - self.photographs - self.pictures
+        budget = self.available - self.photographs - self.pictures - self.num_frozen * self.per_splat
         return min(self.wanted_splats, max(budget, 0) // self.per_splat)
 
     def check(self) -> None:
@@ -44,10 +45,11 @@ class MemoryPlan:
 
     def line(self) -> str:
         """The plan in one line of text."""
-        splats = self.per_splat * self.wanted_splats
+        splats = self.per_splat * (self.wanted_splats + self.num_frozen)
+        frozen = f" and {self.num_frozen:,} frozen ones" if self.num_frozen else ""
         return (
-            f"Memory: {_gib(splats)} for {self.wanted_splats:,} splats, {_gib(self.photographs)} for photographs, "
-            f"{_gib(self.pictures)} for rendering, of {_gib(self.available)}"
+            f"Memory: {_gib(splats)} for {self.wanted_splats:,} splats{frozen}, {_gib(self.photographs)} for "
+            f"photographs, {_gib(self.pictures)} for rendering, of {_gib(self.available)}"
         )
 
     def advice(self) -> str:
@@ -62,11 +64,16 @@ class MemoryPlan:
 
 
 def plan_memory(
-    backend: Backend, config: ResolvedConfig, views: Sequence[View], start: int, budget: ImageBudget | None = None
+    backend: Backend,
+    config: ResolvedConfig,
+    views: Sequence[View],
+    start: int,
+    budget: ImageBudget | None = None,
+    num_frozen: int = 0,
 ) -> MemoryPlan:
     """Memory of training on `views`, starting from `start` splats (0: unknown), and the free memory of the device.
 
-    budget: number of resident images, if they are streamed.
+    budget: number of resident images, if they are streamed. num_frozen: number of splats of --frozen.
     """
     images = [photo_bytes(view) for view in views]
     pixels = max(view.width * view.height for view in views)
@@ -82,6 +89,7 @@ def plan_memory(
         available=available,
         wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
         config=config,
+        num_frozen=num_frozen,
     )
 
 

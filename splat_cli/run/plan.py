@@ -115,7 +115,7 @@ def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False)
     factor = 1.0 if from_splats else lr_factor(steps)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / steps, 100) - 1
     return {
-        "sh_degree_interval": 1 if from_splats else or_share(config.sh_degree_interval, 1 / 30),
+        "sh_degree_interval": 1 if from_splats or config.frozen else or_share(config.sh_degree_interval, 1 / 30),
         "densify_start": or_share(config.densify_start, 1 / 60),
         "densify_stop": or_share(config.densify_stop, 2 / 3),
         "lr_decay_start": or_share(config.lr_decay_start, 1 / 2),

@@ -24,8 +24,9 @@ _REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
     "--appearance": lambda config: config.appearance != "none",
     "--robust": lambda config: config.robust,
     "--depth-weight": lambda config: config.depth_weight > 0,
+    "--frozen": lambda config: config.frozen is not None,
 }
-"""Options that train more than splats, each GPU for itself -> whether the settings ask for it."""
+"""Options that train more than splats, each GPU for itself, or not all of them -> whether the settings ask for it."""
 
 
 def check_ranks(config: TrainConfig, backend: Backend) -> None:

@@ -81,7 +81,8 @@ def _train(
         if backend.name == "cpu":
             warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
         if checkpoint and not needs_initial_state(checkpoint, config):
-            start = placeholder_state(data.training, checkpoint.num_splats)
+            degree = plan.config.trained_sh_degree
+            start = placeholder_state(data.training, checkpoint.num_splats, checkpoint.num_frozen, degree)
         else:
             start = find_initial_state(data.scene, data.training, plan.config, backend, display)
     display.say(f"Device: {backend.describe()}")

@@ -21,7 +21,7 @@ def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict
             return path
         return str((folder / path).resolve())
 
-    given = {name: settings.get(name) for name in (*_FOLDERS, "split", "points", "init_from")}
+    given = {name: settings.get(name) for name in (*_FOLDERS, "split", "points", "init_from", "frozen")}
     return {name: placed(name, path) for name, path in given.items() if isinstance(path, str)}
 
 

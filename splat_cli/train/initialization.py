@@ -1,6 +1,7 @@
 """Initial splats from points or from a file."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,21 @@ from splat_cli.gaussians.init import splats_from_points
 
 
 def check_source(config: TrainConfig) -> None:
-    """UsageError if --init-from is not a file of splats; called before photographs are read, which takes time."""
-    if config.init_from is None:
-        return
-    path = Path(config.init_from)
-    format_for(path)
-    if not path.is_file():
-        raise UsageError(f"there is no file {path} to start from: correct --init-from")
+    """UsageError if --init-from or --frozen is not a file of splats, or is refused with other settings.
+
+    Called before photographs are read, which takes time.
+    """
+    for option, name in (("--init-from", config.init_from), ("--frozen", config.frozen)):
+        if name is None:
+            continue
+        path = Path(name)
+        format_for(path)
+        if not path.is_file():
+            raise UsageError(f"there is no file {path} to start from: correct {option}")
+    refused = {"--color field": config.color == "field", "--smooth-3d": config.smooth_3d > 0}
+    for option, is_wanted in refused.items():
+        if config.frozen is not None and is_wanted:
+            raise UsageError(f"--frozen does not work with {option}, which changes all splats: leave out one of them")
 
 
 def initial_splats(
@@ -40,6 +49,19 @@ def initial_splats(
     )  # fmt: skip
     arrays.log_scales += np.float32(np.log(config.init_scale))
     return arrays, []
+
+
+def frozen_splats(config: TrainConfig, warn: Callable[[str], object]) -> SplatArrays | None:
+    """The splats of --frozen with the SH degree of training, or None. FormatError."""
+    if config.frozen is None:
+        return None
+    splats = read_splats(Path(config.frozen))
+    if splats.num_dropped:
+        warn(f"left out {splats.num_dropped:,} splats of {config.frozen} that are not finite")
+    if splats.antialiased != config.antialias:
+        other = "--no-antialias" if config.antialias else "--antialias"
+        warn(f"the splats of {config.frozen} were trained with {other}: they look different in this run")
+    return with_sh_degree(splats, config.trained_sh_degree)
 
 
 def with_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:

@@ -39,7 +39,7 @@ class ScratchMemory:
                 break
             except MemoryError:
                 raster.release()
-                if model.num < _MIN_SPLATS or not _prune(model, int(_KEPT * model.num)):
+                if model.num_trained < _MIN_SPLATS or not _prune(model, int(_KEPT * model.num_trained)):
                     raise _nothing_helps(model.num, pairs) from None
                 pairs = max(int(_KEPT * pairs), _MIN_PAIRS)
         self.state.write(step=step, num_splats=model.num, overflowed=0)
@@ -79,10 +79,11 @@ class ScratchMemory:
 
 
 def keep_most_opaque(model: Model, num: int) -> None:
-    """Prune all but the `num` most opaque splats, and free their memory."""
-    xp = model.backend.xp
+    """Prune all but the `num` most opaque of the trained splats, and free their memory."""
+    xp, first = model.backend.xp, model.num_frozen
     prune_mask = xp.ones(model.num, bool)
-    prune_mask[xp.argsort(-model.splats.params[OPACITY, : model.num])[:num]] = False
+    prune_mask[:first] = False
+    prune_mask[first:][xp.argsort(-model.splats.params[OPACITY, first : model.num])[:num]] = False
     model.remove(prune_mask)
     model.rebuild(model.num)
 

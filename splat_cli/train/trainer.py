@@ -17,6 +17,7 @@ from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.selection import merged
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.loss import PhotometricLoss
@@ -51,7 +52,9 @@ class Trainer:
 
     splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree. images: all on the device,
     or streamed if `budget` is given. random: generator of density control; by default seeded with config.seed.
-    scene_points: float32 [P, 3], for --depth-weight. pose_offsets: float32 [V, 6], initial poses of --pose-opt.
+    frozen: splats of the same SH degree that are shown and never changed; they come first and do not count towards
+    max_splats. scene_points: float32 [P, 3], for --depth-weight. pose_offsets: float32 [V, 6], initial poses of
+    --pose-opt.
     `notices`: warnings for the user; the caller drains this list.
     """
 
@@ -65,14 +68,17 @@ class Trainer:
         random: np.random.Generator | None = None,
         timer: PhaseTimer | None = None,
         budget: ImageBudget | None = None,
+        frozen: SplatArrays | None = None,
         scene_points: np.ndarray | None = None,
         pose_offsets: np.ndarray | None = None,
     ) -> None:
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
-        capacity = min(2 * len(splats), config.max_splats)
-        self.model = Model(backend, splats, capacity, config.smooth_3d > 0, config.moments == "bf16")
+        num_frozen = 0 if frozen is None else len(frozen)
+        capacity = min(2 * len(splats), config.max_splats) + num_frozen
+        shown = splats if frozen is None else merged([frozen, splats])
+        self.model = Model(backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen)
         order = view_order(len(images.views), config.steps, config.seed)
         self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch_size)
         self.cameras, self.stream = self.images.cameras, self.images.stream
@@ -88,7 +94,7 @@ class Trainer:
             coloring=self.auxiliary.coloring, batch=_num_slots(config),
         )  # fmt: skip
         self.loss = self.auxiliary.loss
-        self.state = IterState(backend, num_splats=self.model.num)
+        self.state = IterState(backend, num_splats=self.model.num, num_frozen=num_frozen)
         show = (self.stream.show,) if self.stream else ()
         random = random or np.random.default_rng(config.seed)
         scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, random, *show)
@@ -169,7 +175,7 @@ class Trainer:
     def recover_from_oom(self) -> None:
         """Prune to the splats that fit, which is the maximum from then on. OutOfMemory if not even few fit."""
         self.notices.append(self.scratch.recover(self.step - self.step % self.config.batch_size))
-        self.density.limit(self.model.num)
+        self.density.limit(self.model.num_trained)
         self.config = self.density.config
 
     def run_with_memory_fallback(self, work: Callable[[], T]) -> T:

@@ -37,6 +37,11 @@ class Checkpoint:
     def num_splats(self) -> int:
         return int(self.arrays["params"].shape[1])
 
+    @property
+    def num_frozen(self) -> int:
+        """Number of frozen splats among them; older checkpoints have none."""
+        return int(self.facts["state"].get("num_frozen", 0))
+
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write and flush the file atomically. DiskError."""

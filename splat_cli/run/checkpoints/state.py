@@ -53,7 +53,9 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
             "start a new run from its splats with --init-from"
         )
     _check_arrays(trainer, checkpoint)
-    most = max(checkpoint.num_splats, trainer.config.max_splats + GRAIN, trainer.splats.capacity)
+    trainer.model.num_frozen = checkpoint.num_frozen
+    limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
+    most = max(checkpoint.num_splats, limit, trainer.splats.capacity)
     capacity = min(checkpoint.facts["capacity"], most)
     trainer.load_planes(checkpoint.arrays, capacity)
     trainer.auxiliary.load(checkpoint.arrays)

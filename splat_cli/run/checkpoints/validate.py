@@ -61,7 +61,8 @@ def _check_state(state: dict[str, Any], step: int, num_views: int, rows: int, nu
     degree = SH_DEGREE_FROM_COEFFICIENTS[(rows - _GEOMETRY_ROWS) // 3 - 1]
     consistent = {
         "step": state.get("step") == step, "num_splats": state.get("num_splats") == num,
-        "view": 0 <= state.get("view", 0) < num_views, "sh_degree": 0 <= state.get("sh_degree", 0) <= degree,
+        "num_frozen": 0 <= state.get("num_frozen", 0) <= num, "view": 0 <= state.get("view", 0) < num_views,
+        "sh_degree": 0 <= state.get("sh_degree", 0) <= degree,
     }  # fmt: skip
     for name, is_consistent in consistent.items():
         if not is_consistent:

@@ -1,0 +1,108 @@
+"""Frozen splats: shown, never changed; their number and order stay, whatever density control does."""
+
+import numpy as np
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.plan import resolve_plan
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.memory_recovery import keep_most_opaque
+from tests.gaussians.some_splats import some_splats
+from tests.views import ring_of_views
+
+NUM = 70  # not a multiple of a warp
+DUE = {"densify_start": 1, "densify_stop": 29, "densify_interval": 5, "opacity_reset_interval": 25}
+SETTINGS = {
+    "splits": {"strategy": "splits"},
+    "copies": {"strategy": "copies", "noise_scale": 1e5},
+    "mcmc": {"strategy": "mcmc", "noise_scale": 1e5},
+    "adc": {"strategy": "adc", "grad_threshold": 1e-7},
+    "dropout": {"dropout": 0.4},
+    "batch": {"batch": 5},
+    "packed": {"moments": "bf16"},
+    "visible": {"optimizer": "visible"},
+    "coarse": {"coarse_until": 0.5},
+}
+
+
+def frozen_splats():
+    """Some that every strategy would like to change: transparent, tiny, huge, and opaque ones."""
+    splats = some_splats(NUM, degree=2)
+    splats.means *= 0.2
+    splats.logit_opacities[::3] = -9
+    splats.log_scales[1::3] = -20
+    splats.log_scales[2::6] = 2
+    return splats
+
+
+def random_images(views):
+    rng = np.random.default_rng(1)
+    images = [rng.integers(0, 256, (view.height, view.width, 3), np.uint8) for view in views]
+    return ImageSet(views, images, [None] * len(views), [])
+
+
+def make_trainer(backend, frozen=None, **changes):
+    views = ring_of_views(6)
+    rng = np.random.default_rng(0)
+    config = TrainConfig(
+        steps=30, sh_degree=2, prune_opacity=0.05, init_opacity=0.06, max_splats=150, splat_budget=0, **DUE, **changes
+    )
+    points = rng.normal(size=(100, 3)).astype(np.float32) * 0.3, rng.integers(0, 256, (100, 3), np.uint8)
+    return build_trainer(backend, resolve_plan(config, views), random_images(views), points, frozen=frozen)
+
+
+def same(found: SplatArrays, expected: SplatArrays):
+    return all(found.arrays()[name].tobytes() == array.tobytes() for name, array in expected.arrays().items())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_they_stay_as_they_are(backend, name):
+    trainer = make_trainer(backend, frozen_splats(), **SETTINGS[name])
+    before = trainer.splats.to_arrays().select(np.arange(NUM, trainer.model.num))
+    trainer.run_until(30)
+    trainer.model.sort_spatially()
+    splats = trainer.splats.to_arrays()
+    assert same(splats.select(np.arange(NUM)), frozen_splats())
+    trained = splats.select(np.arange(NUM, len(splats)))
+    assert 20 < len(trained) <= 150
+    assert not np.isin(trained.means[:, 0], before.means[:, 0]).all()
+
+
+def test_their_order_survives_sorting(backend):
+    trainer = make_trainer(backend, frozen_splats())
+    assert len(trainer.splats.to_arrays()) == NUM + 100
+    trainer.model.sort_spatially()
+    assert same(trainer.splats.to_arrays().select(np.arange(NUM)), frozen_splats())
+
+
+def test_they_survive_the_pruning_of_transparent_splats(backend):
+    trainer = make_trainer(backend, frozen_splats())
+    keep_most_opaque(trainer.model, 40)
+    assert (trainer.model.num, trainer.model.num_trained) == (NUM + 40, 40)
+    assert same(trainer.splats.to_arrays().select(np.arange(NUM)), frozen_splats())
+
+
+def test_they_occlude(backend):
+    """Splats within a shell of frozen ones are not seen, so that nothing changes their colours; dropout keeps it."""
+    rng, views = np.random.default_rng(0), ring_of_views(4)
+    shell = some_splats(500, degree=0, log_scales=(-1.2, 0.1), logit_opacities=(12, 0.1))
+    shell.means /= np.linalg.norm(shell.means, axis=1, keepdims=True)
+    config = TrainConfig(steps=5, sh_degree=0, dropout=0.4, densify_start=4, init_scale=0.1)
+    points = 0.1 * rng.normal(size=(8, 3)).astype(np.float32), rng.integers(0, 256, (8, 3), np.uint8)
+
+    def recolored(frozen):
+        trainer = build_trainer(backend, config, random_images(views), points, frozen=frozen)
+        before = trainer.splats.to_arrays().sh0[-8:]
+        trainer.run_until(5)
+        return np.abs(trainer.splats.to_arrays().sh0[-8:] - before).max()
+
+    assert recolored(None) > 0.005
+    assert recolored(shell) == 0
+
+
+def test_budgets_do_not_count_them(backend):
+    trainer = make_trainer(backend, frozen_splats(), strategy="copies", growth_rate=1.0)
+    trainer.run_until(30)
+    assert trainer.model.num_trained == 150
