@@ -22,7 +22,9 @@
 enum { LR_MEANS, LR_LOG_SCALES, LR_QUATS, LR_OPACITIES, LR_SH0, LR_SHN, NUM_LR };     // LR_SHN: or the field's
 
 // Columns of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (struct SplatSums in geometry_backward.cuh).
+#ifndef SPLAT_SUMS                  // a benchmark tries wider rows (scripts/blend_stages.py)
 #define SPLAT_SUMS 12
+#endif
 #define SUM_RED 6                   // column of d rgb
 
 // One photograph and the camera that took it. render/camera.py mirrors this layout.

@@ -11,6 +11,11 @@
 There a pass's time is the difference of two replays: the captured step up to and with it, and the step without it. With
 --vs gsplat, the rasterization alone (no loss, gradients stored, no Adam) beside that of gsplat; `live SCENE --vs
 gsplat` does that with the run's own splats, antialiased as the run is.
+
+`stages` times the backward pass of the blend in stages, from that of 3D Gaussian Splatting to ours, on the splats and
+views of finished runs; draw_stages.py draws a chart of the JSON file:
+
+  python scripts/bench_kernels.py stages runs/bonsai runs/plush --json stages.json
 """
 
 from __future__ import annotations
@@ -26,8 +31,11 @@ from typing import Any
 
 import click
 import numpy as np
+from blend_stages import KERNELS
 from live_passes import num_visible, table
+from stage_passes import measure_stages, stage_table
 from step_passes import Bench, make_bench, run_all, time_replay
+from timing import copy_bandwidth
 
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display, Level
@@ -37,7 +45,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.optim.model import Model
 from splat_cli.run.make_trainer import make_trainer
-from splat_cli.run.storage.find_run import find_splats
+from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.run.training_data import read_data
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View, evenly_spread
@@ -77,28 +85,15 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
     return rows
 
 
-def copy_bandwidth(backend: Backend) -> float:
-    """Gigabytes a second of a device copy, bytes read and written."""
-    size = (1 << 30) if backend.name == "cuda" else (1 << 26)
-    source = backend.xp.zeros(size, "uint8")
-    target = backend.xp.empty_like(source)
-    times = []
-    for _ in range(12):
-        with backend.timer() as timer:
-            target[...] = source
-        times.append(timer.ms)
-    return 2 * size / statistics.median(times[2:]) / 1e6
-
-
-def measure(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool) -> dict[str, Any]:
+def measure(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
     """One row of the results: the passes' times, and what there was to do."""
-    bench = make_bench(backend, arrays, views, plain)
+    bench = make_bench(backend, arrays, views)
     rows, facts = run(bench, len(views)), bench.state.read()
     width, height, pairs = views[0].width, views[0].height, int(facts["num_pairs"])
     visible = num_visible(backend, bench.raster.projection, len(arrays))
     line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
     print(f"{len(arrays)} splats {width}x{height} {pairs} pairs: {line}", flush=True)
-    result = {"splats": len(arrays), "width": width, "height": height, "plain": plain, "pairs": pairs}
+    result = {"splats": len(arrays), "width": width, "height": height, "pairs": pairs}
     return {**result, "visible": visible, "rows": rows}
 
 
@@ -185,9 +180,31 @@ def model(
 
                 results.append(vs_gsplat.versus(backend, some, sized))
             else:
-                results += [measure(backend, some, sized, plain) for plain in (False, True)]
+                results.append(measure(backend, some, sized))
     if file:
         file.write_text(json.dumps({"device": backend.describe(), "results": results}, indent=1))
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, type=Path)
+@click.option("--views", "num_views", default=8, show_default=True, help="Views of each run, evenly spread.")
+@click.option("--device", default="auto")
+@click.option("--json", "file", type=Path)
+def stages(runs: tuple[Path, ...], num_views: int, device: str, file: Path | None) -> None:
+    """Backward pass of the blend in stages, on the splats of RUNS."""
+    backend = open_backend(device, sources=KERNELS)
+    bandwidth, results = copy_bandwidth(backend), []
+    print(f"{backend.describe()}; copy {bandwidth:.0f} GB/s")
+    for path in runs:
+        run = open_run(path)
+        arrays, views = read_ply(find_splats(path)[0]), evenly_spread(run.views("all"), num_views)
+        result = measure_stages(backend, arrays, views, run.config().antialias)
+        results.append({"run": path.resolve().name, **result})
+        print(f"\n{path}: {stage_table(result, bandwidth)}", flush=True)
+    if file:
+        file.write_text(
+            json.dumps({"device": backend.describe(), "copy_gb_per_s": bandwidth, "runs": results}, indent=1)
+        )
 
 
 if __name__ == "__main__":

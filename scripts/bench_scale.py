@@ -13,8 +13,8 @@ import tomllib
 
 import click
 import numpy as np
-from bench_kernels import copy_bandwidth
 from live_passes import table
+from timing import copy_bandwidth
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend

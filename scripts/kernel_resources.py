@@ -2,7 +2,7 @@
 
 Needs NVRTC (pip install 'splat-cli[nvrtc]') and no GPU:
 
-    python scripts/kernel_resources.py --arch 90 --arch 120 blend blend_backward
+    python scripts/kernel_resources.py --arch 90 --arch 120 raster/blend raster/blend_backward stage0_original
 """
 
 import argparse
@@ -12,19 +12,21 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
-from splat_cli.paths import resource_dir
+from splat_cli.device.sources import read_source, source_folders
 
 
 def main() -> None:
     """Compile every variant of the kernels and print a table; ends with status 1 if a kernel spills."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", help="kernel files without .cu, such as raster/blend; all by default")
+    parser.add_argument(
+        "files", nargs="*", help="files of cuda_src or scripts/kernels, without .cu; by default all of cuda_src"
+    )
     parser.add_argument("--arch", type=int, action="append", help="such as 90; all supported ones by default")
     options = parser.parse_args()
     if reason := why_no_nvrtc():
         sys.exit(reason)
-    folder = resource_dir("cuda_src")
-    paths = [folder / f"{name}.cu" for name in options.files] or sorted(folder.rglob("*.cu"))
+    folders = source_folders(Path(__file__).parent / "kernels")
+    paths = [read_source(folders, name).path for name in options.files] or sorted(folders[-1].rglob("*.cu"))
     print(f"{'kernel':56} {'sm':>4} {'registers':>9} {'shared':>7} {'stack':>6} {'spills':>6}")
     spills = 0
     for path in paths:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.adam import Moments
 from splat_cli.optim.loss import PhotometricLoss
-from splat_cli.render.blend import blend, blend_backward, blend_backward_plain
+from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Update, project, project_backward
@@ -40,7 +39,7 @@ class Bench:
     passes: list[tuple[str, Callable[[], None]]]
 
 
-def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: bool, antialias: bool = False) -> Bench:
+def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool = False) -> Bench:
     rng = np.random.default_rng(0)
     asked = TrainConfig(
         lr_means=0.0, lr_means_final=0.0, lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0,
@@ -70,10 +69,6 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
             break
         raster.resize_pairs(int(worst * 1.05))
     p, pic = raster.projection, raster.picture
-    inputs = (cameras, state, p, raster.tiles, pic)
-    backward: Callable[[], None] = partial(blend_backward, *inputs, absgrad=False)
-    if plain:
-        backward = partial(blend_backward_plain, *inputs)
     passes: list[tuple[str, Callable[[], None]]] = [
         (
             "begin_step",
@@ -84,7 +79,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], plain: 
         ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
         ("l1_ssim", lambda: loss.forward(state, pic.image)),
         ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
-        ("blend_backward" + ("_plain" if plain else ""), backward),
+        ("blend_backward", lambda: blend_backward(cameras, state, p, raster.tiles, pic, absgrad=False)),
         ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, p, update)),
     ]
     return Bench(backend, splats, raster, state, passes)

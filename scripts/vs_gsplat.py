@@ -52,7 +52,7 @@ def our_milliseconds(
     backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool
 ) -> tuple[dict[str, float], np.ndarray]:
     """Of a view, and the picture of the first view, float32 [H, W, 3]."""
-    bench = make_bench(backend, arrays, views, plain=False, antialias=antialias)
+    bench = make_bench(backend, arrays, views, antialias)
     raster, passes = bench.raster, dict(bench.passes)
     bench.state.clear_counts()
     bench.state.write(view=0, overflowed=0)

@@ -43,7 +43,7 @@ def backend(request: pytest.FixtureRequest, open_device: Callable[..., Backend])
 
 @pytest.fixture(scope="session", params=DEVICES)
 def small_kernels(request: pytest.FixtureRequest, open_device: Callable[..., Backend]) -> Backend:
-    """Each device of this machine, with the small kernels of tests/device/kernels in place of the real ones."""
+    """Each device of this machine, with the small kernels of tests/device/kernels beside the real ones."""
     return open_device(request.param, Path(__file__).parent / "device" / "kernels")
 
 

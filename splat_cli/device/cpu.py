@@ -15,10 +15,9 @@ from splat_cli.device.host import main_memory, num_cores, peak_memory
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.sanitizer import check_preloaded
 from splat_cli.device.signature import Parameter
-from splat_cli.device.sources import KernelSource, read_source
+from splat_cli.device.sources import KernelSource, read_source, source_folders
 from splat_cli.device.uploads import CpuUploads
 from splat_cli.errors import ShapeError, UsageError
-from splat_cli.paths import resource_dir
 
 _FORMATS = {
     "float32": "f", "float64": "d", "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H",
@@ -44,13 +43,11 @@ class CpuBackend:
             raise UsageError(f"threads must be at least 1, got {threads}")
         if sanitize:
             check_preloaded()
-        shim = resource_dir("cuda_src")
-        self._sources = sources or shim
-        self._include = tuple(dict.fromkeys((self._sources, shim)))
+        self._folders = source_folders(sources)
         self._compiler = find_compiler(sanitize, flags)
         # __shared__ memory of a sanitized build is static, so that it gets red zones: one block at a time
         self._threads = 1 if sanitize else threads or num_cores()
-        runtime = self._compiler.library("runtime", '#include "cpu/runtime.cpp"\n', self._include, {})
+        runtime = self._compiler.library("runtime", '#include "cpu/runtime.cpp"\n', self._folders, {})
         self._runtime = ctypes.CDLL(str(runtime))
         self._runtime.splat_simd.restype = ctypes.c_char_p
         self._kernels: dict[tuple, CpuKernel] = {}
@@ -69,10 +66,10 @@ class CpuBackend:
         return self._units.prepare(units, num_cores())
 
     def _load_library(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, ctypes.CDLL]:
-        source = read_source(self._sources, file)
+        source = read_source(self._folders, file)
         exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in source.kernels)
         unit = f'#include "cpu/shim.h"\n#line 1 "{source.path}"\n{source.text}\n#include "cpu/launch.h"\n{exports}'
-        return source, ctypes.CDLL(str(self._compiler.library(file, unit, self._include, defines)))
+        return source, ctypes.CDLL(str(self._compiler.library(file, unit, self._folders, defines)))
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         """See Backend.upload."""

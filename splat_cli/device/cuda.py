@@ -11,10 +11,9 @@ import numpy as np
 from splat_cli.device.arguments import check_count, check_launch, check_pointer, describe, scalar_value, struct_value
 from splat_cli.device.compiled_units import CompiledUnits, Unit
 from splat_cli.device.signature import Parameter
-from splat_cli.device.sources import KernelSource, headers_digest, read_source
+from splat_cli.device.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
-from splat_cli.paths import resource_dir
 
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
 
@@ -56,9 +55,7 @@ class CudaBackend:
         # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to
         # the stream that was entered last
         self.stream.__enter__()
-        shared = resource_dir("cuda_src")
-        self._sources = sources or shared
-        self._include = tuple(dict.fromkeys((self._sources, shared)))
+        self._folders = source_folders(sources)
         self._kernels: dict[tuple, CudaKernel] = {}
         self._units = CompiledUnits(self._load_module)
         self._device = cupy.cuda.Device()
@@ -78,10 +75,10 @@ class CudaBackend:
         return self._units.prepare(units, MAX_COMPILERS, enter=self._device.use)
 
     def _load_module(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, Any]:
-        source = read_source(self._sources, file)
+        source = read_source(self._folders, file)
         # CuPy's cache does not look into included files: the digest makes them part of its key
-        digest = headers_digest(source.text, self._include)
-        options = ("-std=c++17", *(f"-I{folder}" for folder in self._include), f"-DSPLAT_HEADERS=0x{digest[:15]}")
+        digest = headers_digest(source.text, self._folders)
+        options = ("-std=c++17", *(f"-I{folder}" for folder in self._folders), f"-DSPLAT_HEADERS=0x{digest[:15]}")
         options += tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
         module = self.xp.RawModule(code=f'#line 1 "{source.path.as_posix()}"\n{source.text}', options=options)
         try:

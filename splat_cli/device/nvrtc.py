@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splat_cli.device.sources import source_folders
 from splat_cli.errors import DeviceError
-from splat_cli.paths import resource_dir
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, Hopper, Blackwell, Blackwell
 
@@ -55,8 +55,8 @@ def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
 
     Raises DeviceError with NVRTC's messages.
     """
-    folders = (path.parent, resource_dir("cuda_src"))
-    options = ("-std=c++17", "-ftz=true", f"-arch=sm_{arch}", "-Xptxas=-v", *(f"-I{folder}" for folder in folders))
+    folders = (f"-I{folder}" for folder in source_folders(path.parent))
+    options = ("-std=c++17", "-ftz=true", f"-arch=sm_{arch}", "-Xptxas=-v", *folders)
     options += tuple(f"-D{key}={value}" for key, value in defines.items())
     nvrtc = _nvrtc()
     program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from splat_cli.device.signature import Parameter, parse_kernels
 from splat_cli.errors import DeviceError
+from splat_cli.paths import resource_dir
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
@@ -27,11 +28,17 @@ class KernelSource:
         return self.kernels[kernel]
 
 
-def read_source(folder: Path, file: str) -> KernelSource:
-    """Kernel file `folder`/`file`.cu; DeviceError if there is none."""
-    path = folder / f"{file}.cu"
-    if not path.is_file():
-        raise DeviceError(f"no kernel file {path}")
+def source_folders(further: Path | None) -> tuple[Path, ...]:
+    """Folders that are searched for kernel files and headers: `further`, if any, before cuda_src."""
+    return (*([further] if further else []), resource_dir("cuda_src"))
+
+
+def read_source(folders: Sequence[Path], file: str) -> KernelSource:
+    """Kernel file `file`.cu of the first folder that has one; DeviceError if none has."""
+    paths = [folder / f"{file}.cu" for folder in folders]
+    path = next(filter(Path.is_file, paths), None)
+    if path is None:
+        raise DeviceError(f"no kernel file {' or '.join(map(str, paths))}")
     text = path.read_text(encoding="utf-8")
     return KernelSource(path, text, parse_kernels(text))
 

@@ -102,15 +102,3 @@ def blend_backward(
             (-(-len(fixed) // THREADS),), (THREADS,),
             cameras.array, state.array, projection.depths, projection.conic_opacity, fixed, projection.d_splats,
         )  # fmt: skip
-
-
-def blend_backward_plain(
-    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture
-) -> None:
-    """As blend_backward, with one thread per pixel: baseline of benchmarks and oracle of tests."""
-    tiles.backend.kernel("raster/blend_backward_plain", "blend_backward_plain")(
-        (cameras.extent.tiles,), (256,),
-        cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
-        projection.conic_opacity, projection.colors, picture.final_T, picture.last_pair, picture.d_image,
-        projection.d_splats,
-    )  # fmt: skip

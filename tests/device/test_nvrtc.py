@@ -1,5 +1,7 @@
 """Every kernel compiles for every architecture, on machines without a GPU too, and keeps its values in registers."""
 
+from pathlib import Path
+
 import pytest
 
 from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
@@ -8,7 +10,10 @@ from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
 
 FILES = sorted(resource_dir("cuda_src").rglob("*.cu"))
-CASES = [(path, defines) for path in FILES for defines in variants(path)]
+CASES = [(path, defines, arch) for path in FILES for defines in variants(path) for arch in ARCHITECTURES]
+BENCHMARKS = sorted((Path(__file__).parents[2] / "scripts" / "kernels").glob("*.cu"))
+CASES += [(path, {}, arch) for path in BENCHMARKS for arch in (75, 90, 120)]
+CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # of a benchmark
 # Known bytes on sm_90: of the rare run that repeats to the bit and asks for the sums of AbsGS as well.
 # RADIX is the sort of the CPU, whose buckets lie on the stack.
 SPILLS = {
@@ -20,8 +25,11 @@ SPILLS = {
 pytestmark = pytest.mark.skipif(bool(why_no_nvrtc()), reason=f"no NVRTC: {why_no_nvrtc()}")
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("path", "defines"), CASES, ids=["-".join([p.stem, *d]) for p, d in CASES])
+@pytest.mark.parametrize(
+    ("path", "defines", "arch"),
+    CASES,
+    ids=["-".join([path.stem, *defines, str(arch)]) for path, defines, arch in CASES],
+)
 def test_every_kernel_compiles(path, defines, arch):
     kernels = kernel_resources(path, arch, **defines)
     assert {k.kernel for k in kernels} == set(parse_kernels(path.read_text()))

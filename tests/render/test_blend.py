@@ -1,10 +1,10 @@
-"""Tile lists, blend and its two backward kernels against their references, from the kernels' own projection."""
+"""Tile lists, blend and its backward pass against their references, from the kernels' own projection."""
 
 import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.render.blend import blend_backward, blend_backward_plain
+from splat_cli.render.blend import blend_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference
 from tests.reference.project import TILE, Options, tile_minima
@@ -52,7 +52,7 @@ def test_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> None:
     assert decided.mean() > 0.95
 
 
-@pytest.mark.parametrize("kernel", ["blend_backward", "blend_backward_plain", "matrix_sums"])
+@pytest.mark.parametrize("kernel", ["blend_backward", "matrix_sums"])
 def test_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene, kernel: str) -> None:
     flat, splats = device.flat()
     blended = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
@@ -62,12 +62,8 @@ def test_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene, 
 
     device.set_d_image(d_image)
     view = device.cameras, device.state, device.projection, device.rasterizer.tiles, device.rasterizer.picture
-    if kernel == "blend_backward":
-        blend_backward(*view, absgrad=True)
-    elif kernel == "matrix_sums":  # on the CPU, and on GPUs before Ampere, the sums are those of blend_backward
-        blend_backward(*view, absgrad=False, matrix_sums=True)
-    else:
-        blend_backward_plain(*view)
+    # On the CPU, and on GPUs before Ampere, matrix_sums has no effect.
+    blend_backward(*view, absgrad=kernel == "blend_backward", matrix_sums=kernel == "matrix_sums")
     sums = device.download(device.projection.d_splats)[splats]
     actual = gradients_of_sums(sums, flat.conics, flat.opacities)
     for name in ("means2d", "conics", "opacities", "colors"):
