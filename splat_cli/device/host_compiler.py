@@ -30,6 +30,8 @@ _FAST = ("-O3", "-march=native")
 _SANITIZED = ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
               "-fno-sanitize=null,vptr", "-fno-sanitize-recover=undefined")  # fmt: skip
 _ZIG = (sys.executable, "-m", "ziglang", "c++")
+# Unlike clang, zig adds debug information unless told otherwise: as much compile time as the code.
+_ZIG_FLAGS = ("-g0",)
 # Folders of intermediate files; zig would keep them otherwise.
 _FOLDERS = ("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
 # A link without libraries: before its first link `zig c++` compiles its C++ library, which takes a minute of a core and
@@ -168,8 +170,10 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
     for command in _candidates():
         if command and shutil.which(command[0]):
             version = _version(command)
-            chosen = (*_FLAGS, *_tls_flags(version), *(_SANITIZED if sanitize else _FAST), *flags)
-            return HostCompiler(command, version, chosen, _ZIG_LINKER if command == _ZIG else ())
+            chosen = (*_FLAGS, *_tls_flags(version), *(_SANITIZED if sanitize else _FAST))
+            if command == _ZIG:
+                return HostCompiler(command, version, (*chosen, *_ZIG_FLAGS, *flags), _ZIG_LINKER)
+            return HostCompiler(command, version, (*chosen, *flags))
     wanted = os.environ.get("CXX", "").strip() or "g++ or clang++"
     raise DeviceError(
         f"the CPU backend compiles its kernels and found no C++ compiler ({wanted}): "

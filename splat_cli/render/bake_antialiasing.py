@@ -101,5 +101,5 @@ class _Eye:
 
     @property
     def opacities(self) -> Any:
-        """float32 [num], as they are seen; undefined where a splat is not seen."""
-        return self._seen.conic_opacity[: self._splats.num, 3]
+        """float32 [num], as they are seen; 0 where a splat is not seen: `project` writes nothing there."""
+        return self._splats.backend.xp.where(self.depths > 0, self._seen.conic_opacity[: self._splats.num, 3], 0)

@@ -7,7 +7,9 @@ import pytest
 
 from splat_cli.gaussians.smoothing_3d import smoothed
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render import bake_antialiasing as module
 from splat_cli.render.bake_antialiasing import bake_antialiasing, plain
+from splat_cli.render.project import Projection
 from splat_cli.render.view import ViewRenderer
 from tests.gaussians.some_splats import some_splats
 from tests.reference import inputs as reference
@@ -84,3 +86,26 @@ def test_splats_that_no_view_sees_stay_as_they_are(backend):
     splats = dataclasses.replace(splats, means=splats.means + np.float32([0, 1000, 0]))
     for name, array in bake_antialiasing(backend, splats, ring_of_views(4)).arrays().items():
         np.testing.assert_array_equal(array, splats.arrays()[name])
+
+
+def test_splats_too_faint_to_be_seen_antialiased(backend, monkeypatch):
+    """Without antialiasing they are seen; what the antialiased pass leaves unwritten of them is not read."""
+    splats, views = _tiny_splats(60), ring_of_views(4)
+    splats.log_scales[:] = -6  # far smaller than a pixel
+    splats.logit_opacities[:30] = -4
+    expected = bake_antialiasing(backend, splats, views)
+    monkeypatch.setattr(module, "Projection", _UnwrittenProjection)
+    baked = bake_antialiasing(backend, splats, views)
+    for name, array in baked.arrays().items():
+        np.testing.assert_array_equal(array, expected.arrays()[name])
+    np.testing.assert_allclose(baked.logit_opacities[:30], np.log(module.OPACITIES[0]), atol=1e-3)
+
+
+class _UnwrittenProjection(Projection):
+    """Memory as it can be found: not a number, wherever nothing is written."""
+
+    @classmethod
+    def allocate(cls, *args, **options):
+        out = Projection.allocate(*args, **options)
+        out.conic_opacity[...] = np.nan
+        return out
