@@ -16,6 +16,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.image_files import open_image
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
 from splat_cli.render.pictures import background_color, save_animation
+from splat_cli.run.device import prepare_kernels
 from splat_cli.run.session import train_scene
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.storage.result import RunResult
@@ -50,6 +51,7 @@ class Demo:
 def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display) -> Demo:
     """Write all outputs (`Demo.places`) to `root`, an existing folder."""
     seconds: dict[str, float] = {}
+    prepare_kernels(backend, config)  # compiled while the scene is ray-traced, on one core
     with _timed("sample scene", seconds):
         make_sample_scene(root / "scene", seed=config.seed)
     run = RunDir(root / "run")
