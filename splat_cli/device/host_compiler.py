@@ -118,17 +118,18 @@ def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[st
     children when it ends itself. `variables`: added to the environment.
     """
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
-    with subprocess.Popen(
+    process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as process:
+    )
+    try:  # not `with`, whose end waits for a compiler that a Ctrl-C before `communicate` has left running
         _running.add(process)
-        try:
-            out, err = process.communicate()
-        except BaseException:
-            _kill(process)
-            raise
-        finally:
-            _running.discard(process)
+        out, err = process.communicate()
+    except BaseException:
+        _kill(process)
+        process.wait()
+        raise
+    finally:
+        _running.discard(process)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

@@ -106,7 +106,7 @@ def test_folders_of_killed_compilations_are_removed(sources):
 
 
 SLOW_COMPILER = """#!/bin/sh
-case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep 30 & wait;; esac
+case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep 300 & wait;; esac
 """
 
 
@@ -122,10 +122,8 @@ def test_ctrl_c_ends_the_compiler_too(sources, tmp_path):
     ) as process:
         while not (tmp_path / "started").exists():
             time.sleep(0.02)
-        begin = time.perf_counter()
         os.killpg(process.pid, signal.SIGINT)
         err = process.communicate(timeout=120)[1]
-    assert time.perf_counter() - begin < 5
     assert "KeyboardInterrupt" in err
     assert "cannot compile" not in err
     assert list(cache_dir().iterdir()) == []
