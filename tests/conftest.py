@@ -1,6 +1,7 @@
 """Fixtures of all tests. A test that takes `backend` runs on the CPU and, where there is a GPU, on CUDA."""
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,19 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the test run."""
     parser.addoption("--sanitize", action="store_true", help="sanitize the CPU's kernels, see scripts/sanitized.py")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def default_signals() -> Iterator[None]:
+    """SIGINT and SIGHUP act, in processes that tests start too: jobs in the background and under nohup ignore them."""
+    numbers = (signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    for number, handler in zip(numbers, before, strict=True):
+        if handler == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
 """What is shown while training."""
 
-import contextlib
 import fcntl
 import io
 import os
 import pty
+import select
 import signal
 import struct
 import sys
@@ -14,6 +14,7 @@ import pytest
 
 from splat_cli.console import Display, Level, Progress
 from splat_cli.interrupt import deferred_interrupt
+from tests.processes import HANG
 
 
 class _Terminal(io.StringIO):
@@ -21,18 +22,30 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_log_file_gets_plain_lines():
+@pytest.fixture
+def clock(monkeypatch):
+    """`clock[0]`: the seconds that the program reads."""
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    return now
+
+
+def test_log_file_gets_plain_lines(clock):
     stream = io.StringIO()
     with Display(stream).training(100) as show:
-        show(Progress(1, 0.5, 2000, 12.0))
-        show(Progress(2, 0.4, 2000, 13.0))
-        show(Progress(100, 0.1, 3000, 23.456))
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == 2
-    assert lines[0] == "step 1/100, loss 0.5000, PSNR 12.00, 2,000 splats"  # the speed is not known yet
-    assert lines[1].startswith("step 100/100, loss 0.1000, PSNR 23.46, 3,000 splats, ")
-    assert lines[1].endswith(" step/s, 00:00 left")
-    assert "\r" not in stream.getvalue()
+        for seconds, progress in (
+            (0.0, Progress(1, 0.5, 2000, 12.0)),
+            (9.9, Progress(12, 0.4, 2000, 13.0)),
+            (10.0, Progress(21, 0.3, 2500)),
+            (11.0, Progress(100, 0.1, 3000, 23.456)),
+        ):
+            clock[0] = seconds
+            show(progress)
+    assert stream.getvalue().splitlines() == [
+        "step 1/100, loss 0.5000, PSNR 12.00, 2,000 splats",  # the speed is not known yet
+        "step 21/100, loss 0.3000, 2,500 splats, 2.0 step/s, 00:39 left",
+        "step 100/100, loss 0.1000, PSNR 23.46, 3,000 splats, 9.0 step/s, 00:00 left",
+    ]
 
 
 def test_terminal_gets_a_bar():
@@ -53,11 +66,10 @@ def test_a_terminal_gets_plain_lines_where_they_are_asked_for():
     assert "\r" not in stream.getvalue()
 
 
-def test_what_takes_long_is_counted_in_a_log_file_too(monkeypatch):
-    stream, now = io.StringIO(), iter((0.0, 4.0, 11.0, 12.0, 30.0))
-    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+def test_what_takes_long_is_counted_in_a_log_file_too(clock):
+    stream = io.StringIO()
     with Display(stream).counting("pictures", 4000) as count:
-        for _ in range(4):
+        for clock[0] in (4.0, 11.0, 12.0, 30.0):
             count(500)
     assert stream.getvalue() == "pictures: 1,000 of 4,000\npictures: 2,000 of 4,000\n"
 
@@ -108,23 +120,31 @@ def test_second_interrupt_acts_at_once():
         signal.signal(signal.SIGINT, before)
 
 
+SET_CLOCK = "import time; seconds = [0.0]; time.time = lambda: seconds[0]"  # before tqdm is imported
+
+
 def drawn(columns, *calls, term="xterm"):
     """What a terminal of so many columns shows at the end of a program that makes calls of a Display."""
     pyte = pytest.importorskip("pyte", reason="extra test")
-    program = "\n".join(("from splat_cli.console import Display, Progress", "display = Display()", *calls))
+    imports = (SET_CLOCK, "from splat_cli.console import Display, Progress")
+    program = "\n".join(("input()", *imports, "display = Display()", *calls))
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["TERM"] = term
-        os.execv(sys.executable, [sys.executable, "-c", f"input()\n{program}"])
+        os.execv(sys.executable, [sys.executable, "-c", program])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
     os.write(terminal, b"\n")
     screen = pyte.Screen(columns, 30)
     stream = pyte.ByteStream(screen)
-    with contextlib.suppress(OSError):  # the program has ended
-        while content := os.read(terminal, 4096):
+    try:
+        while select.select([terminal], [], [], HANG)[0] and (content := os.read(terminal, 4096)):
             stream.feed(content)
-    os.waitpid(pid, 0)
-    os.close(terminal)
+    except OSError:
+        pass  # the program has ended
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
     return [line.rstrip() for line in screen.display if line.strip()]
 
 
@@ -167,10 +187,9 @@ def test_a_terminal_that_only_adds_lines_gets_plain_lines():
 
 def test_counts_at_40_columns():
     count = """
-import time
 with display.counting("pairs of photographs", 1200) as advance:
     advance(600)
-    time.sleep(0.3)
+    seconds[0] = 1.0
     advance(1)
     print(flush=True)
 """

@@ -2,19 +2,18 @@
 
 import re
 import shutil
-import subprocess
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT, finished
+
 DOCKERFILE = ROOT / "Dockerfile"
 
 
 def test_hadolint_finds_nothing():
     program = shutil.which("hadolint") or pytest.skip("no hadolint: extra dev")
-    found = subprocess.run([program, DOCKERFILE], capture_output=True, text=True, check=False)
+    found = finished([program, DOCKERFILE])
     assert (found.returncode, found.stdout) == (0, "")
 
 

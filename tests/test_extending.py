@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -13,6 +12,7 @@ from splat_cli.config import SETTINGS
 from splat_cli.density import STRATEGIES
 from splat_cli.run.checkpoints.file import read_checkpoint
 from tests.documented import ROOT
+from tests.processes import finished
 
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 BLOCK = re.compile(r"^(?:`([\w./]+)`:\n\n)?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -44,13 +44,7 @@ def apply(blocks, root):
 
 def run(root, cwd, *arguments):
     """A Python process that imports the copy."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-    )
+    done = finished([sys.executable, *arguments], cwd=cwd, env=os.environ | {"PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

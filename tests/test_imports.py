@@ -1,10 +1,9 @@
 """No module needs POSIX to be imported: Linux with its own modules and functions hidden stands for other systems."""
 
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import finished
+
 # Twice: the second time other packages, whose imports are their own affair, are loaded already.
 IMPORT_ALL = """
 import importlib, os, pkgutil, signal, sys
@@ -36,7 +35,6 @@ print(len(there))
 
 
 def test_every_module_is_imported_without_posix():
-    command = [sys.executable, "-c", IMPORT_ALL]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = finished([sys.executable, "-c", IMPORT_ALL])
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 200

@@ -1,18 +1,16 @@
 """What would be published works in a clean environment without a compiler, from another folder."""
 
 import os
-import subprocess
 import sys
 import venv
-from pathlib import Path
 
 import pytest
 
 from splat_cli import __version__
+from tests.processes import ROOT, finished
 
 pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
 
-ROOT = Path(__file__).parents[1]
 FIND_RESOURCES = """
 from splat_cli.paths import resource_dir
 from splat_cli.config.presets import preset_names
@@ -26,7 +24,7 @@ def _run(*command, cwd, path=None):
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CXX")}
     if path:
         environment |= {"PATH": str(path), "XDG_CACHE_HOME": str(cwd)}
-    done = subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
+    done = finished(list(map(str, command)), cwd=cwd, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -40,16 +38,8 @@ def environment(tmp_path_factory):
     (wheel,) = folder.glob("*.whl")
     venv.create(folder / "venv", with_pip=True)
     binaries = folder / "venv" / "bin"
-    _run(
-        binaries / "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        f"{wheel}[cpu]",
-        cwd=folder,
-    )
+    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[cpu]")
+    _run(binaries / "python", *install, cwd=folder)
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     return binaries, elsewhere

@@ -25,7 +25,7 @@ _EXTRAS = {
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
     "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
     "plots": ("charts of scripts/fit_image.py and fit_sphere.py", ("matplotlib",)),
-    "test": ("the tests", ("pytest", "pyte", "xdist", "hypothesis", "build", "sympy")),
+    "test": ("the tests", ("pytest", "xdist", "pytest_timeout", "pyte", "hypothesis", "build", "sympy")),
     "browser": ("tests of pages", ("playwright",)),
 }
 """Extra -> purpose, and modules."""

@@ -1,7 +1,6 @@
 """The program as a whole: help, version, exit codes, one-line errors."""
 
 import errno
-import subprocess
 import sys
 
 import click
@@ -10,6 +9,7 @@ import pytest
 from splat_cli import __version__
 from splat_cli.cli.main import splat as group
 from splat_cli.config import SETTINGS
+from tests.processes import finished
 
 COMMANDS = ["train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor"]
 
@@ -30,7 +30,7 @@ def test_help_lists_the_commands(splat):
 
 def test_help_comes_without_the_heavy_imports():
     code = "import sys, splat_cli.cli.main as m; m.run(['--help']); print(*sys.modules, file=sys.stderr)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    modules = finished([sys.executable, "-c", code]).stderr.split()
     assert "click" in modules
     assert not {"numpy", "PIL", "cupy", "tqdm", "plyfile"} & set(modules)
 

@@ -5,11 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import HANG, ROOT
+
 NAMES = [b"a\x7fb", b"a\xff\xfeb", b"a\nb", b'a"b\\c']
 
 
@@ -17,7 +17,7 @@ def splat_program(*arguments):
     """`splat` in a process of its own, where the terminal's encoding is strict."""
     command = [sys.executable, "-m", "splat_cli", *(one if isinstance(one, bytes) else str(one) for one in arguments)]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=HANG)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)

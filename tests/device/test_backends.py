@@ -1,6 +1,5 @@
 """InitialCamera a backend, and what it says and does beside launching kernels."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from splat_cli.device import open_backend
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import DeviceError, UsageError
+from tests.processes import finished
 
 
 def test_unknown_device():
@@ -127,4 +127,5 @@ def test_a_forked_process_can_launch():
     from tests.device.test_lanes import KERNELS
 
     code = FORK.format(kernels=str(KERNELS))
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+    ended = finished([sys.executable, "-W", "ignore", "-c", code])
+    assert ended.returncode == 0, ended.stderr

@@ -6,14 +6,13 @@ import pytest
 
 from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.errors import DeviceError
-
-SECONDS = 10
+from tests.processes import HANG
 
 
 def _all_threads_end():
     for thread in threading.enumerate():
         if thread.name.startswith("compiler "):
-            thread.join(SECONDS)
+            thread.join(HANG)
             assert not thread.is_alive()
 
 
@@ -36,13 +35,13 @@ def test_who_needs_a_unit_waits_for_the_thread_that_compiles_it():
 
     def compile(file, defines):
         begun.set()
-        assert go_on.wait(SECONDS)
+        assert go_on.wait(HANG)
         compiled.append(file)
         return file
 
     units = CompiledUnits(compile)
     units.prepare([("a", {})], num_threads=4)
-    assert begun.wait(SECONDS)
+    assert begun.wait(HANG)
     threading.Timer(0.1, go_on.set).start()
     assert units.get("a", {}) == "a"
     assert compiled == ["a"]
@@ -50,7 +49,7 @@ def test_who_needs_a_unit_waits_for_the_thread_that_compiles_it():
 
 def test_preparing_returns_how_to_wait():
     go_on, compiled = threading.Event(), []
-    units = CompiledUnits(lambda file, defines: go_on.wait(SECONDS) and compiled.append(file))
+    units = CompiledUnits(lambda file, defines: go_on.wait(HANG) and compiled.append(file))
     wait = units.prepare([("a", {}), ("b", {}), ("c", {})], num_threads=2)
     threading.Timer(0.1, go_on.set).start()
     wait()
@@ -59,7 +58,7 @@ def test_preparing_returns_how_to_wait():
 
 def test_a_unit_that_is_needed_now_does_not_wait_for_others():
     go_on = threading.Event()
-    units = CompiledUnits(lambda file, defines: file if file == "b" else go_on.wait(SECONDS))
+    units = CompiledUnits(lambda file, defines: file if file == "b" else go_on.wait(HANG))
     units.prepare([("a", {}), ("b", {})], num_threads=1)
     assert units.get("b", {}) == "b"
     go_on.set()

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from splat_cli.device import host_compiler, open_backend
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.kernel_cache import cache_dir, is_intact
 from splat_cli.errors import DeviceError
+from tests.processes import HANG, started, wait_until
 
 KERNEL = '#include "value.cuh"\nextern "C" __global__ void k(int* x) { x[0] = VALUE + EXTRA; }\n'
 
@@ -106,24 +106,22 @@ def test_folders_of_killed_compilations_are_removed(sources):
 
 
 SLOW_COMPILER = """#!/bin/sh
-case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep 300 & wait;; esac
+case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep {seconds} & wait;; esac
 """
 
 
 def test_ctrl_c_ends_the_compiler_too(sources, tmp_path):
     """As a terminal sends it: to the whole process group."""
     compiler = tmp_path / "slow"
-    compiler.write_text(SLOW_COMPILER.format(folder=tmp_path))
+    compiler.write_text(SLOW_COMPILER.format(folder=tmp_path, seconds=2 * HANG))
     compiler.chmod(0o755)
     code = "from splat_cli.device import open_backend; open_backend('cpu')"
     environment = {**os.environ, "CXX": str(compiler)}
-    with subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
-    ) as process:
-        while not (tmp_path / "started").exists():
-            time.sleep(0.02)
+    command = [sys.executable, "-c", code]
+    with started(command, env=environment, start_new_session=True, stderr=subprocess.PIPE) as process:
+        wait_until((tmp_path / "started").exists, process)
         os.killpg(process.pid, signal.SIGINT)
-        err = process.communicate(timeout=120)[1]
+        err = process.communicate(timeout=HANG)[1]
     assert "KeyboardInterrupt" in err
     assert "cannot compile" not in err
     assert list(cache_dir().iterdir()) == []
@@ -173,14 +171,12 @@ def test_ziglang_is_the_last_resort(tmp_path, monkeypatch, fresh_versions):
 
 
 def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
-    """The runtime and a kernel, without a C++ library or debug information, with nothing left beside the cache."""
+    """The runtime and a kernel, without a C++ library and with nothing left beside the cache."""
     pytest.importorskip("ziglang", reason="extra cpu")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     assert value(sources, EXTRA=3) == 4
-    libraries = sorted(cache_dir().iterdir())
-    assert [path.suffix for path in libraries] == [".so", ".so"]
-    assert not any(b".debug_" in path.read_bytes() for path in libraries)
+    assert [path.suffix for path in cache_dir().iterdir()] == [".so", ".so"]
 
 
 @pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])

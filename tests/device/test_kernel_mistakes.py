@@ -1,10 +1,12 @@
 """What a kernel must not do ends the process with a message instead of hanging or going on with garbage."""
 
-import subprocess
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import finished
 
 KERNELS = Path(__file__).parent / "kernels"
 RUN = """
@@ -19,7 +21,7 @@ backend.kernel("plain", {name!r})((1,), (32,), x{args})
 
 def run(name, args=""):
     code = RUN.format(kernels=str(KERNELS), name=name, args=args)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    return finished([sys.executable, "-c", code])
 
 
 @pytest.mark.parametrize(
@@ -30,8 +32,6 @@ def run(name, args=""):
     ],
 )
 def test_divergence(name, message):
-    import re
-
     result = run(name)
     assert result.returncode != 0
     assert re.search(message, result.stderr), result.stderr

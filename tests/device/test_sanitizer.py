@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from splat_cli.device import open_backend
 from splat_cli.device.host_compiler import find_compiler
 from splat_cli.device.sanitizer import sanitizer_environment
 from splat_cli.errors import DeviceError
+from tests.processes import finished
 
 KERNELS = Path(__file__).parent / "kernels"
 RUN = """
@@ -44,8 +44,7 @@ def environment():
 
 def run(environment, size, offset):
     code = RUN.format(kernels=str(KERNELS), size=size, offset=offset)
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return finished([sys.executable, "-c", code], env=environment)
 
 
 def test_correct_kernels_pass(environment):

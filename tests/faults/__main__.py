@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.faults.library import start_trials
@@ -11,8 +12,10 @@ from tests.small_scene import write_small_scene
 def main(folder: Path, share: int, num_jobs: int, seed: int) -> int:
     """Returns the exit code; prints what went wrong, and a summary of each job."""
     scene = write_small_scene(folder / "scene")
-    jobs = [start_trials(scene, folder / f"job-{job}", share, job, num_jobs, seed) for job in range(num_jobs)]
-    return max(map(_relay, jobs))
+    with ExitStack() as stack:
+        trials = [start_trials(scene, folder / f"job-{job}", share, job, num_jobs, seed) for job in range(num_jobs)]
+        jobs = [stack.enter_context(trial) for trial in trials]
+        return max(map(_relay, jobs))
 
 
 def _relay(job: "subprocess.Popen[str]") -> int:

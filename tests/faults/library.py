@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from splat_cli.device.host_compiler import find_compiler
-
-_ROOT = Path(__file__).parents[2]
+from tests.processes import ROOT, finished, started
 
 
 def preloaded(folder: Path) -> dict[str, str]:
@@ -15,15 +15,16 @@ def preloaded(folder: Path) -> dict[str, str]:
     library = folder / "faulty_disk.so"
     source = Path(__file__).with_name("faulty_disk.cpp")
     compiler = find_compiler().command
-    subprocess.run([*compiler, "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", library, "-ldl"], check=True)
-    return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(_ROOT)}
+    built = finished([*compiler, "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", library, "-ldl"])
+    assert built.returncode == 0, built.stderr
+    return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)}
 
 
-def start_trials(scene: Path, folder: Path, share: int, job: int, num_jobs: int, seed: int) -> "subprocess.Popen[str]":
+def start_trials(
+    scene: Path, folder: Path, share: int, job: int, num_jobs: int, seed: int
+) -> AbstractContextManager["subprocess.Popen[str]"]:
     """A process that makes one job's part of the trials (trial.main) in `folder`, and prints."""
     folder.mkdir()
     numbers = map(str, (share, job, num_jobs, seed))
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.trial", scene, folder, *numbers],
-        env=preloaded(folder), cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "tests.faults.trial", scene, folder, *numbers]
+    return started(command, env=preloaded(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -1,10 +1,11 @@
 """A few of the trials of scripts/faults.py."""
 
 from tests.faults.library import start_trials
+from tests.processes import HANG
 
 
 def test_runs_survive_failing_disk_operations(scene, tmp_path):
-    job = start_trials(scene, tmp_path / "job", share=120, job=0, num_jobs=1, seed=0)
-    said, _ = job.communicate(timeout=600)
+    with start_trials(scene, tmp_path / "job", share=120, job=0, num_jobs=1, seed=0) as job:
+        said, _ = job.communicate(timeout=HANG)
     assert job.returncode == 0, said
     assert "0 wrong" in said

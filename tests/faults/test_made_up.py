@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_path
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.run_dir import RunDir
+from tests.processes import wait_until
 from tests.training import Trained
 
 EVALUATED = {"eval": True, "test_every": 3, "save_at": (30,), "keep": 1}
@@ -72,8 +72,7 @@ def test_a_run_killed_between_a_checkpoint_and_what_is_saved_after_it(training, 
         with pytest.raises(Killed):
             training.new(tmp_path / "run", **EVALUATED)
     run = RunDir(tmp_path / "run")
-    while not checkpoint_paths(run.checkpoints_path):
-        time.sleep(0.01)
+    wait_until(lambda: checkpoint_paths(run.checkpoints_path))
     training.resume(run.path)
     assert "Going on from step 30" in training.said
     _compare(run, whole)

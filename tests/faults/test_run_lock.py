@@ -11,12 +11,14 @@ import pytest
 from splat_cli.errors import UsageError
 from splat_cli.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.run.storage.run_lock import new_run_folder
+from tests.processes import started
 
 _TAKE = """
 import sys, time
 from pathlib import Path
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_lock import new_run_folder
+print("here", flush=True)
 for line in sys.stdin:
     path, begin = line.split()
     while time.time() < float(begin):
@@ -33,24 +35,21 @@ for line in sys.stdin:
 
 def test_of_two_programs_one_gets_the_folder(tmp_path):
     """Each pair starts at the same moment, in processes that wait for it."""
-    programs = [
-        subprocess.Popen([sys.executable, "-c", _TAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    for trial in range(30):
-        path = tmp_path / f"runs-{trial}" / "run"
-        begin = time.time() + (0.03 if trial else 1.5)
-        for program in programs:
-            program.stdin.write(f"{path} {begin}\n")
-            program.stdin.flush()
-        said = sorted(program.stdout.readline().strip() for program in programs)
-        assert "done" in said, said
-        assert (path / "train.jsonl").is_file()
-        other = next((line for line in said if line != "done"), "is in use")
-        assert "is in use" in other or "is not empty" in other
-        assert not (path / LOCK_NAME).exists()
-    for program in programs:
-        program.communicate()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started([sys.executable, "-c", _TAKE], **pipes) as one, started([sys.executable, "-c", _TAKE], **pipes) as two:
+        assert [program.stdout.readline() for program in (one, two)] == ["here\n", "here\n"]
+        for trial in range(30):
+            path = tmp_path / f"runs-{trial}" / "run"
+            begin = time.time() + 0.03
+            for program in (one, two):
+                program.stdin.write(f"{path} {begin}\n")
+                program.stdin.flush()
+            said = sorted(program.stdout.readline().strip() for program in (one, two))
+            assert "done" in said, said
+            assert (path / "train.jsonl").is_file()
+            other = next((line for line in said if line != "done"), "is in use")
+            assert "is in use" in other or "is not empty" in other
+            assert not (path / LOCK_NAME).exists()
 
 
 def test_a_folder_in_use_is_not_removed_by_who_comes_second(tmp_path, monkeypatch):
@@ -86,22 +85,22 @@ def test_a_folder_that_its_user_removed_is_made_again(tmp_path):
 
 
 _HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from splat_cli.folder_lock import locked_folder
 with locked_folder(Path(sys.argv[1]), make=True):
     print("locked", flush=True)
-    time.sleep(100)
+    input()
 """
 
 
 def test_message_names_the_holder_and_a_killed_process_holds_nothing(tmp_path):
     folder = tmp_path / "run"
-    with subprocess.Popen([sys.executable, "-c", _HOLD, folder], stdout=subprocess.PIPE, text=True) as holder:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started([sys.executable, "-c", _HOLD, folder], **pipes) as holder:
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(UsageError, match=rf"run is in use by another process \(process {holder.pid} on .*: -c"):
             locked_folder(folder).__enter__()
-        holder.kill()
     assert (folder / LOCK_NAME).is_file()
     with locked_folder(folder):
         pass

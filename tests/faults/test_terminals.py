@@ -1,32 +1,28 @@
 """Standard streams that are closed, full or no longer read do not end a training, and lead to no traceback."""
 
-import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
+from tests.processes import HANG, endless_training, finished, newest_checkpoint, started, wait_for_checkpoint
 
-ROOT = Path(__file__).parents[2]
 STEPS = 30
 
 
-def _train(scene, run, redirections="", prefix=""):
+def _train(scene, run, redirections=""):
     """The process of a short training, started by a shell with redirections."""
     command = f"-m splat_cli train {scene} -o {run} --device cpu --init random --steps {STEPS} --no-report"
-    return subprocess.Popen(
-        f"{prefix} {sys.executable} {command} {redirections}", shell=True, cwd=ROOT, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return started(f"exec {sys.executable} {command} {redirections}", shell=True, **pipes)
 
 
 @pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", "2>/dev/full"])
 def test_training_without_a_terminal(scene, tmp_path, redirections):
     with _train(scene, tmp_path / "run", redirections) as process:
-        out, err = process.communicate(timeout=400)
+        out, err = process.communicate(timeout=HANG)
     assert (process.returncode, err) == (0, ""), out
     assert RunDir(tmp_path / "run").saved_steps() == [STEPS]
 
@@ -35,19 +31,23 @@ def test_training_whose_output_nobody_reads(scene, tmp_path):
     with _train(scene, tmp_path / "run") as process:
         process.stdout.close()
         process.stderr.close()
-        assert process.wait(timeout=400) == 0
+        assert process.wait(timeout=HANG) == 0
     assert RunDir(tmp_path / "run").saved_steps() == [STEPS]
 
 
 def test_a_result_that_cannot_be_printed(scene):
-    command = f"{sys.executable} -m splat_cli info {scene} > /dev/full"
-    ended = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = finished(f"{sys.executable} -m splat_cli info {scene} > /dev/full", shell=True)
     assert (ended.returncode, ended.stderr) == (1, "Error: the result cannot be printed: No space left on device\n")
 
 
 def test_nohup(scene, tmp_path):
-    with _train(scene, tmp_path / "run", prefix="trap '' HUP; exec") as process:
-        process.stderr.readline()
-        os.kill(process.pid, signal.SIGHUP)
-        _, err = process.communicate(timeout=400)
-    assert process.returncode == 0, err
+    """SIGHUP stays ignored: training goes on until another signal ends it."""
+    run = RunDir(tmp_path / "run")
+    command = ["sh", "-c", """trap '' HUP; exec "$@\"""", "sh", *endless_training(scene, run.path, "--no-report")]
+    with started(command, stderr=subprocess.PIPE) as process:
+        wait_for_checkpoint(process, run.path)
+        process.send_signal(signal.SIGHUP)
+        wait_for_checkpoint(process, run.path, newest_checkpoint(run.path))
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=HANG)
+    assert process.returncode == 128 + signal.SIGTERM, err

@@ -2,16 +2,14 @@
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from plyfile import PlyData
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import ROOT, finished
 
 pytest.importorskip("matplotlib", reason="the extra `plots`")
 
@@ -19,7 +17,7 @@ pytest.importorskip("matplotlib", reason="the extra `plots`")
 def fit(script, out, *options):
     command = [sys.executable, ROOT / "scripts" / f"{script}.py", "--out", out, "--device", "cpu", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg", "MPLCONFIGDIR": str(out)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = finished(command, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((out / "curves.json").read_text())
 

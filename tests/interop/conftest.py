@@ -1,11 +1,11 @@
 """Programs of others as the other side; `npm install --prefix tests/interop` brings them."""
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.processes import finished
 
 HERE = Path(__file__).parent
 SPLAT_TRANSFORM = HERE / "node_modules/@playcanvas/splat-transform/bin/cli.mjs"
@@ -19,7 +19,7 @@ def _program(package, *command):
 
     def call(*arguments):
         whole = list(map(str, (node, *command, *arguments)))
-        result = subprocess.run(whole, capture_output=True, text=True, check=False, env=os.environ)
+        result = finished(whole)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from splat_cli.gaussians.formats import read_splats, write_splats
 from tests.gaussians.formats.differences import differences
 from tests.gaussians.formats.test_round_trips import splats_in_range
+from tests.processes import finished
 
 VALIDATOR = Path(__file__).parent / "node_modules/gltf-validator"
 VALIDATE = """
@@ -66,7 +66,8 @@ def test_validator_of_khronos_objects_to_names_only(tmp_path):
         pytest.skip("no gltf-validator: needs Node.js and `npm install --prefix tests/interop`")
     write_splats(tmp_path / "a.glb", splats_in_range(300))
     command = [node, "-e", VALIDATE, str(VALIDATOR), str(tmp_path / "a.glb")]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = finished(command)
+    assert result.returncode == 0, result.stderr
     messages = json.loads(result.stdout)["messages"]
     names_it_does_not_know = (
         "/meshes/0/primitives/0/attributes/KHR_gaussian_splatting:"  # colons came with the extension

@@ -65,8 +65,3 @@ def bits(run: RunDir, step: int = 48) -> bytes:
 def children(parent: int | None = None) -> list[int]:
     """Processes of ranks that a process, by default this one, has started and that still run."""
     return [child.pid for child in psutil.Process(parent).children() if "splat_cli.run.follower" in child.cmdline()]
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -15,10 +15,10 @@ from tests.training import SETTINGS
 
 
 class Watching:
-    """Keeps what it saw; waits `seconds` in every round; asks to stop from step `stop` on."""
+    """Keeps what it saw; calls `work` in every round; asks to stop from step `stop` on."""
 
-    def __init__(self, seconds=0.0, stop=None):
-        self.seconds, self.stop = seconds, stop
+    def __init__(self, work=lambda: None, stop=None):
+        self.work, self.stop = work, stop
         self.began, self.steps = [], []
 
     def begin(self, trainer, run):
@@ -27,7 +27,7 @@ class Watching:
     def on_steps(self, trainer, progress, check):
         assert trainer.step == progress.step
         self.steps.append(progress.step)
-        time.sleep(self.seconds)
+        self.work()
         if self.stop and progress.step >= self.stop:
             raise KeyboardInterrupt  # as `check` does
 
@@ -40,7 +40,7 @@ def train(training, path, callback):
 
 
 def test_it_sees_every_round_and_changes_nothing(training, finished, tmp_path):
-    watching = Watching(seconds=0.05)
+    watching = Watching()
     result = train(training, tmp_path / "run", watching)
     assert watching.began == [(0, tmp_path / "run")]
     assert watching.steps == sorted(watching.steps)
@@ -50,11 +50,12 @@ def test_it_sees_every_round_and_changes_nothing(training, finished, tmp_path):
         np.testing.assert_array_equal(array, getattr(alone, name))
 
 
-def test_its_time_is_no_training(training, tmp_path):
-    watching = Watching(seconds=0.5)
-    began = time.perf_counter()
-    result = train(training, tmp_path / "run", watching)
-    assert result.seconds < time.perf_counter() - began - 0.5 * len(watching.steps)
+def test_its_time_is_no_training(training, tmp_path, monkeypatch):
+    """Each call puts the clock forward by ten hours."""
+    now, hours = time.perf_counter, []
+    monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
+    result = train(training, tmp_path / "run", Watching(lambda: hours.append(10)))
+    assert result.seconds < 36000
 
 
 def test_training_can_be_stopped_from_a_pause(training, tmp_path):

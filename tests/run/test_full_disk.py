@@ -11,6 +11,7 @@ from splat_cli.run.checkpoints import checkpointer
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.run_dir import RunDir
+from tests.processes import HANG
 
 
 @pytest.fixture
@@ -20,11 +21,11 @@ def small_disk(tmp_path):
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
     try:
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True, timeout=HANG)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("this process may not mount a tmpfs")
     yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    subprocess.run(["umount", "-l", str(folder)], check=True, timeout=HANG)
 
 
 def _fill(folder, leave=0):

@@ -1,21 +1,18 @@
 """`splat batch`: each scene apart, finished ones skipped, begun ones resumed, stopped as a whole."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
+import psutil
 import pytest
 
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.tools.batch_list import plan_batch
-
-ROOT = Path(__file__).parents[2]
+from tests.processes import ENDLESS, HANG, started, wait_for_checkpoint, wait_until
 
 
 def _list(path, text):
@@ -106,16 +103,16 @@ def test_result_of_another_shape_fails_alone(splat, scene, tmp_path):
 def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
     out = tmp_path / "out"
     run = RunDir(out / scene.name)
-    command = [sys.executable, "-m", "splat_cli", "batch", scene, "-o", out, "--device", "cpu", "--steps"]
-    with subprocess.Popen([*command, "1000000"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        while not run.log_path.is_file() and process.poll() is None:
-            time.sleep(0.05)
+    arguments = ["batch", scene, "-o", out, "--device", "cpu", "--save-at", "", "--checkpoint-every", "10", "--steps"]
+    command = [sys.executable, "-m", "splat_cli", *arguments, str(ENDLESS)]
+    with started(command, stderr=subprocess.PIPE) as process:
+        wait_for_checkpoint(process, run.path)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=HANG)
     assert process.returncode == 143, err
     assert run.saved_steps(), (out / f"{scene.name}.log").read_text()
     (step,) = run.saved_steps()
-    result = splat("batch", scene, "-o", out, "--device", "cpu", "--steps", step + 3)
+    result = splat(*arguments, step + 3)
     assert result.code == 0, result.err
     assert run.saved_steps() == [step, step + 3]
     assert "Going on from step" in (out / f"{scene.name}.log").read_text()
@@ -124,25 +121,15 @@ def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
 def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
     scenes = tmp_path / "scenes.toml"
     lines = f'[[scene]]\npath = "{scene}"\nname = "%s"\nsteps = %d\n'
-    scenes.write_text(lines % ("killed", 1_000_000) + lines % ("other", 3))
-    arguments = [
-        "batch",
-        str(scenes),
-        "-o",
-        str(tmp_path / "out"),
-        "--device",
-        "cpu",
-        "--checkpoint-every",
-        "0",
-        "--json",
-    ]
-    run = RunDir(tmp_path / "out" / "killed")
-    command = [sys.executable, "-m", "splat_cli", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not run.log_path.is_file() and process.poll() is None:
-            time.sleep(0.05)
-        os.kill(_child_of(process.pid), signal.SIGKILL)
-        out, err = process.communicate(timeout=60)
+    scenes.write_text(lines % ("killed", ENDLESS) + lines % ("other", 3))
+    out = tmp_path / "out"
+    arguments = ["batch", scenes, "-o", out, "--device", "cpu", "--save-at", "", "--checkpoint-every", "0", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([sys.executable, "-m", "splat_cli", *arguments], **pipes) as process:
+        wait_until(RunDir(out / "killed").log_path.is_file, process)
+        (child,) = psutil.Process(process.pid).children()
+        child.kill()
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode == 1, err
     killed, other = json.loads(out)["scenes"]
     assert (killed["status"], killed["exit_code"]) == ("failed", -signal.SIGKILL)
@@ -152,9 +139,3 @@ def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
     result = splat(*arguments)
     assert result.code == 0, result.err
     assert [outcome["status"] for outcome in json.loads(result.out)["scenes"]] == ["done", "skipped"]
-
-
-def _child_of(pid):
-    """The process that this one has started."""
-    (child,) = [text for path in Path(f"/proc/{pid}/task").glob("*/children") for text in path.read_text().split()]
-    return int(child)

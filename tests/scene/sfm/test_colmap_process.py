@@ -4,9 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -17,13 +15,16 @@ from splat_cli.interrupt import Interrupted
 from splat_cli.scene import make_sample_scene, read_scene
 from splat_cli.scene.sfm import SfmOptions, colmap_process, make_scene
 from splat_cli.scene.sfm.colmap_process import run_colmap
+from tests.processes import HANG, finished, is_running, started, wait_until
 
 SLEEPING = """
 import os, time
 from splat_cli.child_process import end_with_parent
 end_with_parent()
-open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
-time.sleep(600)
+with open(os.environ["PID_FILE"] + ".part", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(file.name, os.environ["PID_FILE"])
+time.sleep(1e6)
 """
 
 
@@ -83,7 +84,7 @@ def test_a_crash_is_one_line(counts, capfd, program, reason):
 
 def test_python_s_sqlite_stays_out_of_colmap_s_process():
     program = f"import sys, {colmap_process.colmap_worker.__name__}; sys.exit('sqlite3' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+    assert finished([sys.executable, "-c", program]).returncode == 0
 
 
 @pytest.fixture
@@ -99,37 +100,19 @@ def sleeping(tmp_path):
         f"colmap_process._PROGRAM = {SLEEPING!r}\n"
         f"sys.exit(run(['sfm', {str(tmp_path / 'photos')!r}, '-o', {str(tmp_path / 'scene')!r}]))"
     )
-    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PID_FILE": str(pid_file)},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    until(lambda: pid_file.exists() and pid_file.read_text())
-    yield process, int(pid_file.read_text()), tmp_path / "scene"
-    process.kill()
-    process.communicate()
-
-
-def until(condition):
-    for _ in range(300):
-        if condition():
-            return
-        time.sleep(0.1)
-    pytest.fail("it does not happen")
-
-
-def is_gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return state == "Z"  # ended, but nobody has asked for its exit code
+    environment = {**os.environ, "PID_FILE": str(pid_file)}
+    with started([sys.executable, "-c", program], env=environment, stderr=subprocess.PIPE) as process:
+        wait_until(pid_file.exists, process)
+        yield process, int(pid_file.read_text()), tmp_path / "scene"
 
 
 def test_ctrl_c_ends_both_and_keeps_what_is_done(sleeping):
     process, child, scene = sleeping
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=120) == 130
-    until(lambda: is_gone(child))
-    assert b"the same command again continues" in process.stderr.read()
+    _, err = process.communicate(timeout=HANG)
+    assert process.returncode == 130
+    wait_until(lambda: not is_running(child))
+    assert "the same command again continues" in err
     assert sorted(path.name for path in scene.iterdir()) == [".unfinished", "images"]
 
 
@@ -139,8 +122,8 @@ def test_the_child_ends_with_its_parent_and_the_next_attempt_continues(sleeping,
     busy = splat("sfm", scene.parent / "photos", "-o", scene)
     assert (busy.code, "another process" in busy.err) == (2, True)
     process.kill()
-    process.wait()
-    until(lambda: is_gone(child))
+    process.wait(timeout=HANG)
+    wait_until(lambda: not is_running(child))
     assert (scene / "images").is_dir()
     again = splat("sfm", scene.parent / "photos", "-o", scene)
     assert "fit together" in again.err

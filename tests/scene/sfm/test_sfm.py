@@ -18,6 +18,7 @@ from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.video import extract_frames
+from tests.processes import HANG
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +155,8 @@ def test_sharpest_frame_of_each_window(tmp_path):
         "-q",
         "2",
     ]
-    subprocess.run([ffmpeg.get_ffmpeg_exe(), *arguments, tmp_path / "a.mp4"], input=b"".join(frames), check=True)
+    command = [ffmpeg.get_ffmpeg_exe(), *arguments, tmp_path / "a.mp4"]
+    subprocess.run(command, input=b"".join(frames), check=True, timeout=HANG)
     calls = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # imageio-ffmpeg leaves a pipe to the garbage collector

@@ -1,0 +1,80 @@
+"""Processes that tests start: they end with their test, waiting for them has a limit, and tests wait for events."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.storage.run_dir import RunDir
+
+ROOT = Path(__file__).parents[1]
+HANG = 300.0
+"""Seconds until a test gives up waiting. A bound of hangs only: machines are slow, and others may keep them busy."""
+ENDLESS = 1_000_000
+"""Steps of a training that does not end by itself before its test has seen what it waits for."""
+
+T = TypeVar("T")
+
+
+@contextmanager
+def started(command: Sequence[Any] | str, **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    """A process whose output is text; at the end it is killed with those that it has started."""
+    with subprocess.Popen(command, text=True, **{"cwd": ROOT, **options}) as process:
+        try:
+            yield process
+        finally:
+            with suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    with suppress(psutil.NoSuchProcess):
+                        child.kill()
+            process.kill()
+
+
+def finished(command: Sequence[Any] | str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """As subprocess.run; keeps the output as text."""
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
+        out, err = process.communicate(timeout=HANG)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def endless_training(scene: Path, run: Path, *options: object) -> list[str]:
+    """Command of a training that writes checkpoints, and splats when it is interrupted."""
+    command = [sys.executable, "-m", "splat_cli", "train", scene, "-o", run, "--device=cpu", f"--steps={ENDLESS}"]
+    return [str(part) for part in (*command, "--save-at=", "--checkpoint-every=10", *options)]
+
+
+def wait_until(condition: Callable[[], T], process: "subprocess.Popen[str] | None" = None) -> T:
+    """The first result of `condition` that counts as true; the test fails if the process ends before."""
+    end = time.monotonic() + HANG
+    while not (found := condition()):
+        if process is not None and process.poll() is not None and not condition():
+            pytest.fail(f"ended with exit code {process.returncode}: {process.stderr and process.stderr.read()}")
+        if time.monotonic() > end:
+            pytest.fail(f"not within {HANG:.0f} s")
+        time.sleep(0.02)
+    return found
+
+
+def wait_for_checkpoint(process: "subprocess.Popen[str]", run: Path, newest: Sequence[Path] = ()) -> None:
+    """Until a training has written one after the `newest`. Signals save the training from then on."""
+    wait_until(lambda: newest_checkpoint(run) != [*newest], process)
+
+
+def newest_checkpoint(run: Path) -> list[Path]:
+    """The path of a run's newest checkpoint, or an empty list."""
+    return checkpoint_paths(RunDir(run).checkpoints_path)[:1]
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
