@@ -15,6 +15,7 @@ from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.storage.run_dir import RunDir
 
 ROOT = Path(__file__).parents[1]
+SPLAT = (sys.executable, "-m", "splat_cli")
 HANG = 300.0
 """Seconds until a test gives up waiting. A bound of hangs only: machines are slow, and others may keep them busy."""
 ENDLESS = 1_000_000
@@ -45,9 +46,9 @@ def finished(command: Sequence[Any] | str, **options: Any) -> "subprocess.Comple
 
 
 def endless_training(scene: Path, run: Path, *options: object) -> list[str]:
-    """Command of a training that writes checkpoints, and splats when it is interrupted."""
-    command = [sys.executable, "-m", "splat_cli", "train", scene, "-o", run, "--device=cpu", f"--steps={ENDLESS}"]
-    return [str(part) for part in (*command, "--save-at=", "--checkpoint-every=10", *options)]
+    """Arguments of a training that writes checkpoints, and splats when it is interrupted."""
+    arguments = ("train", scene, "-o", run, "--device=cpu", f"--steps={ENDLESS}", "--save-at=", "--checkpoint-every=10")
+    return [str(argument) for argument in (*arguments, *options)]
 
 
 def wait_until(condition: Callable[[], T], process: "subprocess.Popen[str] | None" = None) -> T:

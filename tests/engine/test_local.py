@@ -1,8 +1,6 @@
 """Jobs on this machine: results, several at a time, and their end with the engine or with this process."""
 
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -10,8 +8,7 @@ import psutil
 from splat_cli.engine.job import Job
 from splat_cli.engine.local import LocalEngine
 from splat_cli.engine.open import open_engine
-
-ROOT = Path(__file__).parents[2]
+from tests.processes import HANG, endless_training, started, wait_for_checkpoint
 
 
 def job(folder, *arguments, name="job"):
@@ -21,13 +18,7 @@ def job(folder, *arguments, name="job"):
 
 def training_job(folder, scene):
     """A job that trains for hours, to run/."""
-    return job(folder, "train", str(scene), "-o", "run", "--device", "cpu", "--steps", "1000000")
-
-
-def until_trained(folder):
-    """Waits until run/ has begun to train."""
-    while not (folder / "run" / "train.jsonl").is_file():
-        time.sleep(0.05)
+    return job(folder, *endless_training(scene, Path("run")))
 
 
 def test_results_of_jobs(tmp_path):
@@ -71,9 +62,10 @@ def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
             engine.submit(training_job(Path({str(tmp_path)!r}), {str(scene)!r}))
             list(engine.results())
         """
-    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as parent:
-        until_trained(tmp_path)
+    with started([sys.executable, "-c", program]) as parent:
+        wait_for_checkpoint(parent, tmp_path / "run")
         (child,) = psutil.Process(parent.pid).children()
         parent.kill()
-    child.wait(timeout=60)
+        parent.wait()
+    child.wait(timeout=HANG)
     assert "Interrupted after step" in (tmp_path / "log").read_text()

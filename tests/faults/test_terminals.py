@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import HANG, endless_training, finished, newest_checkpoint, started, wait_for_checkpoint
+from tests.processes import HANG, SPLAT, endless_training, finished, newest_checkpoint, started, wait_for_checkpoint
 
 STEPS = 30
 
@@ -43,7 +43,14 @@ def test_a_result_that_cannot_be_printed(scene):
 def test_nohup(scene, tmp_path):
     """SIGHUP stays ignored: training goes on until another signal ends it."""
     run = RunDir(tmp_path / "run")
-    command = ["sh", "-c", """trap '' HUP; exec "$@\"""", "sh", *endless_training(scene, run.path, "--no-report")]
+    command = [
+        "sh",
+        "-c",
+        """trap '' HUP; exec "$@\"""",
+        "sh",
+        *SPLAT,
+        *endless_training(scene, run.path, "--no-report"),
+    ]
     with started(command, stderr=subprocess.PIPE) as process:
         wait_for_checkpoint(process, run.path)
         process.send_signal(signal.SIGHUP)

@@ -9,7 +9,7 @@ import pytest
 
 from splat_cli.ranks import followers
 from splat_cli.ranks.protocol import RankError
-from tests.processes import HANG, endless_training, is_running, started, wait_for_checkpoint, wait_until
+from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 from tests.ranks.runs import SETTINGS, Callback, bits, children, resume, train
 from tests.training import Trained
 
@@ -81,8 +81,8 @@ def _training(scene, path):
     """The process of an endless training on two ranks."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()
                if name not in ("save_at", "deterministic", "steps", "checkpoint_every")]  # fmt: skip
-    command = endless_training(scene, path, "--deterministic", "--no-report", "--gpus=2", *options)
-    return started(command, stderr=subprocess.PIPE)
+    arguments = endless_training(scene, path, "--deterministic", "--no-report", "--gpus=2", *options)
+    return started([*SPLAT, *arguments], stderr=subprocess.PIPE)
 
 
 def _ranks_in_training(process, path):

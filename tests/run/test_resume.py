@@ -4,7 +4,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -17,7 +16,16 @@ from splat_cli.run.checkpoints.file import FORMAT, read_checkpoint, write_checkp
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import existing_run, new_run_folder
-from tests.processes import HANG, ROOT, endless_training, newest_checkpoint, started, wait_for_checkpoint, wait_until
+from tests.processes import (
+    HANG,
+    ROOT,
+    SPLAT,
+    endless_training,
+    newest_checkpoint,
+    started,
+    wait_for_checkpoint,
+    wait_until,
+)
 
 OPTIONS = ["--deterministic", "--densify-start=20", "--densify-interval=20", "--no-report"]
 
@@ -186,10 +194,10 @@ def test_leftovers_of_a_killed_run_are_removed(training, copy):
 
 def _training(run, scene):
     """Starts or resumes an endless training that saves splats after 300 steps; it is killed at the end."""
-    command = endless_training(scene, run.path, "--save-at=300", *OPTIONS)
+    arguments = endless_training(scene, run.path, "--save-at=300", *OPTIONS)
     if is_run(run.path):
-        command = [sys.executable, "-m", "splat_cli", "train", "--resume", str(run.path), "--device=cpu"]
-    return started(command, stderr=subprocess.PIPE)
+        arguments = ["train", "--resume", str(run.path), "--device=cpu"]
+    return started([*SPLAT, *arguments], stderr=subprocess.PIPE)
 
 
 def _train_and_save(run, scene):
@@ -212,7 +220,7 @@ def test_killed_at_random_moments(scene, tmp_path):
 
 def _interrupted(run, scene, number, times=1):
     """(exit code, stderr) of a long training that gets a signal after its first steps."""
-    with started(endless_training(scene, run.path, *OPTIONS), stderr=subprocess.PIPE) as process:
+    with started([*SPLAT, *endless_training(scene, run.path, *OPTIONS)], stderr=subprocess.PIPE) as process:
         wait_for_checkpoint(process, run.path)
         for _ in range(times):
             process.send_signal(number)
