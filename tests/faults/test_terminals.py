@@ -43,14 +43,8 @@ def test_a_result_that_cannot_be_printed(scene):
 def test_nohup(scene, tmp_path):
     """SIGHUP stays ignored: training goes on until another signal ends it."""
     run = RunDir(tmp_path / "run")
-    command = [
-        "sh",
-        "-c",
-        """trap '' HUP; exec "$@\"""",
-        "sh",
-        *SPLAT,
-        *endless_training(scene, run.path, "--no-report"),
-    ]
+    nohup = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
+    command = [*nohup, *SPLAT, *endless_training(scene, run.path, "--no-report")]
     with started(command, stderr=subprocess.PIPE) as process:
         wait_for_checkpoint(process, run.path)
         process.send_signal(signal.SIGHUP)
