@@ -32,6 +32,10 @@ class DeviceError(SplatError):
     """Missing device, driver or compiler."""
 
 
+class KernelError(DeviceError):
+    """A kernel that failed on a GPU, as --debug finds it. No further work of this process can use the device."""
+
+
 class ShapeError(SplatError):
     """An array whose dtype, layout or shape does not fit the kernel it was passed to."""
 
@@ -52,6 +56,12 @@ class DivergedError(SplatError):
 
 class OutOfMemory(SplatError):
     """Device memory does not suffice even for the smallest form of the operation."""
+
+
+def kernel_error_before(error: BaseException) -> KernelError | None:
+    """The KernelError that `error` is, or that it was raised in handling: cleaning up fails, too, on such a device."""
+    found = error if isinstance(error, KernelError) else None
+    return found if error.__context__ is None else kernel_error_before(error.__context__) or found
 
 
 def one_line(message: object) -> str:

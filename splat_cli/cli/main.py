@@ -13,7 +13,7 @@ import click
 
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
-from splat_cli.errors import SplatError, UsageError, escape_unprintable, one_line
+from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, one_line
 from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_signals
 
 _COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
@@ -100,7 +100,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if "--debug" in flags:
             traceback.print_exc()
-        message, code = _explain(error)
+        message, code = _explain(kernel_error_before(error) or error)
         if message:
             with suppress(OSError):  # the terminal is gone
                 click.echo(message, err=True)

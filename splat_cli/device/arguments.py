@@ -116,6 +116,6 @@ def describe(arg: Any) -> str:
     """An argument for messages: dtype and shape of an array, the value of anything else."""
     if arg is None:
         return "null"
-    if getattr(arg, "shape", ()):
-        return f"{'struct' if arg.dtype.names else arg.dtype} {list(arg.shape)}"
-    return str(arg)
+    if isinstance(arg, np.generic) or not hasattr(arg, "shape"):
+        return str(arg)
+    return f"{'struct' if arg.dtype.names else arg.dtype} {list(arg.shape)}"  # never what a device array holds

@@ -13,7 +13,7 @@ from splat_cli.device.compiled_units import CompiledUnits, Unit
 from splat_cli.device.signature import Parameter
 from splat_cli.device.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.uploads import CudaUploads
-from splat_cli.errors import DeviceError
+from splat_cli.errors import DeviceError, KernelError
 
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
 
@@ -168,7 +168,7 @@ class CudaTimer:
 
 
 class CudaKernel:
-    """One function of a compiled module. wait: None, or what waits for the device after each launch."""
+    """One function of a compiled module. wait: None, or what waits for the device before and after each launch."""
 
     def __init__(
         self, name: str, parameters: tuple[Parameter, ...], function: Any, array_type: type,
@@ -188,11 +188,15 @@ class CudaKernel:
         if self._wait is None:
             self._function(shape[:3], shape[3:], values)
             return
+        try:  # an error stays with the device: what failed before is no fault of this kernel
+            self._wait()
+        except RuntimeError as error:  # CuPy's errors of CUDA's runtime and driver are RuntimeErrors
+            raise KernelError(f"work of the device before kernel {self.name} failed: {error}") from error
         try:
             self._function(shape[:3], shape[3:], values)
             self._wait()
-        except RuntimeError as error:  # CuPy's errors of CUDA's runtime and driver are RuntimeErrors
-            raise DeviceError(f"{self._described(shape, args)} failed: {error}") from error
+        except RuntimeError as error:
+            raise KernelError(f"{self._described(shape, args)} failed: {error}") from error
 
     def _described(self, shape: Sequence[int], args: Sequence[Any]) -> str:
         """A launch in words: kernel, grid, block, arguments."""

@@ -1,12 +1,21 @@
-"""With --debug, a kernel that fails on a GPU is named; here without one, on functions that stand for a module's."""
+"""With --debug, a kernel that fails on a GPU is named; without a GPU, on functions that stand for a module's."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from splat_cli.cli.main import run
+from splat_cli.device.arguments import describe
+from splat_cli.device.cpu import CpuBackend
 from splat_cli.device.cuda import CudaBackend, CudaKernel
 from splat_cli.device.signature import Parameter
-from splat_cli.errors import DeviceError
+from splat_cli.errors import DeviceError, KernelError
+from splat_cli.paths import resource_dir
 
 PARAMETERS = (
     Parameter("means2d", "float2*", True, np.dtype("float32")),
@@ -29,17 +38,124 @@ def test_every_launch_is_waited_for():
     kernel = CudaKernel("project", PARAMETERS, launched(log), np.ndarray, lambda: log.append("waited"))
     kernel((3,), (32, 4), *ARGUMENTS)
     kernel((4,), (32, 4), *ARGUMENTS)
-    assert log == [((3, 1, 1), (32, 4, 1)), "waited", ((4, 1, 1), (32, 4, 1)), "waited"]
+    assert log == ["waited", ((3, 1, 1), (32, 4, 1)), "waited", "waited", ((4, 1, 1), (32, 4, 1)), "waited"]
+
+
+class StickyDevice:
+    """A device on which nothing works after the first launch, as after an illegal access on a GPU."""
+
+    def __init__(self):
+        self.failed = False
+
+    def launch(self, *args):
+        self.failed = True
+
+    def wait(self):
+        if self.failed:
+            illegal_access()
 
 
 def test_the_kernel_that_failed_is_named_with_its_launch():
-    kernel = CudaKernel("project", PARAMETERS, launched([]), np.ndarray, illegal_access)
+    device = StickyDevice()
+    kernel = CudaKernel("project", PARAMETERS, device.launch, np.ndarray, device.wait)
     with pytest.raises(DeviceError) as caught:
         kernel((3,), (32, 4), *ARGUMENTS)
     assert str(caught.value) == (
         "kernel project on grid (3, 1, 1), block (32, 4, 1) with means2d float32 [7, 2], filters null, capacity 7 "
         "failed: cudaErrorIllegalAddress: an illegal memory access was encountered"
     )
+
+
+def test_a_later_kernel_is_not_blamed():
+    """CUDA reports an illegal access again with every call after it."""
+    device = StickyDevice()
+    with pytest.raises(KernelError, match="kernel project on grid"):
+        CudaKernel("project", PARAMETERS, device.launch, np.ndarray, device.wait)((3,), (32,), *ARGUMENTS)
+    with pytest.raises(KernelError, match="^work of the device before kernel blend failed: cudaErrorIllegalAddress"):
+        CudaKernel("blend", PARAMETERS, device.launch, np.ndarray, device.wait)((3,), (32,), *ARGUMENTS)
+
+
+def test_an_argument_is_described_without_a_look_at_the_device():
+    class OnDevice:
+        shape, dtype = (), np.dtype("float32")
+
+        def __str__(self):
+            illegal_access()
+
+    assert describe(OnDevice()) == "float32 []"
+    assert describe(np.float32(0.5)) == "0.5"
+    assert describe(np.zeros((2, 0))) == "float64 [2, 0]"
+
+
+def test_the_message_survives_what_fails_afterwards(monkeypatch, scene, tmp_path, capsys):
+    """Training, on a device that fails in the first blend and in whatever is asked of it then."""
+    real, device = CpuBackend.kernel, StickyDevice()
+    monkeypatch.setattr(CudaBackend, "debug", True)
+
+    def kernel(self, file, name, **defines):
+        device.wait()
+        if name == "blend":
+            return CudaKernel(name, real(self, file, name)._parameters, device.launch, np.ndarray, device.wait)
+        return real(self, file, name, **defines)
+
+    def failing(method):
+        def call(self, *args):
+            device.wait()
+            return method(self, *args)
+
+        return call
+
+    monkeypatch.setattr(CpuBackend, "kernel", kernel)
+    for name in ("upload", "download", "synchronize", "memory", "release_cached"):
+        monkeypatch.setattr(CpuBackend, name, failing(getattr(CpuBackend, name)))
+    options = ["--device", "cpu", "--steps", "3", "-o", str(tmp_path / "run")]
+    assert run(["train", str(scene), *options]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("Error: kernel blend on grid (")
+    assert last.endswith("failed: cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+
+def test_an_error_in_cleaning_up_does_not_hide_the_kernel(monkeypatch, capsys):
+    def fail(path):
+        try:
+            raise KernelError("kernel blend failed")
+        finally:
+            illegal_access()
+
+    monkeypatch.setattr("splat_cli.tools.info.describe_path", fail)
+    assert run(["info", "somewhere"]) == 1
+    assert capsys.readouterr().err == "Error: kernel blend failed\n"
+
+
+CHILD = """
+import sys
+from pathlib import Path
+import splat_cli.device.sources as sources
+from splat_cli.cli.main import run
+
+sources.resource_dir = lambda name: Path(sys.argv[1])
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_writes_outside_is_named(open_device, scene, tmp_path):
+    """In a process of its own, whose GPU context is lost."""
+    open_device("cuda")
+    sources = shutil.copytree(resource_dir("cuda_src"), tmp_path / "cuda_src")
+    blend, line = sources / "raster" / "blend.cu", "    const Camera& camera = cameras[state->view];\n"
+    assert blend.read_text().count(line) == 1
+    blend.write_text(blend.read_text().replace(line, line + "    final_T[(size_t)1 << 40] = 0.0f;\n"))
+    options = ["--debug", "train", scene, "-o", tmp_path / "run", "--device", "cuda", "--steps", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    child = [sys.executable, "-c", CHILD, sources, *options]
+    done = subprocess.run(child, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 1, done.stderr
+    assert errors[0].startswith("Error: kernel blend on grid (")
+    assert "block (32, 8, 1) with cameras uint8 [" in errors[0]
+    assert "ILLEGAL" in errors[0].upper()
 
 
 def test_a_launch_that_is_refused_is_named():
