@@ -29,6 +29,7 @@ SPLAT_LANE vfloat vexp2(vfloat a)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
     return y;
 }
+SPLAT_LANE vfloat vexp2_bounded(vfloat a) { return vexp2(a); }       // of a between -126 and 127
 SPLAT_LANE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
 
 SPLAT_LANE bool any(vbool m) { return __any_sync(0xffffffffu, m); }

@@ -45,17 +45,20 @@ struct vint : Parts<Ints> {
 struct vbool : Parts<Mask> {
     vbool() = default;
     SPLAT_CPU_INLINE vbool(Parts<Mask> p) : Parts(p) {}
-    SPLAT_CPU_INLINE vbool(bool x) : Parts(SPLAT_CPU_EACH(Mask, broadcast(-(int)x))) {}
+    SPLAT_CPU_INLINE vbool(bool x) : Parts(SPLAT_CPU_EACH(Mask, mask_from(x))) {}
 };
 
 #define SPLAT_CPU_OPERATOR(R, V, P, op) SPLAT_CPU_INLINE R operator op(V a, V b) { return SPLAT_CPU_EACH(P, a.part[i] op b.part[i]); }
 #define SPLAT_CPU_ARITHMETIC(V, P, op)                                          \
     SPLAT_CPU_OPERATOR(V, V, P, op)                                             \
     SPLAT_CPU_INLINE V& operator op##=(V& a, V b) { return a = a op b; }
-#define SPLAT_CPU_COMPARISONS(V)                                                \
-    SPLAT_CPU_OPERATOR(vbool, V, Mask, <) SPLAT_CPU_OPERATOR(vbool, V, Mask, <=) \
-    SPLAT_CPU_OPERATOR(vbool, V, Mask, >) SPLAT_CPU_OPERATOR(vbool, V, Mask, >=) \
-    SPLAT_CPU_OPERATOR(vbool, V, Mask, ==) SPLAT_CPU_OPERATOR(vbool, V, Mask, !=)
+#define SPLAT_CPU_COMPARISONS(V)                                                                                        \
+    SPLAT_CPU_INLINE vbool operator<(V a, V b) { return SPLAT_CPU_EACH(Mask, less(a.part[i], b.part[i])); }              \
+    SPLAT_CPU_INLINE vbool operator<=(V a, V b) { return SPLAT_CPU_EACH(Mask, less_equal(a.part[i], b.part[i])); }       \
+    SPLAT_CPU_INLINE vbool operator==(V a, V b) { return SPLAT_CPU_EACH(Mask, equal(a.part[i], b.part[i])); }            \
+    SPLAT_CPU_INLINE vbool operator!=(V a, V b) { return SPLAT_CPU_EACH(Mask, not_equal(a.part[i], b.part[i])); }        \
+    SPLAT_CPU_INLINE vbool operator>(V a, V b) { return b < a; }                                                         \
+    SPLAT_CPU_INLINE vbool operator>=(V a, V b) { return b <= a; }
 
 SPLAT_CPU_ARITHMETIC(vfloat, Floats, +)
 SPLAT_CPU_ARITHMETIC(vfloat, Floats, -)
@@ -96,9 +99,9 @@ SPLAT_CPU_INLINE vint to_int(vfloat a) { return SPLAT_CPU_EACH(Ints, __builtin_c
 SPLAT_CPU_INLINE vint float_bits(vfloat a) { return SPLAT_CPU_EACH(Ints, (Ints)a.part[i]); }
 SPLAT_CPU_INLINE vfloat float_from_bits(vint a) { return SPLAT_CPU_EACH(Floats, (Floats)a.part[i]); }
 
-SPLAT_CPU_INLINE vfloat select(vbool m, vfloat a, vfloat b) { return SPLAT_CPU_EACH(Floats, m.part[i] ? a.part[i] : b.part[i]); }
-SPLAT_CPU_INLINE vint select(vbool m, vint a, vint b) { return SPLAT_CPU_EACH(Ints, m.part[i] ? a.part[i] : b.part[i]); }
-SPLAT_CPU_INLINE vbool select(vbool m, vbool a, vbool b) { return SPLAT_CPU_EACH(Mask, m.part[i] ? a.part[i] : b.part[i]); }
+SPLAT_CPU_INLINE vfloat select(vbool m, vfloat a, vfloat b) { return SPLAT_CPU_EACH(Floats, choose(m.part[i], a.part[i], b.part[i])); }
+SPLAT_CPU_INLINE vint select(vbool m, vint a, vint b) { return SPLAT_CPU_EACH(Ints, choose(m.part[i], a.part[i], b.part[i])); }
+SPLAT_CPU_INLINE vbool select(vbool m, vbool a, vbool b) { return (m & a) | (!m & b); }
 SPLAT_CPU_INLINE vfloat select(vbool m, float a, float b) { return select(m, vfloat(a), vfloat(b)); }
 SPLAT_CPU_INLINE vint select(vbool m, int a, int b) { return select(m, vint(a), vint(b)); }
 
@@ -111,6 +114,7 @@ SPLAT_CPU_INLINE vfloat vabs(vfloat a) { return SPLAT_CPU_EACH(Floats, absolute(
 SPLAT_CPU_INLINE vfloat vsqrt(vfloat a) { return SPLAT_CPU_EACH(Floats, square_root(a.part[i])); }
 SPLAT_CPU_INLINE vfloat vrcp(vfloat a) { return 1.0f / a; }
 SPLAT_CPU_INLINE vfloat vexp2(vfloat a) { return SPLAT_CPU_EACH(Floats, exp2_fast(a.part[i])); }
+SPLAT_CPU_INLINE vfloat vexp2_bounded(vfloat a) { return SPLAT_CPU_EACH(Floats, exp2_bounded(a.part[i])); }
 SPLAT_CPU_INLINE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
 
 SPLAT_CPU_INLINE unsigned ballot(vbool m)
@@ -122,20 +126,11 @@ SPLAT_CPU_INLINE unsigned ballot(vbool m)
 SPLAT_CPU_INLINE bool any(vbool m)
 {
     Mask merged = m.part[0];
-    for (int k = 1; k < PARTS; ++k) merged |= m.part[k];
+    for (int k = 1; k < PARTS; ++k) merged = merged | m.part[k];
     return bits_of(merged) != 0;
 }
 SPLAT_CPU_INLINE bool all(vbool m) { return !any(!m); }
 SPLAT_CPU_INLINE bool some(vbool m) { return any(m); }
-
-// Whether a scalar test holds for i of each lane.
-template <class F> SPLAT_CPU_INLINE vbool test_each(vint i, F test)
-{
-    vbool m;
-    for (int k = 0; k < PARTS; ++k)
-        for (int lane = 0; lane < WIDTH; ++lane) m.part[k][lane] = -(int)test(i.part[k][lane]);
-    return m;
-}
 
 // A scalar function of i of each lane.
 template <class F> SPLAT_CPU_INLINE vint map_each(vint i, F function)
@@ -144,6 +139,12 @@ template <class F> SPLAT_CPU_INLINE vint map_each(vint i, F function)
     for (int k = 0; k < PARTS; ++k)
         for (int lane = 0; lane < WIDTH; ++lane) values.part[k][lane] = function(i.part[k][lane]);
     return values;
+}
+
+// Whether a scalar test holds for i of each lane.
+template <class F> SPLAT_CPU_INLINE vbool test_each(vint i, F test)
+{
+    return map_each(i, test) != 0;
 }
 
 SPLAT_CPU_INLINE Floats merge_parts(vfloat v)

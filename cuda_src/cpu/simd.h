@@ -25,10 +25,36 @@ constexpr int WIDTH = 4;
 
 typedef float Floats __attribute__((vector_size(4 * WIDTH)));
 typedef int Ints __attribute__((vector_size(4 * WIDTH)));
-typedef Ints Mask;                            // -1 where true, 0 where false
 
 SPLAT_CPU_INLINE Floats broadcast(float x) { return x - Floats{}; }
 SPLAT_CPU_INLINE Ints broadcast(int x) { return x - Ints{}; }
+
+// A truth value of each lane. AVX-512 has registers for them, which GCC's vector extensions do not use.
+#if defined(SPLAT_CPU_AVX512)
+struct Mask { __mmask16 bits; };
+SPLAT_CPU_INLINE Mask mask_from(bool x) { return {(__mmask16)-(int)x}; }
+SPLAT_CPU_INLINE Mask operator&(Mask a, Mask b) { return {(__mmask16)(a.bits & b.bits)}; }
+SPLAT_CPU_INLINE Mask operator|(Mask a, Mask b) { return {(__mmask16)(a.bits | b.bits)}; }
+SPLAT_CPU_INLINE Mask operator^(Mask a, Mask b) { return {(__mmask16)(a.bits ^ b.bits)}; }
+SPLAT_CPU_INLINE Mask operator~(Mask a) { return {(__mmask16)~a.bits}; }
+SPLAT_CPU_INLINE Floats choose(Mask m, Floats a, Floats b) { return (Floats)_mm512_mask_blend_ps(m.bits, (__m512)b, (__m512)a); }
+SPLAT_CPU_INLINE Ints choose(Mask m, Ints a, Ints b) { return (Ints)_mm512_mask_blend_epi32(m.bits, (__m512i)b, (__m512i)a); }
+#define SPLAT_CPU_COMPARISON(name, op, of_floats, of_ints)                                                                        \
+    SPLAT_CPU_INLINE Mask name(Floats a, Floats b) { return {_mm512_cmp_ps_mask((__m512)a, (__m512)b, of_floats)}; }              \
+    SPLAT_CPU_INLINE Mask name(Ints a, Ints b) { return {_mm512_cmp_epi32_mask((__m512i)a, (__m512i)b, of_ints)}; }
+#else
+typedef Ints Mask;                            // -1 where true, 0 where false
+SPLAT_CPU_INLINE Mask mask_from(bool x) { return broadcast(-(int)x); }
+SPLAT_CPU_INLINE Floats choose(Mask m, Floats a, Floats b) { return m ? a : b; }
+SPLAT_CPU_INLINE Ints choose(Mask m, Ints a, Ints b) { return m ? a : b; }
+#define SPLAT_CPU_COMPARISON(name, op, of_floats, of_ints)                  \
+    SPLAT_CPU_INLINE Mask name(Floats a, Floats b) { return a op b; }       \
+    SPLAT_CPU_INLINE Mask name(Ints a, Ints b) { return a op b; }
+#endif
+SPLAT_CPU_COMPARISON(less, <, _CMP_LT_OQ, _MM_CMPINT_LT)
+SPLAT_CPU_COMPARISON(less_equal, <=, _CMP_LE_OQ, _MM_CMPINT_LE)
+SPLAT_CPU_COMPARISON(equal, ==, _CMP_EQ_OQ, _MM_CMPINT_EQ)
+SPLAT_CPU_COMPARISON(not_equal, !=, _CMP_NEQ_UQ, _MM_CMPINT_NE)
 
 SPLAT_CPU_INLINE Ints counting(int first)
 {
@@ -111,7 +137,7 @@ SPLAT_CPU_INLINE Floats multiply_add(Floats a, Floats b, Floats c)
 SPLAT_CPU_INLINE unsigned bits_of(Mask m)
 {
 #if defined(SPLAT_CPU_AVX512)
-    return _mm512_movepi32_mask((__m512i)m);
+    return m.bits;
 #elif defined(SPLAT_CPU_AVX2)
     return (unsigned)_mm256_movemask_ps((__m256)m);
 #elif defined(__x86_64__)
@@ -180,6 +206,13 @@ SPLAT_CPU_INLINE float sum_of(Floats v)
 {
     const Floats one[1] = {v};
     return sums_of(one)[0];
+}
+
+// 2^x for -126 <= x <= 127; undefined beyond, since the exponent is added as an integer.
+SPLAT_CPU_INLINE Floats exp2_bounded(Floats x)
+{
+    const Floats shifted = x + ROUNDER;
+    return (Floats)((Ints)exp2_fraction(x - (shifted - ROUNDER)) + ((Ints)shifted << 23));
 }
 
 // As for a float.

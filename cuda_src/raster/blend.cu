@@ -4,13 +4,22 @@
 #define PIXELS 1                                    // more cost registers and idle lanes: measured in docs/performance.md
 #include "raster/blend.cuh"
 
-#define DONE __int_as_float(0x7fc00000)             // NaN for the height of a pixel: no splat's power there reaches a threshold
-
-__device__ __forceinline__ bool any_pixel(const vfloat (&y)[PIXELS])
+// Where a pixel takes no more splats (m). On the GPU its height becomes NaN, at which no splat's power reaches a threshold: no
+// further instruction a hit. On the CPU it is a mask, since through its height each splat would wait for the one before.
+__device__ __forceinline__ void finish(vbool m, vfloat& y, vbool& live)
 {
-    vbool live = y[0] == y[0];
-    FOR_PIXELS(k) live = live | (y[k] == y[k]);
-    return any(live);
+#ifdef SPLAT_CPU
+    live = live & !m;
+#else
+    y = select(m, vfloat(__int_as_float(0x7fc00000)), y);
+#endif
+}
+
+__device__ __forceinline__ bool any_pixel(const vfloat (&y)[PIXELS], const vbool (&live)[PIXELS])
+{
+    vbool some_live = live[0] & (y[0] == y[0]);
+    FOR_PIXELS(k) some_live = some_live | (live[k] & (y[k] == y[k]));
+    return any(some_live);
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
@@ -39,15 +48,17 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     vfloat T[PIXELS], red[PIXELS], green[PIXELS], blue[PIXELS];
     vint last[PIXELS];
-    vfloat y[PIXELS];                               // of a pixel's centre, px; DONE where it takes no more splats
+    vfloat y[PIXELS];                               // of a pixel's centre, px
+    vbool live[PIXELS];
     FOR_PIXELS(k) {
         T[k] = 1.0f; red[k] = green[k] = blue[k] = 0.0f;
         last[k] = (int)begin;
-        y[k] = select(pixels.inside[k], pixels.py + 4.0f * k, vfloat(DONE));
+        y[k] = pixels.py + 4.0f * k; live[k] = true;
+        finish(!pixels.inside[k], y[k], live[k]);
     }
 
     for (unsigned first = begin; first < end; first += BATCH) {
-        if (!__syncthreads_or(any_pixel(y))) break;
+        if (!__syncthreads_or(any_pixel(y, live))) break;
         const int n = min((unsigned)BATCH, end - first);
         stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
         if (states && first > begin) {
@@ -59,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
             }
         }
         __syncthreads();
-        for (int group = 0; group < n && any_pixel(y); group += 32) {
+        for (int group = 0; group < n && any_pixel(y, live); group += 32) {
             for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {
                 const int j = group + __ffs(hits) - 1;
                 const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
@@ -67,12 +78,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
                 FOR_PIXELS(k) {
                     const vfloat dy = y[k] - shape.y;
                     const vfloat power = along_x + dy * (across + rest.x * dy);
-                    vbool on = power >= rest.z;
+                    vbool on = live[k] & (power >= rest.z);
                     if (!some(on)) continue;
-                    const vfloat alpha = vmin(rest.y * vexp2(power), ALPHA_MAX);
+                    const vfloat alpha = vmin(rest.y * vexp2_bounded(power), ALPHA_MAX);
                     const vfloat next_T = T[k] * (1.0f - alpha);
                     const vbool stop = on & (next_T < TRANSMITTANCE_MIN);
-                    y[k] = select(stop, vfloat(DONE), y[k]);
+                    finish(stop, y[k], live[k]);
                     on = on & !stop;
                     const vfloat weight = select(on, alpha * T[k], vfloat(0.0f));
                     red[k] += color.x * weight; green[k] += color.y * weight; blue[k] += color.z * weight;

@@ -53,6 +53,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
     const int n = min((unsigned)BATCH, tile_begins[tile + 1] - first);
     stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
+#ifdef SPLAT_CPU                                    // each sum would wait for its row of d_splats
+    BLOCK_FOR(i, n) {
+        const float* row = d_splats + (size_t)splat_from_pair[first + i] * SPLAT_SUMS;
+        __builtin_prefetch(row, 1); __builtin_prefetch(row + NUM_SUMS - 1, 1);
+    }
+#endif
 
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     const int plane = camera.width * camera.height;
@@ -113,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
             if (!any(some_on)) continue;
             vfloat g[PIXELS], weight[PIXELS];
             FOR_PIXELS(k) {
-                const vfloat unclipped = rest.y * vexp2(power[k]);
+                const vfloat unclipped = rest.y * vexp2_bounded(power[k]);
                 const vfloat alpha = select(on[k], vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
                 weight[k] = alpha * T[k];
                 const vfloat cd = color.x * d_red[k] + color.y * d_green[k] + color.z * d_blue[k];

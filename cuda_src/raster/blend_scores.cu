@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
                     const vfloat dy = dy0 + 4.0f * k;
                     const vfloat power = along_x + dy * (across + rest.x * dy);
                     const vbool on = (last[k] > (int)first + j) & (power >= rest.z);
-                    const vfloat alpha = select(on, vmin(rest.y * vexp2(power), ALPHA_MAX), vfloat(0.0f));
+                    const vfloat alpha = select(on, vmin(rest.y * vexp2_bounded(power), ALPHA_MAX), vfloat(0.0f));
                     const vfloat weight = alpha * T[k];
                     T[k] *= 1.0f - alpha;
                     sums[0] += weight; sums[1] += weight * error[k];
