@@ -12,9 +12,11 @@ from PIL import Image
 from splat_cli.cli.main import run
 from splat_cli.config import SETTINGS
 from splat_cli.errors import SplatError
+from splat_cli.gaussians.formats import write_splats
 from splat_cli.gaussians.ply import write_ply
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
+from tests.gaussians.formats.spz_files import forget_axes
 from tests.gaussians.some_splats import some_splats
 from tests.scene.transforms_files import write_point_cloud
 from tests.small_scene import write_small_scene
@@ -74,6 +76,7 @@ CHANGES = {
     "init_points": (200, {"init": "random", "init_points": 300}),
     "init_from": ("SCENE/splats.ply", {}),
     "frozen": ("SCENE/splats.ply", {}),
+    "spz_axes": ("rdf", {"init_from": "SCENE/splats.spz"}),
     "init_opacity": (0.3, {}),
     "init_scale": (0.5, {}),
     "antialias": (False, {}),
@@ -148,6 +151,8 @@ def own_scene(tmp_path_factory):
     splats = some_splats(60)
     splats.log_scales -= 3
     write_ply(scene / "splats.ply", splats)
+    write_splats(scene / "splats.spz", splats)
+    forget_axes(scene / "splats.spz")
     write_point_cloud(scene / "points.ply", np.random.default_rng(0).normal(size=(200, 3)))
     return scene
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH
+from splat_cli.cli.options import PATH, spz_axes_of
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import FiniteRange, FormatName, Numbers
 
@@ -145,9 +145,7 @@ def command(
         raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
     is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
     edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
-    if spz_axes and not (_is_spz(out, format_name) or any(map(_is_spz, sources))):
-        raise UsageError("--spz-axes are axes of .spz files, and neither OUT nor a source is one: leave it out")
-    axes = (spz_axes or "rub").upper()
+    axes = spz_axes_of(spz_axes, *([Path("out.spz")] if format_name == "spz" else [out]), *sources)
     job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance, spz_axes=axes)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
     if out.is_dir():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from splat_cli.cli.options import PATH
+from splat_cli.cli.options import PATH, spz_axes_of, spz_axes_option
 from splat_cli.cli.output import Output
 
 
@@ -13,10 +13,11 @@ from splat_cli.cli.output import Output
     "  splat info garden.spz"
 )
 @click.argument("path", type=PATH)
-def command(path: Path) -> Output:
+@spz_axes_option
+def command(path: Path, spz_axes: str | None) -> Output:
     """Summarise a scene, a run, the runs in a folder or a file of splats."""
     from splat_cli.tools.info import describe_path
 
-    facts = describe_path(path)
+    facts = describe_path(path, spz_axes_of(spz_axes, path))
     width = max(map(len, facts))
     return Output([f"{label:<{width}}  {text}" for label, text in facts.items()], facts)

@@ -24,6 +24,21 @@ device_option = click.option(
 )
 
 
+spz_axes_option = click.option(
+    "--spz-axes",
+    type=click.Choice(["rub", "rdf"]),
+    help="Axes of an .spz file that does not state them: rub (right, up, back: Niantic) or rdf (right, down, forward: "
+    "SuperSplat, splat-transform).  [default: rub]",
+)
+
+
+def spz_axes_of(option: str | None, *files: Path) -> str:
+    """The axes for `read_splats`. UsageError if the option is given and none of `files` is an .spz file."""
+    if option and not any(file.suffix.lower() == ".spz" for file in files):
+        raise UsageError(f"--spz-axes are axes of .spz files: leave it out for {', '.join(map(str, files))}")
+    return (option or "rub").upper()
+
+
 def server_options(function: Function) -> Function:
     """Adds --host and --port of a viewer."""
     host = click.option(

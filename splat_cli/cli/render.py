@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, device_option
+from splat_cli.cli.options import PATH, device_option, spz_axes_option
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size
 
@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     "--samples", type=click.IntRange(1, 8), metavar="N",
     help="Supersampling: N x N samples per pixel.  [default: from the photographs of an antialiased run, up to 4]",
 )  # fmt: skip
+@spz_axes_option
 @device_option
 @display_options
 def command(

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from splat_cli.cli.options import spz_axes_of
 from splat_cli.errors import UsageError
 from splat_cli.render.output.frame_files import MAPS, FrameFiles
 from splat_cli.scene.trajectories.camera_path import CameraPath
@@ -22,7 +23,7 @@ def render_job(source: Path, views: str | None, cameras: Path | None, **options:
     if options["transparent"] and options["background"]:
         raise UsageError("--transparent and --background exclude each other")
     path, files = _path(options), _files(options)
-    job = plan_job(source, views, cameras, path)
+    job = plan_job(source, views, cameras, path, spz_axes_of(options["spz_axes"], source))
     job = dataclasses.replace(
         job.with_overrides(options["background"], options["antialias"]).with_appearance(options["appearance"]),
         files=files,

@@ -6,6 +6,7 @@ from splat_cli.config import SETTINGS, TrainConfig
 
 BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
     "--eval": (lambda config: config.eval, ("test_every", "split_by", "split")),
+    "--init-from or --frozen": (lambda config: bool(config.init_from or config.frozen), ("spz_axes",)),
     "--crop": (lambda config: config.crop is not None, ("crop_start",)),
     "--color field": (
         lambda config: config.color == "field",

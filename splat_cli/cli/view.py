@@ -4,15 +4,16 @@ from pathlib import Path
 
 import click
 
-from splat_cli.cli.options import PATH, device_option, server_options
+from splat_cli.cli.options import PATH, device_option, server_options, spz_axes_of, spz_axes_option
 from splat_cli.cli.output import Output
 
 
 @click.command(epilog="\b\nExample:\n  splat view runs/garden\n  splat view garden.spz --port 9000")
 @click.argument("source", type=PATH, metavar="RUN_OR_FILE")
 @server_options
+@spz_axes_option
 @device_option
-def command(source: Path, host: str, port: int, device: str) -> Output:
+def command(source: Path, host: str, port: int, spz_axes: str | None, device: str) -> Output:
     """Show the splats of a run or a file in a browser.
 
     Navigate, compare renders with photographs, crop, and save views for `splat render --cameras`. Needs the extra
@@ -22,6 +23,7 @@ def command(source: Path, host: str, port: int, device: str) -> Output:
     from splat_cli.device import open_backend
     from splat_cli.viewer.browse import browse
 
-    kept = browse(source, open_backend(device), host, port, Display())
+    axes = spz_axes_of(spz_axes, source)
+    kept = browse(source, open_backend(device), host, port, Display(), axes)
     found = kept if kept.exists() else None
     return Output([f"Views: {found}"] if found else ["No views saved"], {"views": found})

@@ -59,6 +59,12 @@ class SplatSettings:
         "saved PLY. SH degrees start at the maximum.",
         metavar="FILE",
     )
+    spz_axes: str = setting(
+        "rub",
+        "Axes of .spz files of --init-from and --frozen that do not state them: rub (right, up, back: Niantic) or rdf "
+        "(right, down, forward: SuperSplat, splat-transform).",
+        choices=("rub", "rdf"),
+    )
     init_opacity: float | None = setting(
         None,
         "Initial opacity of splats made from points; by default 0.5, in runs under 5,000 steps 0.1.",

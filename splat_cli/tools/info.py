@@ -7,6 +7,7 @@ from splat_cli.config.presets import changed_settings
 from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.formats.spz import stated_axes_of
 from splat_cli.gaussians.summary import summarize_splats
 from splat_cli.run.storage.find_run import find_splats, is_run
 from splat_cli.run.storage.load_model import field_path
@@ -17,20 +18,31 @@ from splat_cli.scene.summary import summarize_scene
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 
 
-def describe_path(path: Path) -> dict[str, str]:
-    """Label -> text for a scene, run or file. UsageError, SceneError, FormatError."""
+def describe_path(path: Path, spz_axes: str = "RUB") -> dict[str, str]:
+    """Label -> text for a scene, run or file. UsageError, SceneError, FormatError.
+
+    spz_axes: see read_splats.
+    """
     if not path.exists():
         raise UsageError(f"{path} does not exist; name a scene, the folder of a run or a file of splats")
     if is_zipped_scene(path):
         with unzipped_scene(path) as scene:
             return {"scene": str(path)} | summarize_scene(read_scene(scene))
     if path.is_file() and path.suffix.lower() not in DATASET_SUFFIXES:
-        return {"file": str(path)} | summarize_splats(read_splats(path))
+        return {"file": str(path)} | _axes(path, spz_axes) | summarize_splats(read_splats(path, spz_axes))
     if is_run(path):
         return _describe_run(RunDir(path))
     if not has_dataset(path) and (runs := _runs_in(path)):
         return {"runs": str(path)} | {run.path.name: _outcome(run) for run in runs}
     return {"scene": str(path)} | summarize_scene(read_scene(path))
+
+
+def _axes(path: Path, assumed: str) -> dict[str, str]:
+    """Axes of an .spz file."""
+    if path.suffix.lower() != ".spz":
+        return {}
+    stated = stated_axes_of(path)
+    return {"axes": f"{stated}, as the file states" if stated else f"not stated, read as {assumed}: see --spz-axes"}
 
 
 def _runs_in(folder: Path) -> list[RunDir]:

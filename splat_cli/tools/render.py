@@ -49,6 +49,7 @@ class RenderJob:
     splat_scale: factor on the sizes of the splats, which stay where they are.
     samples: across a pixel; None for as many as make antialiased pictures as fine as those views.
     is_path: whether the views are the frames of a path, which leaves none of a longer one behind.
+    spz_axes: see read_splats.
     """
 
     file: Path
@@ -67,6 +68,7 @@ class RenderJob:
     splat_scale: float = 1.0
     samples: int | None = None
     is_path: bool = False
+    spz_axes: str = "RUB"
 
     def with_overrides(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
         """The job with other background and antialiasing than in training, where given."""
@@ -99,7 +101,7 @@ class RenderJob:
     def render(self, backend: Backend, folder: Path | None, display: Display) -> SequenceResult:
         """Write the frames; frames of the same file, views and settings from an earlier call are kept."""
         saved = read_field(self.field_file) if self.field_file else None
-        arrays = saved.splats if saved else read_splats(self.file)
+        arrays = saved.splats if saved else read_splats(self.file, self.spz_axes)
         antialias = arrays.antialiased if self.antialias is None else self.antialias
         settings = RenderSettings(self.background, antialias, self.rig, self._samples(antialias), self.files)
         with (self.field_file or self.file).open("rb") as file:
@@ -107,6 +109,8 @@ class RenderJob:
         if self.splat_scale != 1:
             arrays = resized(arrays, self.splat_scale)
             source = f"{source} {self.splat_scale}"
+        if self.spz_axes != "RUB":
+            source = f"{source} {self.spz_axes}"
         splats, coloring = Splats.from_arrays(backend, arrays), None
         if saved:
             coloring = colorings(saved, backend, splats.capacity, self.appearance, len(self.views))
@@ -130,7 +134,11 @@ class RenderJob:
 
 
 def plan_job(
-    source: Path, which: str | None = None, cameras: Path | None = None, path: CameraPath | None = None
+    source: Path,
+    which: str | None = None,
+    cameras: Path | None = None,
+    path: CameraPath | None = None,
+    spz_axes: str = "RUB",
 ) -> RenderJob:
     """A job for a run or a file of splats.
 
@@ -145,7 +153,7 @@ def plan_job(
     if cameras is not None:
         views, name = read_cameras(cameras), cameras.stem
     if path is not None:
-        (views, fps), name = _frames(path, views, file), path.name
+        (views, fps), name = _frames(path, views, file, spz_axes), path.name
     root = run.path / "renders" if run else Path("renders")
     return RenderJob(
         file,
@@ -157,14 +165,15 @@ def plan_job(
         frames_per_second=fps,
         trained=run.views("train") if run else [],
         is_path=path is not None,
+        spz_axes=spz_axes,
     )
 
 
-def _frames(path: CameraPath, views: list[View], file: Path) -> tuple[list[View], float]:
+def _frames(path: CameraPath, views: list[View], file: Path, spz_axes: str) -> tuple[list[View], float]:
     """Frames of a path and frames per second; without views, an orbit around the centre of the splats in `file`."""
     if path.is_file:
         return path.through(views)
-    splats = read_splats(file)
+    splats = read_splats(file, spz_axes)
     if not views:
         if path.kind not in ("auto", "orbit", "arc"):
             raise UsageError(

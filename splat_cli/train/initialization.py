@@ -55,7 +55,7 @@ def frozen_splats(config: TrainConfig, warn: Callable[[str], object]) -> SplatAr
     """The splats of --frozen with the SH degree of training, or None. FormatError."""
     if config.frozen is None:
         return None
-    splats = read_splats(Path(config.frozen))
+    splats = read_splats(Path(config.frozen), config.spz_axes.upper())
     if splats.num_dropped:
         warn(f"left out {splats.num_dropped:,} splats of {config.frozen} that are not finite")
     if splats.antialiased != config.antialias:
@@ -72,7 +72,7 @@ def with_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:
 
 
 def _from_file(path: Path, config: ResolvedConfig, random: np.random.Generator) -> tuple[SplatArrays, list[str]]:
-    splats, notices = read_splats(path), []
+    splats, notices = read_splats(path, config.spz_axes.upper()), []
     if len(splats) == 0:
         raise FormatError(f"{path} holds no splats to start from; name another file")
     if splats.num_dropped:

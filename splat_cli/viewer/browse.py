@@ -14,10 +14,13 @@ IDLE_SECONDS = 0.05
 _NUM_VIEWS = 64
 
 
-def browse(path: Path, backend: Backend, host: str, port: int, display: Display) -> Path:
-    """Show a run or a file until Ctrl-C; returns the file of saved views, which may not exist."""
+def browse(path: Path, backend: Backend, host: str, port: int, display: Display, spz_axes: str = "RUB") -> Path:
+    """Show a run or a file until Ctrl-C; returns the file of saved views, which may not exist.
+
+    spz_axes: see read_splats.
+    """
     require_viser()
-    source = open_source(path, backend, display)
+    source = open_source(path, backend, display, spz_axes)
     kept = unused_file((source.run.path if source.run else Path()) / "views.json")
     with serving(host, port, display) as server, suppress(KeyboardInterrupt):
         window = Window(server, source, kept, _NUM_VIEWS)

@@ -106,10 +106,13 @@ class FileSource:
         return np.ascontiguousarray(found.images[0][::step, ::step])
 
 
-def open_source(source: Path, backend: Backend, display: Display) -> FileSource:
-    """The last splats of a run, or those of a file; warns about missing photographs. UsageError."""
+def open_source(source: Path, backend: Backend, display: Display, spz_axes: str = "RUB") -> FileSource:
+    """The last splats of a run, or those of a file; warns about missing photographs. UsageError.
+
+    spz_axes: see read_splats.
+    """
     file, run = find_splats(source)
-    arrays = read_splats(file)
+    arrays = read_splats(file, spz_axes)
     splats = Splats.from_arrays(backend, arrays)
     if run is None:
         return FileSource(splats, TrainConfig(antialias=arrays.antialiased), [], {}, None)

@@ -85,7 +85,7 @@ def test_axes_of_spz(splat, trained, tmp_path):
     np.testing.assert_array_equal(right.means, rub.means)
     np.testing.assert_array_equal(wrong.means, rub.means * [1, -1, -1])
     refused = splat("export", source, "a.sog", "--spz-axes", "rub")
-    assert (refused.code, "neither OUT nor a source is one" in refused.err) == (2, True)
+    assert (refused.code, "--spz-axes are axes of .spz files: leave it out for a.sog" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
     return finite_splats(unpack_in_blocks(header.num_splats, k, unpack, header.antialiased))
 
 
+def stated_axes_of(path: Path) -> str | None:
+    """The axes that the file states, of AXES, or None. FormatError."""
+    return read_streams(path)[0].axes
+
+
 def _fraction_bits(means: np.ndarray) -> int:
     """Maximum number of fractional bits with which the largest coordinate fits into 24 bits."""
     largest = float(np.abs(means).max(initial=1e-3))

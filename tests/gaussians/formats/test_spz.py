@@ -16,11 +16,8 @@ from splat_cli.gaussians.formats.spz_streams import read_streams
 from splat_cli.gaussians.sh import _bands
 from tests.gaussians.formats.differences import differences, shapes
 from tests.gaussians.formats.refused import assert_one_line
+from tests.gaussians.formats.spz_files import forget_axes, rewrite_spz
 from tests.gaussians.some_splats import some_splats
-
-
-def rewrite_spz(path, change):
-    path.write_bytes(gzip.compress(change(gzip.decompress(path.read_bytes()))))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +158,7 @@ def test_axes_of_a_file_that_states_none(tmp_path):
     """As programs without the extension write it; --spz-axes tells."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(20, 3))
-    rewrite_spz(path, lambda content: content[:14] + b"\0" + content[15:-12])
+    forget_axes(path)
     np.testing.assert_allclose(read_splats(path).means, read_splats(path, "RDF").means * [1, -1, -1])
 
 
