@@ -16,7 +16,7 @@ from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, one_line
 from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_signals
 
-_COMMANDS = ("train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
+_COMMANDS = ("train", "batch", "city", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
 
 
 class _LazyGroup(click.Group):

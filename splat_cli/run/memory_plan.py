@@ -35,8 +35,13 @@ class MemoryPlan:
     @property
     def max_splats(self) -> int:
         """Maximum number of splats: as requested, or what fits."""
+        return min(self.wanted_splats, self.fitting)
+
+    @property
+    def fitting(self) -> int:
+        """Number of splats that fit, beside the frozen ones."""
         budget = self.available - self.photographs - self.pictures - self.num_frozen * self.per_splat
-        return min(self.wanted_splats, max(budget, 0) // self.per_splat)
+        return max(budget, 0) // self.per_splat
 
     def check(self) -> None:
         """OutOfMemory with advice if too few splats fit."""

@@ -107,7 +107,7 @@ def test_wrong_value_says_what_was_expected(splat):
 
 def test_a_misspelt_command_is_guessed(splat):
     assert "No such command 'trian': did you mean 'train'?" in splat("trian", "scene").err
-    assert "there are train, batch, view" in splat("photos/garden").err
+    assert "there are train, batch, city, view" in splat("photos/garden").err
     assert "No such option '--trian'" in splat("--trian").err
 
 

@@ -1,0 +1,74 @@
+"""`splat city`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from splat_cli.cli.display import display_options
+from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
+from splat_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from splat_cli.console import Display
+
+_NO_LIMIT = 1_000_000_000
+
+
+@click.command(
+    cls=SettingsCommand,
+    epilog="\b\nExample:\n  splat city scenes/town -o runs/town --eval\n"
+    "  splat city scenes/town -o runs/town --cell-splats 500000 --cell-steps 20000",
+)
+@click.argument("scene", type=PATH)
+@click.option("-o", "--out", type=PATH, metavar="DIR", required=True, help="Folder of the result and of all stages.")
+@click.option(
+    "--cell-splats", type=click.IntRange(100), metavar="N",
+    help="Maximum number of splats trained at a time.  [default: half of what fits into device memory]",
+)  # fmt: skip
+@click.option(
+    "--cell-steps", type=click.IntRange(1), metavar="N",
+    help="Training steps of each cell.  [default: --steps, or by the cell's number of photographs]",
+)  # fmt: skip
+@click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file; options override it.")
+@device_option
+@display_options
+@setting_options()
+def command(
+    scene: Path,
+    out: Path,
+    cell_splats: int | None,
+    cell_steps: int | None,
+    preset: str | None,
+    device: str,
+    display: "Display",
+    **options: Any,
+) -> Output:
+    """Train a scene in parts that fit the device, one after the other, and merge them.
+
+    A coarse run over the whole scene fixes the poses of the cameras. The ground is then divided into cells of at most
+    --cell-splats splats. Each cell is trained with a margin, on the photographs that show it, while the coarse splats
+    around it stay in the picture; its splats within the cell become a part of the result. OUT is the folder of a run,
+    as of `splat train`, with the stages in OUT/coarse and OUT/cells. Repeating the command skips finished stages and
+    resumes the others.
+
+    --max-splats is the number of splats of the whole; by default it follows the number of training pixels. Settings
+    apply to all runs; --steps are those of the coarse run.
+    """
+    from splat_cli.config.presets import load_config
+    from splat_cli.folder_lock import locked_folder
+    from splat_cli.scene.formats import scene_folder
+    from splat_cli.tools.city.city import open_city, train_city
+    from splat_cli.tools.photo_scene import prepared_scene
+
+    unlimited = {} if options["splat_budget"] == 0 else {"max_splats": _NO_LIMIT}
+    config = load_config(preset, {**unlimited, **given(options)})
+    scene, _ = scene_folder(prepared_scene(scene, config.seed, display), config.format)
+    steps = config.steps if cell_steps is None else cell_steps
+    with locked_folder(out, make=True):
+        result = train_city(open_city(scene, out, config, cell_splats, steps, device, display), display)
+    lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s"]
+    if result.score is not None:
+        lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
+    lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
+    return Output(lines, result.facts())

@@ -1,0 +1,81 @@
+"""Cells: a k-d split of the ground plane into half-open rectangles of about equally many splats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.scene.trajectories.capture import across
+
+MARGIN = 0.2
+"""Width of the margin that is trained around a cell, relative to the cell's side."""
+MIN_SPLATS = 100
+"""Cells with fewer coarse splats are not split."""
+_STRAYS = (1, 99)
+"""Percentiles of positions between which the ground lies: outermost cells are infinite, their margins are not."""
+
+
+def ground_axes(up: np.ndarray) -> np.ndarray:
+    """Two perpendicular horizontal axes, float64 [2, 3]."""
+    east = across(up)
+    return np.stack([east, np.cross(up, east)])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The half-open rectangle low <= place < high on the ground; outermost sides are infinite.
+
+    margins: width of the margin on each axis.
+    """
+
+    low: tuple[float, float]
+    high: tuple[float, float]
+    margins: tuple[float, float]
+
+    def holds(self, places: np.ndarray) -> Any:
+        """Mask of the places float64 [N, 2] in the cell: of all cells, exactly one holds a place."""
+        return np.logical_and(places >= self.low, places < self.high).all(axis=1)
+
+    def trains(self, places: np.ndarray) -> Any:
+        """Mask of the places in the cell or its margin."""
+        margins = np.array(self.margins)
+        return np.logical_and(places >= self.low - margins, places < self.high + margins).all(axis=1)
+
+
+def split_cells(places: np.ndarray, capacity: float) -> list[Cell]:
+    """Cells that hold at most `capacity` of the places float64 [N, 2], margins included, as far as MIN_SPLATS allows.
+
+    Splits at the median of the longer side.
+    """
+    ground = np.percentile(places, _STRAYS, axis=0)
+    return _split(places, np.full(2, -np.inf), np.full(2, np.inf), ground, capacity)
+
+
+def cell_numbers(cells: Sequence[Cell], places: np.ndarray) -> np.ndarray:
+    """Index of the cell that holds each place, int64 [N]; len(cells) for places in none."""
+    numbers = np.full(len(places), len(cells))
+    for number, cell in enumerate(cells):
+        numbers[cell.holds(places)] = number
+    return numbers
+
+
+def _split(places: np.ndarray, low: np.ndarray, high: np.ndarray, ground: np.ndarray, capacity: float) -> list[Cell]:
+    first, last = np.maximum(low, ground[0]), np.minimum(high, ground[1])
+    cell = Cell(_pair(low), _pair(high), _pair(MARGIN * np.maximum(last - first, 0)))
+    held = places[cell.holds(places)]
+    if cell.trains(places).sum() <= capacity or len(held) < 2 * MIN_SPLATS:
+        return [cell]
+    axis = int(np.argmax(last - first))
+    border = float(np.median(held[:, axis]))
+    if not (held[:, axis] < border).any():
+        return [cell]  # most are in one place
+    inner = np.arange(2) == axis
+    left = _split(places, low, np.where(inner, border, high), ground, capacity)
+    return left + _split(places, np.where(inner, border, low), high, ground, capacity)
+
+
+def _pair(values: np.ndarray) -> tuple[float, float]:
+    return float(values[0]), float(values[1])

@@ -1,0 +1,182 @@
+"""Stages of a city: a coarse run over the whole scene, a run for each cell, their union. Finished ones are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.presets import changed_settings
+from splat_cli.console import Display
+from splat_cli.data.image_budget import image_budget
+from splat_cli.device import Backend
+from splat_cli.engine.job import Job
+from splat_cli.engine.open import open_engine
+from splat_cli.engine.train_job import train_job
+from splat_cli.errors import SplatError, UsageError
+from splat_cli.files import replacing
+from splat_cli.run.device import open_device
+from splat_cli.run.memory_plan import plan_memory
+from splat_cli.run.plan import resolve_plan
+from splat_cli.run.storage.result import RunResult, read_result
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.training_data import split_scene, with_fixed_paths
+from splat_cli.scene.cameras_json import read_json
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene
+from splat_cli.tools.city.divide import divide
+from splat_cli.tools.city.merge import finish, merge_cells
+from splat_cli.tools.city.plan import CellFiles, CityPlan, read_plan
+
+_REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
+    "--color field": lambda config: config.color == "field",
+    "--smooth-3d": lambda config: config.smooth_3d > 0,
+    "--appearance": lambda config: config.appearance != "none",
+    "--background learned": lambda config: config.background == "learned",
+    "--gpus": lambda config: config.gpus > 1,
+    "--frozen": lambda config: config.frozen is not None,
+    "--crop": lambda config: config.crop is not None,
+}
+"""Options that cells cannot have in common yet -> whether the settings ask for it."""
+
+
+_OWN_SCENE: dict[str, Any] = {
+    "format": "colmap", "images": None, "max_size": None, "downscale": 1, "masks": None, "invert_masks": False,
+    "points": None, "min_track_length": 0, "max_point_error": None, "init": "points",
+}  # fmt: skip
+"""Settings of reading the scene that is written for a cell."""
+
+
+@dataclass(frozen=True)
+class City:
+    """A city to train in the folder `out`. cell_splats, max_splats: trained splats of a cell and of all, at most."""
+
+    scene: Path
+    out: Path
+    config: TrainConfig
+    cell_splats: int
+    max_splats: int
+    cell_steps: int | None
+    device: str
+
+    @property
+    def coarse(self) -> RunDir:
+        return RunDir(self.out / "coarse")
+
+    def coarse_config(self) -> TrainConfig:
+        """Settings of the coarse run: as many splats as a cell has."""
+        return self._within(min(self.cell_splats, self.max_splats), self.config)
+
+    def cell_config(self, files: CellFiles, plan: CityPlan, number: int) -> TrainConfig:
+        """Settings of the run of a cell; poses and photographs are given, and none is held out."""
+        cell = plan.cells[number]
+        config = dataclasses.replace(
+            self.config, **_OWN_SCENE, steps=self.cell_steps, eval=False, split=None, pose_opt=False,
+            refine_intrinsics=False, init_from=str(files.start),
+            frozen=str(files.frozen) if cell.num_frozen else None,
+        )  # fmt: skip
+        return self._within(cell.max_splats, config)
+
+    def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
+        return dataclasses.replace(config, max_splats=max_splats, splat_budget=0.0, report=False, save_at=())
+
+
+def open_city(
+    scene: Path, out: Path, config: TrainConfig, cell_splats: int | None, cell_steps: int | None, device: str,
+    display: Display,
+) -> City:  # fmt: skip
+    """A new city, or the one begun in `out`. UsageError if that has other settings, or if some are refused."""
+    for option, is_wanted in _REFUSED.items():
+        if is_wanted(config):
+            raise UsageError(f"splat city does not work with {option} yet: leave it out")
+    config = with_fixed_paths(config, scene)
+    record = out / "city.json"
+    begun = read_json(record) if record.is_file() else None
+    asked = {"scene": str(scene.resolve()), "cell_steps": cell_steps, "settings": _json(changed_settings(config))}
+    if begun is None:
+        backend = open_device(device, config, display)
+        limits = _limits(scene, config, cell_splats, backend)
+        begun = {**asked, **limits}
+        with replacing(record, durable=True) as beside:
+            beside.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
+    else:
+        _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
+    return City(scene, out, config, int(begun["cell_splats"]), int(begun["max_splats"]), cell_steps, device)
+
+
+def train_city(city: City, display: Display) -> RunResult:
+    """Run the stages that are not finished. SplatError naming the cells that failed; Interrupted."""
+    if city.out.joinpath("result.json").is_file():
+        return read_result(RunDir(city.out))
+    if not city.coarse.result():
+        display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
+        _run([train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)], city, display)
+    backend = open_device(city.device, city.config, display)
+    plan = read_plan(city.out)
+    if plan is None:
+        plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
+    backend.release_cached()
+    display.say(f"{len(plan.cells)} cells of up to {max(cell.max_splats for cell in plan.cells):,} splats")
+    _run(_cell_jobs(city, plan), city, display)
+    run = merge_cells(city.coarse, city.out, plan)
+    return finish(run, city.coarse, len(plan.cells), backend, display)
+
+
+def _cell_jobs(city: City, plan: CityPlan) -> list[Job]:
+    """Jobs of the cells that are not finished."""
+    jobs = []
+    for number in range(len(plan.cells)):
+        files = CellFiles.of(city.out, number)
+        if not files.run.result():
+            config = city.cell_config(files, plan, number)
+            jobs.append(train_job(f"cell {number}", files.scene, files.run.path, config, city.device))
+    return jobs
+
+
+def _run(jobs: Sequence[Job], city: City, display: Display) -> None:
+    """Run the jobs to their end. SplatError if some failed."""
+    failed = []
+    with open_engine(city.device) as engine:
+        for job in jobs:
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            engine.submit(job)
+        for ended in engine.results():
+            facts = ended.facts()
+            if "error" in facts:
+                failed.append(f"{ended.job.name}: {facts['error']}")
+            else:
+                display.say(f"{ended.job.name}: {facts['num_splats']:,} splats in {facts['seconds']:.0f} s")
+    if failed:
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise SplatError(f"{failed[0]}{more}; the same command again goes on with what is left")
+
+
+def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
+    """Splats of a cell and of the city: by --cell-splats or the device's memory, by the budget or --max-splats."""
+    train, _, _ = split_scene(read_scene(scene, SceneOptions.of(config)), config)
+    resolved = resolve_plan(config, train).config
+    if cell_splats is None:
+        memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
+        cell_splats = memory.fitting // 2  # as many frozen ones may surround it
+    return {"cell_splats": cell_splats, "max_splats": resolved.max_splats}
+
+
+def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:
+    """UsageError naming what differs from how the city was begun."""
+    before, now = begun.get("settings"), asked["settings"]
+    assert isinstance(now, dict)
+    if isinstance(before, dict) and before != now:
+        names = [SETTINGS[name].option for name in SETTINGS if before.get(name) != now.get(name)]
+    else:
+        names = [f"--{name.replace('_', '-')}" for name, value in asked.items() if begun.get(name) != value]
+    if names:
+        raise UsageError(f"{out} was begun with another {', '.join(names)}: give the same, or another -o")
+
+
+def _json(settings: dict[str, object]) -> dict[str, object]:
+    """Settings as they come back from a JSON file."""
+    return dict(json.loads(json.dumps(settings)))

@@ -1,0 +1,91 @@
+"""Training views of the coarse run: what the splats of each cell cover, and pictures for the cells to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.pictures import to_8bit
+from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.view import View
+
+MIN_SHARE = 0.05
+"""Share of a picture that a cell must cover for its photograph to be trained on."""
+MIN_VIEWS = 25
+"""Photographs of a cell, if so many show any of it."""
+_SEEN = 0.01
+"""Pixels that a splat must cover in a picture to belong to the surroundings."""
+_COVERED = 0.02
+"""Share of a pixel that a cell must cover for the photograph to be used there."""
+_BAND = 3
+"""Pixels around these for which the photograph is used, too."""
+
+
+class CoarseViews:
+    """Renders coarse splats from `views`, on the background of the run."""
+
+    def __init__(
+        self, backend: Backend, splats: SplatArrays, views: Sequence[View], background: Sequence[float]
+    ) -> None:
+        self.backend, self.views, self._background, self._index = backend, views, background, 0
+        self._num = len(splats)
+        self._renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
+        self._no_errors = backend.xp.zeros(3 * self._renderer.cameras.max_pixels, "float32")
+
+    def weights(self, index: int) -> np.ndarray:
+        """Blending weight of each splat, summed over the view, float32 [N], px."""
+        scores = self.backend.xp.zeros((self._num, 2), "float32")
+        self._renderer.forward(index, self._background)
+        self._renderer.rasterizer.score(self._renderer.state, self._no_errors, scores)
+        return self.backend.download(scores)[:, 0]
+
+    def picture(self, index: int) -> np.ndarray:
+        """uint8 [H, W, 3]."""
+        self._index = index
+        return to_8bit(self._renderer.render(index, self._background))
+
+    def coverage(self, inside: np.ndarray) -> np.ndarray:
+        """Share of each pixel of the last picture that the splats `inside`, bool [N], cover: float32 [H, W]."""
+        values = self.backend.upload(inside.astype(np.float32)[:, None])
+        return self._renderer.blended(self._index, values)[:, :, 0]
+
+
+def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
+    """Of each cell, the indices of its views, ascending: MIN_SHARE of the picture or more, at least MIN_VIEWS.
+
+    shares: of each picture that each cell covers, float64 [views, cells].
+    """
+    chosen = []
+    for share in shares.T:
+        largest = np.argsort(-share, kind="stable")[:MIN_VIEWS]
+        chosen.append(np.flatnonzero((share >= MIN_SHARE) | (np.isin(np.arange(len(share)), largest) & (share > 0))))
+    return chosen
+
+
+def covered_shares(weights: np.ndarray, numbers: np.ndarray, num_cells: int, view: View) -> np.ndarray:
+    """Share of the picture that the splats of each cell cover, float64 [cells]: at most 1 together.
+
+    weights: of CoarseViews; numbers: cell of each splat, num_cells for none.
+    """
+    covered = np.bincount(numbers, weights=weights, minlength=num_cells + 1)[:num_cells]
+    return covered / (view.width * view.height)
+
+
+def is_shown(weights: np.ndarray) -> np.ndarray:
+    """Which splats a view shows, from their weights."""
+    return weights > _SEEN
+
+
+def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.ndarray) -> np.ndarray:
+    """What a cell is trained on: the photograph where the cell is, the coarse picture elsewhere; uint8 [H, W, 3].
+
+    The frozen surroundings show the coarse picture already. With the photograph there, splats of the cell would
+    explain what the surroundings lack.
+    """
+    near = Image.fromarray(coverage > _COVERED).convert("L").filter(ImageFilter.MaxFilter(2 * _BAND + 1))
+    return np.where(np.asarray(near)[:, :, None] > 0, photograph, coarse)

@@ -1,0 +1,61 @@
+"""Union of the trained cells, as a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.console import Display
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.selection import merged
+from splat_cli.run.storage.result import RunResult, read_result
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.tools.city.plan import CellFiles, CityPlan
+from splat_cli.tools.evaluate import evaluate_run
+
+
+def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
+    """Write the splats of all cells to `out`, with the settings and cameras of the coarse run; not yet a result."""
+    run, config = RunDir(out), coarse.config()
+    splats = merged_splats(coarse, out, plan)
+    runs = [CellFiles.of(out, number).run for number in range(len(plan.cells))]
+    steps = max(read_result(one).steps for one in runs)
+    write_ply(run.ply_path(steps), splats, durable=True)
+    run.save_cameras(read_cameras(coarse.cameras_path))
+    if coarse.split_path.is_file():
+        shutil.copyfile(coarse.split_path, run.split_path)
+    largest = max(len(splats), *(one.config().max_splats for one in runs))
+    settings = dataclasses.replace(config, steps=steps, save_at=(), max_splats=largest)
+    run.save_config(settings, coarse.scene_path(), coarse.about().get("device", ""))
+    return run
+
+
+def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
+    """Trained splats of each cell that lie in it, and the coarse ones that no cell has trained."""
+    splats = read_ply(coarse.ply_path(coarse.saved_steps()[-1]))
+    places = plan.places(splats)
+    parts = [splats.select(~np.logical_or.reduce([cell.cell.holds(places) for cell in plan.cells]))]
+    for number, cell in enumerate(plan.cells):
+        run = CellFiles.of(out, number).run
+        trained = read_ply(run.ply_path(run.saved_steps()[-1]))
+        trained = trained.select(np.arange(cell.num_frozen, len(trained)))
+        parts.append(trained.select(cell.cell.holds(plan.ground(trained.means))))
+    return merged(parts)
+
+
+def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, display: Display) -> RunResult:
+    """Evaluate the merged run, if photographs are held out, and write its result, which marks it as finished."""
+    parts = [read_result(one) for one in (coarse, *(CellFiles.of(run.path, i).run for i in range(num_cells)))]
+    steps = run.saved_steps()[-1]
+    num_splats = len(read_ply(run.ply_path(steps)))
+    score = evaluate_run(run.path, None, backend, display).mean if run.config().eval else None
+    bad = {name: sum(part.bad_numbers[name] for part in parts) for name in parts[0].bad_numbers}
+    result = RunResult(run, steps, num_splats, sum(part.seconds for part in parts), score, bad)
+    run.save_result(result.facts())
+    return result

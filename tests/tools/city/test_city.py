@@ -1,0 +1,139 @@
+"""`splat city` on a tiny city: cells are trained once each, fit together, and the result is a run."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from splat_cli.cli.main import run
+from splat_cli.errors import FormatError
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene import make_sample_city, read_scene
+from splat_cli.tools.city.plan import CellFiles, read_plan, write_plan
+
+OPTIONS = [
+    "--device", "cpu", "--eval", "--steps", "60", "--cell-steps", "40", "--densify-interval", "10", "--max-splats",
+    "1500", "--splat-budget", "0", "--cell-splats", "1300", "--init", "points",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory):
+    """Scene and folder of a finished city. Not to be changed."""
+    folder = tmp_path_factory.mktemp("city")
+    scene = make_sample_city(folder / "scene", blocks=(2, 1), num_views=20, width=48, height=36)
+    assert run(["city", str(scene), "-o", str(folder / "out"), *OPTIONS]) == 0
+    return scene, folder / "out"
+
+
+@pytest.fixture
+def copy(city, tmp_path):
+    return shutil.copytree(city[1], tmp_path / "out")
+
+
+def last(folder):
+    run = RunDir(folder)
+    return read_ply(run.ply_path(run.saved_steps()[-1]))
+
+
+def rows(splats):
+    return {row.tobytes() for row in np.concatenate([splats.means, splats.quats], axis=1)}
+
+
+def test_cells_fit_together(city):
+    """The result is of splats of cells, each within its cell, and of coarse ones that no cell trains."""
+    out = city[1]
+    plan, merged, coarse = read_plan(out), last(out), last(out / "coarse")
+    assert len(plan.cells) >= 2
+    assert len(merged) == len(rows(merged))
+    found = 0
+    for number, cell in enumerate(plan.cells):
+        files = CellFiles.of(out, number)
+        trained, frozen = last(files.run.path), read_ply(files.frozen)
+        assert len(frozen) == cell.num_frozen
+        assert rows(trained.select(np.arange(len(frozen)))) == rows(frozen)
+        own = trained.select(np.arange(len(frozen), len(trained)))
+        own = own.select(cell.cell.holds(plan.ground(own.means)))
+        assert rows(own) <= rows(merged)
+        assert len(rows(own) - rows(coarse)) > 100
+        found += len(own)
+    places = plan.places(coarse)
+    untrained = coarse.select(~np.logical_or.reduce([cell.cell.holds(places) for cell in plan.cells]))
+    assert rows(untrained) <= rows(merged)
+    assert found + len(untrained) == len(merged)
+
+
+def test_cells_do_not_see_held_out_photographs(city):
+    scene, out = city
+    held_out = {view.name for view in RunDir(out).views("test")}
+    for number in range(len(read_plan(out).cells)):
+        names = {view.name for view in read_scene(CellFiles.of(out, number).scene).views}
+        assert names <= {view.name for view in read_scene(scene).views} - held_out
+
+
+def test_the_result_is_a_run(city, splat, tmp_path):
+    out = city[1]
+    assert json.loads(splat("eval", out, "--json").out)["psnr"] == pytest.approx(RunDir(out).result()["psnr"])
+    assert splat("render", out, "--views", "test", "-o", tmp_path / "pictures").code == 0
+    assert splat("export", out, tmp_path / "city.splat").code == 0
+    assert (tmp_path / "city.splat").stat().st_size == 32 * len(last(out))
+
+
+def test_a_finished_city_is_not_trained_again(city, splat):
+    scene, out = city
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != ".lock" and path.is_file()}
+    again = splat("city", scene, "-o", out, *OPTIONS)
+    assert (again.code, f"{len(last(out)):,} splats" in again.out) == (0, True)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_only_what_is_missing_is_trained(city, copy, splat):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "point_cloud")
+    shutil.rmtree(copy / "cells/001/run")
+    again = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert again.code == 0, again.err
+    assert "cell 1: " in again.err
+    assert "cell 0: " not in again.err
+    assert "coarse: " not in again.err
+    assert rows(last(copy / "cells/000/run")) == rows(last(city[1] / "cells/000/run"))
+
+
+def test_other_settings_are_refused(city, splat):
+    scene, out = city
+    for options, named in ((["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats")):
+        refused = splat("city", scene, "-o", out, *OPTIONS, *options)
+        assert refused.code == 2
+        assert f"was begun with another {named}:" in refused.err
+
+
+def test_what_cells_cannot_have(city, splat, tmp_path):
+    for options in (["--color", "field"], ["--appearance", "exposure"], ["--gpus", "2"]):
+        refused = splat("city", city[0], "-o", tmp_path / "new", *options)
+        assert refused.code == 2
+        assert f"does not work with {options[0]}" in refused.err
+
+
+def test_a_cell_that_fails_is_named(city, copy, splat):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "cells/000/run")
+    (copy / "cells/000/start.ply").write_text("ply\n")
+    failed = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert failed.code == 1
+    assert "cell 0: " in failed.err
+    assert "start.ply" in failed.err
+
+
+def test_plans_come_back_as_they_were_written(city, tmp_path):
+    plan = read_plan(city[1])
+    write_plan(tmp_path, plan)
+    again = read_plan(tmp_path)
+    assert (again.cells, again.max_size) == (plan.cells, plan.max_size)
+    np.testing.assert_array_equal(again.axes, plan.axes)
+    assert read_plan(tmp_path / "nowhere") is None
+    path = tmp_path / "cells" / "plan.json"
+    path.write_text(path.read_text().replace("num_frozen", "frozen"))
+    with pytest.raises(FormatError, match="not as it was written"):
+        read_plan(tmp_path)
