@@ -30,6 +30,10 @@ _NO_LIMIT = 1_000_000_000
     "--cell-steps", type=click.IntRange(1), metavar="N",
     help="Training steps of each cell.  [default: --steps, or by the cell's number of photographs]",
 )  # fmt: skip
+@click.option(
+    "--lod", type=click.IntRange(0, 16), metavar="N", default=5, show_default=True,
+    help="Levels of detail in OUT/lod/lod-meta.json (PlayCanvas' Streamed SOG), each with half the splats; 0: none.",
+)  # fmt: skip
 @click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file; options override it.")
 @device_option
 @display_options
@@ -39,6 +43,7 @@ def command(
     out: Path,
     cell_splats: int | None,
     cell_steps: int | None,
+    lod: int,
     preset: str | None,
     device: str,
     display: "Display",
@@ -59,6 +64,7 @@ def command(
     from splat_cli.folder_lock import locked_folder
     from splat_cli.scene.formats import scene_folder
     from splat_cli.tools.city.city import open_city, train_city
+    from splat_cli.tools.city.merge import levels_of
     from splat_cli.tools.photo_scene import prepared_scene
 
     unlimited = {} if options["splat_budget"] == 0 else {"max_splats": _NO_LIMIT}
@@ -67,8 +73,10 @@ def command(
     steps = config.steps if cell_steps is None else cell_steps
     with locked_folder(out, make=True):
         result = train_city(open_city(scene, out, config, cell_splats, steps, device, display), display)
+        index = levels_of(result, lod)
     lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s"]
     if result.score is not None:
         lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
     lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
-    return Output(lines, result.facts())
+    lines += [f"Levels of detail: {index}"] if index else []
+    return Output(lines, {**result.facts(), "lod": index})

@@ -22,6 +22,7 @@ _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with an
 _AXES = "axes right, up, back, as Niantic states them; for SuperSplat and splat-transform: --spz-axes rdf"
 _NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
 _LENGTH = FiniteRange(0, min_open=True)
+_LEVELS = 5
 
 
 @click.command(
@@ -84,7 +85,8 @@ _LENGTH = FiniteRange(0, min_open=True)
 )
 @click.option(
     "--lod", type=click.IntRange(2, 16), metavar="N",
-    help="Write N levels of detail, OUT_lod0, ...: each has half the splats of the one before, fine-tuned.",
+    help="Write N levels of detail, OUT_lod0, ...: each has half the splats of the one before, fine-tuned. In "
+    "lod-meta.json, neighbours are merged.  [default: 5 in lod-meta.json]",
 )  # fmt: skip
 @click.option(
     "--lod-steps",
@@ -129,14 +131,16 @@ def command(
 
     Exports the last step of a run; several sources are merged. The suffix of OUT chooses the format: .ply (standard
     3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog (PlayCanvas) or .glb
-    (glTF); sources may have any of them. An .html file is a page with the splats and a viewer. OUT is replaced if it
-    exists.
+    (glTF); sources may have any of them. An .html file is a page with the splats and a viewer. FOLDER/lod-meta.json is
+    PlayCanvas' Streamed SOG: chunks of several levels of detail, which viewers load as they need them. OUT is replaced
+    if it exists.
 
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     """
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.edits import Edits
     from splat_cli.gaussians.formats import format_for
+    from splat_cli.gaussians.formats.streamed_sog import NAME as STREAMED
     from splat_cli.run.storage.load_splats import save_cameras
     from splat_cli.scene.crop import parse_crop
     from splat_cli.tools.export import ExportJob, level_path
@@ -147,6 +151,8 @@ def command(
     edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
     axes = spz_axes_of(spz_axes, *([Path("out.spz")] if format_name == "spz" else [out]), *sources)
     job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance, spz_axes=axes)
+    if out.name == STREAMED and format_name is None:
+        return _streamed(job, out, lod or _LEVELS)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
@@ -162,6 +168,16 @@ def command(
     notes += [_NO_SH] if files[0]["dropped_sh"] else []
     notes += [_ANTIALIASED] if files[0]["antialiased"] and not is_page else []
     return Output([*map(_line, files), *notes], {"levels": files} if lod else files[0])
+
+
+def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
+    """Writes Streamed SOG."""
+    from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
+
+    counts = write_streamed_sog(out, job.splats(), num_levels)
+    size = sum(file.stat().st_size for file in out.parent.rglob("*") if file.is_file())
+    levels = ", ".join(f"{count:,}" for count in counts)
+    return Output([f"{levels} splats, {size / 2**20:.1f} MiB: {out}"], {"file": out, "counts": counts, "bytes": size})
 
 
 def _is_spz(path: Path, format_name: str | None = None) -> bool:

@@ -6,12 +6,17 @@ import numpy as np
 
 
 def quat_from_matrix(rotation: np.ndarray) -> np.ndarray:
-    """The quaternion [4] of length 1, w >= 0, of a rotation matrix [3, 3].
+    """The quaternion [4] of length 1, w >= 0, of a rotation matrix [3, 3]."""
+    return quats_from_matrices(rotation[None])[0]
 
-    It is the eigenvector of the largest eigenvalue of Bar-Itzhack's matrix, which is stable for every angle.
+
+def quats_from_matrices(rotations: np.ndarray) -> np.ndarray:
+    """The quaternions [N, 4] of length 1, w >= 0, of rotation matrices [N, 3, 3].
+
+    They are the eigenvectors of the largest eigenvalues of Bar-Itzhack's matrices, which is stable for every angle.
     """
-    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = rotation
-    matrix = np.array(
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = np.moveaxis(rotations, 0, -1)
+    matrices = np.array(
         [
             [xx + yy + zz, zy - yz, xz - zx, yx - xy],
             [zy - yz, xx - yy - zz, xy + yx, xz + zx],
@@ -19,8 +24,8 @@ def quat_from_matrix(rotation: np.ndarray) -> np.ndarray:
             [yx - xy, xz + zx, yz + zy, zz - xx - yy],
         ]
     )
-    quat = np.linalg.eigh(matrix)[1][:, -1]
-    return -quat if quat[0] < 0 else quat
+    quats = np.linalg.eigh(np.moveaxis(matrices, -1, 0))[1][:, :, -1]
+    return np.where(quats[:, :1] < 0, -quats, quats)
 
 
 def matrix_from_quat(quat: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """`splat export`: every format and edit from the command line, and what other commands make of the files."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -21,6 +22,14 @@ def test_the_command_knows_every_format(splat, trained):
 def test_a_file_to_write_is_asked_for(splat, trained):
     assert splat("export", trained).err.startswith("Error: name the file to write, too: splat export ")
     assert ".glb, .html" in splat("export", trained, "garden.obj").err
+
+
+def test_streamed_levels_of_detail(splat, trained, tmp_path):
+    facts = splat("export", trained, tmp_path / "town" / "lod-meta.json", "--lod", "3", "--json")
+    counts = json.loads(facts.out)["counts"]
+    assert [counts[0], *counts[1:]] == [counts[0], (counts[0] + 1) // 2, ((counts[0] + 1) // 2 + 1) // 2]
+    assert json.loads((tmp_path / "town" / "lod-meta.json").read_text())["counts"] == counts
+    assert (tmp_path / "town" / "2_0" / "meta.json").is_file()
 
 
 def test_a_format_without_harmonics_says_so(splat, trained, tmp_path):

@@ -58,6 +58,14 @@ def write_sog(path: Path, splats: SplatArrays) -> None:
     """Write the splats in Morton order. FormatError if there are more than images can hold."""
     if len(splats) > _MAX_SIDE**2:
         raise FormatError(f"{path} cannot hold {len(splats)} splats, {_MAX_SIDE**2} at most; write another format")
+    contents = sog_files(splats)
+    with replacing(path) as beside, zipfile.ZipFile(beside, "w") as file:
+        for name, content in contents.items():
+            file.writestr(zipfile.ZipInfo(name), content)
+
+
+def sog_files(splats: SplatArrays) -> dict[str, bytes]:
+    """Names and contents of the files that hold the splats, in Morton order."""
     splats = in_morton_order(splats)
     images, means = _pack_means(splats.means)
     largest, three = smallest_three(unit_quats(splats.quats))
@@ -75,15 +83,12 @@ def write_sog(path: Path, splats: SplatArrays) -> None:
         "quats": {"files": ["quats.webp"]},
         "sh0": {"codebook": colors.tolist(), "files": ["sh0.webp"]},
     }
-    contents = {}
+    contents: dict[str, bytes] = {}
     if splats.sh_degree:
         entries, images["shN_labels.webp"], meta["shN"] = _pack_palette(splats)
         contents["shN_centroids.webp"] = _webp(entries)
     contents |= {name: _webp(_as_image(rows)) for name, rows in images.items()}
-    contents["meta.json"] = json.dumps(meta).encode()
-    with replacing(path) as beside, zipfile.ZipFile(beside, "w") as file:
-        for name, content in contents.items():
-            file.writestr(zipfile.ZipInfo(name), content)
+    return contents | {"meta.json": json.dumps(meta).encode()}
 
 
 def read_sog(path: Path) -> SplatArrays:

@@ -11,6 +11,7 @@ import numpy as np
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.gaussians.selection import merged
 from splat_cli.run.storage.result import RunResult, read_result
@@ -47,6 +48,14 @@ def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
         trained = trained.select(np.arange(cell.num_frozen, len(trained)))
         parts.append(trained.select(cell.cell.holds(plan.ground(trained.means))))
     return merged(parts)
+
+
+def levels_of(result: RunResult, num_levels: int) -> Path | None:
+    """The index of the levels of detail in the folder of the city, written if it is missing; None for no levels."""
+    index = result.run.path / "lod" / NAME
+    if num_levels and not index.is_file():
+        write_streamed_sog(index, read_ply(result.run.ply_path(result.steps)), num_levels)
+    return index if num_levels else None
 
 
 def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, display: Display) -> RunResult:

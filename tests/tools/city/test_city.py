@@ -101,6 +101,13 @@ def test_only_what_is_missing_is_trained(city, copy, splat):
     assert rows(last(copy / "cells/000/run")) == rows(last(city[1] / "cells/000/run"))
 
 
+def test_levels_of_detail(city):
+    index = json.loads((city[1] / "lod" / "lod-meta.json").read_text())
+    assert index["lodLevels"] == 5
+    assert index["counts"][0] <= len(last(city[1]))
+    assert index["counts"][4] < index["counts"][0] / 15
+
+
 def test_other_settings_are_refused(city, splat):
     scene, out = city
     for options, named in ((["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats")):

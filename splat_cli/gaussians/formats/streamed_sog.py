@@ -1,0 +1,104 @@
+"""PlayCanvas' Streamed SOG, version 1: chunks of a scene at several levels of detail, and a tree of where they are.
+
+A folder with `lod-meta.json` and, for each leaf of a k-d tree and each level, an unpacked .sog in LEVEL_LEAF/. A viewer
+chooses the level of each leaf by its distance. Specification:
+https://developer.playcanvas.com/user-manual/gaussian-splatting/formats/streamed-sog/
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli import __version__
+from splat_cli.errors import FormatError
+from splat_cli.files import replacing
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.decimate import extents, halved
+from splat_cli.gaussians.formats.sog import sog_files
+
+NAME = "lod-meta.json"
+LEAF_SPLATS = 1 << 16
+"""Of the finest level."""
+_DEVIATIONS = 3.0
+"""Standard deviations of splats within the bounds of their node."""
+_MAX_SIZE = 0.05
+"""Of a splat in a leaf, relative to the scene: the bounds of leaves with larger ones would be those of the scene."""
+_STRAYS = (1, 99)
+"""Percentiles of positions between which the scene lies."""
+
+
+@dataclass
+class _Writer:
+    """Writes the chunks of the leaves, and collects what the index says of them."""
+
+    folder: Path
+    num_levels: int
+    filenames: list[str] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    num_leaves: int = 0
+
+    def node(self, splats: SplatArrays) -> dict[str, Any]:
+        """The subtree of these splats."""
+        low, high = extents(splats, _DEVIATIONS)
+        node: dict[str, Any] = {"bound": {"min": low.tolist(), "max": high.tolist()}}
+        if len(splats) <= LEAF_SPLATS:
+            return node | {"lods": self._leaf(splats)}
+        axis = int(np.argmax(np.ptp(splats.means, axis=0)))
+        order = np.argsort(splats.means[:, axis], kind="stable")
+        return node | {"children": [self.node(splats.select(half)) for half in np.array_split(order, 2)]}
+
+    def chunk(self, name: str, splats: SplatArrays) -> str:
+        """Write an unpacked .sog; returns the path of its meta.json in the folder."""
+        for file, content in sog_files(splats).items():
+            with replacing(self.folder / name / file) as beside:
+                beside.write_bytes(content)
+        return f"{name}/meta.json"
+
+    def _leaf(self, splats: SplatArrays) -> dict[str, dict[str, int]]:
+        lods = {}
+        for level, part in enumerate(_levels(splats, self.num_levels)):
+            lods[str(level)] = {"file": len(self.filenames), "offset": 0, "count": len(part)}
+            self.filenames.append(self.chunk(f"{level}_{self.num_leaves}", part))
+            self.counts[level] += len(part)
+        self.num_leaves += 1
+        return lods
+
+
+def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list[int]:
+    """Write the index `path`, whose name is lod-meta.json, and the chunks beside it; returns the levels' counts.
+
+    Each level has half the splats of the one before. Splats that are large for the scene become its environment, which
+    viewers always show. The index comes last. FormatError without splats.
+    """
+    if len(splats) == 0:
+        raise FormatError(f"{path} cannot hold no splats; keep some")
+    writer = _Writer(path.parent, num_levels, counts=[0] * num_levels)
+    large = _is_large(splats)
+    tree = writer.node(splats.select(~large))
+    environment = {"environment": writer.chunk("env", splats.select(large))} if large.any() else {}
+    content = {
+        "version": 1, "asset": {"generator": f"splat {__version__}"}, "count": sum(writer.counts),
+        "counts": writer.counts, "lodLevels": num_levels, **environment, "filenames": writer.filenames, "tree": tree,
+    }  # fmt: skip
+    with replacing(path) as beside:
+        beside.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    return writer.counts
+
+
+def _is_large(splats: SplatArrays) -> np.ndarray:
+    """Mask of the splats that are large for the scene, never of all."""
+    low, high = np.percentile(splats.means.astype(np.float64), _STRAYS, axis=0)
+    sizes = np.exp(splats.log_scales.max(axis=1).astype(np.float64))
+    large: np.ndarray = sizes > max(_MAX_SIZE * float((high - low).max()), float(sizes.min()))
+    return large
+
+
+def _levels(splats: SplatArrays, num_levels: int) -> Iterator[SplatArrays]:
+    yield splats
+    for _ in range(num_levels - 1):
+        splats = halved(splats)
+        yield splats
