@@ -157,19 +157,21 @@ def draw_strips(results: list[Result], picture: np.ndarray, out: Path) -> None:
 @click.option("--out", type=Path, required=True)
 @click.option("--image", type=Path, help="A photograph; its middle square is used.  [default: of the sample scene]")
 @click.option("--settings", type=click.Choice(list(SETTINGS)), default="source", show_default=True)
+@click.option("--encoding", "encodings", multiple=True, type=click.Choice(ENCODINGS), default=ENCODINGS)
 @click.option("--steps", default=1000, show_default=True)
 @click.option("--size", default=256, show_default=True, help="Width and height of the picture.")
 @click.option("--batch", default=2**14, show_default=True, help="Pixels a step.")
 @click.option("--table-size", default=2**20, show_default=True, help="Entries a level, at most.")
 @click.option("--device", default="auto")
 def main(
-    out: Path, image: Path | None, settings: str, steps: int, size: int, batch: int, table_size: int, device: str
-) -> None:
+    out: Path, image: Path | None, settings: str, encodings: tuple[str, ...], steps: int, size: int, batch: int,
+    table_size: int, device: str,
+) -> None:  # fmt: skip
     backend, picture = open_backend(device), load_picture(image, size)
     print(f"{backend.describe()}; the picture's mean colour alone: {psnr(picture.mean((0, 1)), picture):.1f} dB")
     results = []
     for optimiser in OPTIMISERS:
-        for name in ENCODINGS:
+        for name in encodings:
             parts = encoding_and_setup(backend, SETTINGS[settings], name, optimiser, table_size)
             results.append(run(Fit(backend, *parts, 3, batch), picture, f"{name}, {optimiser}", steps))
     out.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from splat_cli.cli.main import splat
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-OTHER_PROGRAMS = ("npm ", "pip ", "pytest ", "apt ", "tensorboard ", "docker ", "#SBATCH ")
+OTHER_PROGRAMS = ("npm ", "pip ", "pytest ", "apt ", "tensorboard ", "docker ", "ncu ", "#SBATCH ")
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 

@@ -25,7 +25,10 @@ EMBEDDING_SIZE = 0.1  # initial standard deviation
 
 @dataclass(frozen=True)
 class FieldShape:
-    """Sizes of a field. appearance: length of the embedding of a photograph; 0: none."""
+    """Sizes of a field. appearance: length of the embedding of a photograph; 0: none.
+
+    hidden: as the colour network of Instant-NGP (Mueller et al. 2022, sec. 5.4); 64 outputs are a block of dense.cu.
+    """
 
     grid: GridShape
     direction_degree: int = 4

@@ -11,7 +11,12 @@ from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.splats import MEANS, Splats
 
-LEVELS, FEATURES, COARSEST, GROWTH = 8, 4, 16, 2.0  # cells of 1/16 to 1/2048 of the unit cube
+# Sizes of the hash grid (docs/field.md has them beside those of Instant-NGP, Mueller et al. 2022, table 1). Constants:
+# no other values were measured.
+FEATURES = 4  # of an entry: one load of 8 bytes and, from sm_90 on, one atomic of four floats
+LEVELS = 8  # the 32 inputs of Instant-NGP's 16 levels of 2, with half as many lookups
+COARSEST = 16  # cells an axis, as there: a quarter of the radius that most splats lie within (contraction.cuh)
+GROWTH = 2.0  # up to 2,048 cells, as there for scenes of one unit; corners of a level are corners of the next
 
 
 def field_shape(config: TrainConfig) -> FieldShape:
