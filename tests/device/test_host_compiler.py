@@ -171,12 +171,14 @@ def test_ziglang_is_the_last_resort(tmp_path, monkeypatch, fresh_versions):
 
 
 def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
-    """The runtime and a kernel, without a C++ library and with nothing left beside the cache."""
+    """The runtime and a kernel, without a C++ library or debug information, with nothing left beside the cache."""
     pytest.importorskip("ziglang", reason="extra cpu")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     assert value(sources, EXTRA=3) == 4
-    assert [path.suffix for path in cache_dir().iterdir()] == [".so", ".so"]
+    libraries = sorted(cache_dir().iterdir())
+    assert [path.suffix for path in libraries] == [".so", ".so"]
+    assert not any(b".debug_" in path.read_bytes() for path in libraries)
 
 
 @pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])
