@@ -21,12 +21,12 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # ca
 
 
 def open_image(file: Path | io.BytesIO, formats: tuple[str, ...] = FORMATS) -> Image.Image:
-    """The image with only its header decoded.
+    """The image with only its header decoded. formats: Pillow's names; HEIC is read if they are all of FORMATS.
 
     Raises UnidentifiedImageError for files in no such format, ValueError for HEIC without its decoder, and of damaged
     ones whatever a decoder raises.
     """
-    if _is_heif(file):
+    if formats == FORMATS and _is_heif(file):
         _register_heif()
         formats = ("HEIF",)
     return Image.open(file, formats=formats)

@@ -1,11 +1,13 @@
 """Image files are opened in one place, by decoders that start no programs."""
 
+import io
 import re
 from pathlib import Path
 
 import pytest
 from PIL import Image, UnidentifiedImageError
 
+from splat_cli import image_files
 from splat_cli.image_files import FORMATS, open_image
 
 ROOT = Path(__file__).parents[1]
@@ -33,3 +35,10 @@ def test_common_formats_are_read(tmp_path, kind):
     Image.new("RGB", (8, 6), (10, 20, 30)).save(tmp_path / "a", kind)
     with open_image(tmp_path / "a") as image:
         assert image.size == (8, 6)
+
+
+def test_heic_is_read_only_where_every_format_is(monkeypatch):
+    """A member of an archive that has to be WebP does not start the decoder of HEIC."""
+    monkeypatch.setattr(image_files, "_register_heif", lambda: pytest.fail("the decoder was started"))
+    with pytest.raises(UnidentifiedImageError):
+        open_image(io.BytesIO(b"\0\0\0\x18ftypheic" + bytes(16)), ("WEBP",))
