@@ -11,7 +11,6 @@ from splat_cli.ranks import followers
 from splat_cli.ranks.protocol import RankError
 from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 from tests.ranks.runs import SETTINGS, Callback, bits, children, resume, train
-from tests.training import Trained
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +42,12 @@ def _kill(pid, delay):
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
-def test_killed_rank_ends_the_run_which_resumes_to_the_same_bits(scene, training, tmp_path, monkeypatch, delay):
+def test_killed_rank_ends_the_run_which_resumes_to_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
     monkeypatch.setattr(followers, "STOPPED", 2 * HANG)  # what tells of the end is the end itself
     message = _lost(training, tmp_path / "run", lambda _: _kill(children()[-1], delay))
     assert message.startswith("rank 1 of 2 was ended by SIGKILL; go on with: splat train --resume")
     assert not children()
-    expected = train(Trained(scene), tmp_path / "alone", 1, keep=0)
-    assert bits(resume(training, tmp_path / "run")) == bits(expected)
+    assert bits(resume(training, tmp_path / "run")) == bits(alone)
 
 
 def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):

@@ -9,23 +9,7 @@ from splat_cli.errors import UsageError
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
-from splat_cli.train import density_control
 from tests.ranks.runs import Callback, bits, children, resume, train
-from tests.training import Trained
-
-
-@pytest.fixture(scope="module", autouse=True)
-def sorts():
-    """Splats are sorted every 16 steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(density_control, "SORT_INTERVAL", 16)
-        yield
-
-
-@pytest.fixture(scope="module")
-def alone(scene, tmp_path_factory):
-    """The run on one rank. Not to be changed."""
-    return train(Trained(scene), tmp_path_factory.mktemp("runs") / "alone", gpus=1)
 
 
 def test_shares_are_all_splats():

@@ -193,8 +193,8 @@ def test_leftovers_of_a_killed_run_are_removed(training, copy):
 
 
 def _training(run, scene):
-    """Starts or resumes an endless training that saves splats after 300 steps; it is killed at the end."""
-    arguments = endless_training(scene, run.path, "--save-at=300", *OPTIONS)
+    """Starts or resumes an endless training that saves splats after 200 steps; it is killed at the end."""
+    arguments = endless_training(scene, run.path, "--save-at=200", *OPTIONS)
     if is_run(run.path):
         arguments = ["train", "--resume", str(run.path), "--device=cpu"]
     return started([*SPLAT, *arguments], stderr=subprocess.PIPE)
@@ -202,7 +202,7 @@ def _training(run, scene):
 
 def _train_and_save(run, scene):
     with _training(run, scene) as process:
-        wait_until(run.ply_path(300).is_file, process)
+        wait_until(run.ply_path(200).is_file, process)
 
 
 @pytest.mark.slow
@@ -210,12 +210,12 @@ def test_killed_at_random_moments(scene, tmp_path):
     whole, killed = RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
     _train_and_save(whole, scene)
     dice = random.Random(1)
-    for _ in range(6):
+    for _ in range(4):
         with _training(killed, scene) as process:
             wait_for_checkpoint(process, killed.path, newest_checkpoint(killed.path))
             time.sleep(dice.uniform(0, 0.1))
     _train_and_save(killed, scene)
-    assert _bits(killed, 300) == _bits(whole, 300)
+    assert _bits(killed, 200) == _bits(whole, 200)
 
 
 def _interrupted(run, scene, number, times=1):

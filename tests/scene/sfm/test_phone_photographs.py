@@ -1,6 +1,5 @@
 """Photographs as phones make them: HEIC and AVIF files, GPS data."""
 
-import math
 import sys
 
 import numpy as np
@@ -10,36 +9,11 @@ from PIL.ExifTags import GPS, IFD, Base
 
 from splat_cli import image_files
 from splat_cli.image_files import FORMATS, open_image
-from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.scene import read_scene
 from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.sfm.gps import gps_locations
 from splat_cli.scene.sfm.photographs import collect_photographs
-
-METRES = 30.0  # a unit of the sample scene
-LATITUDE, LONGITUDE, ALTITUDE = 48.1, 11.5, 520.0
-
-
-def gps_exif(east, north, up, model="Phone 7"):
-    """EXIF data of a photograph so many metres from a place in Munich."""
-    sine = math.sin(math.radians(LATITUDE)) ** 2
-    meridian = 6_378_137 * (1 - 6.69437999e-3) / (1 - 6.69437999e-3 * sine) ** 1.5
-    parallel = 6_378_137 / (1 - 6.69437999e-3 * sine) ** 0.5 * math.cos(math.radians(LATITUDE))
-    exif = Image.Exif()
-    exif[Base.Model] = model
-    exif.get_ifd(IFD.GPSInfo).update(
-        {
-            GPS.GPSLatitudeRef: "N", GPS.GPSLatitude: _sexagesimal(LATITUDE + math.degrees(north / meridian)),
-            GPS.GPSLongitudeRef: "E", GPS.GPSLongitude: _sexagesimal(LONGITUDE + math.degrees(east / parallel)),
-            GPS.GPSAltitudeRef: b"\0", GPS.GPSAltitude: ALTITUDE + up,
-        }
-    )  # fmt: skip
-    return exif
-
-
-def _sexagesimal(angle):
-    degrees, rest = divmod(angle, 1)
-    minutes, rest = divmod(60 * rest, 1)
-    return degrees, minutes, 60 * rest
+from tests.scene.sfm.exif import METRES, gps_exif
 
 
 def save(path, exif=None, size=(40, 30), **options):
@@ -124,33 +98,19 @@ def test_gps_data_of_all_hemispheres_and_broken_ones(tmp_path):
     assert gps_locations(tmp_path, ["broken.jpg"]) == {}
 
 
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gps") / "sample"
-    make_sample_scene(folder, num_views=48, width=320, height=240)
-    return read_scene(folder)
+@pytest.mark.slow
+def test_scale_and_level_come_from_gps(sample, outdoors):
+    scene, printed = outdoors
+    assert "metres and level from GPS" in printed
+    found = {view.name: view for view in read_scene(scene).views}
+    centers = np.array([found[view.name].center for view in sample])
+    expected = METRES * np.array([view.center for view in sample])[:, [0, 2, 1]] * [1, 1, -1]
+    offsets = centers - expected
+    assert np.abs(offsets - offsets.mean(axis=0)).max() < 2.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", [METRES, 0.1], ids=["outdoors", "on a table"])
-def test_scale_and_level_come_from_gps(sample, splat, tmp_path, unit):
-    """Up is -y in the sample scene: east, north, up are x, z, -y. A table is smaller than the errors of GPS."""
-    pytest.importorskip("pycolmap")
-    random = np.random.default_rng(0)
-    views = sample.views[:12]
-    for view in views:
-        x, y, z = unit * view.center + random.normal(0, 0.5, 3)
-        exif = gps_exif(x, z, -y)
-        (tmp_path / "photos").mkdir(exist_ok=True)
-        Image.open(view.path).save(tmp_path / "photos" / view.name, quality=95, exif=exif)
-    result = splat("sfm", tmp_path / "photos", "-o", tmp_path / "scene", "--camera-model", "SIMPLE_PINHOLE")
-    assert result.code == 0, result.err
-    found = {view.name: view for view in read_scene(tmp_path / "scene").views}
-    if unit < 1:
-        assert "from GPS" not in result.out
-        return
-    assert "metres and level from GPS" in result.out
-    centers = np.array([found[view.name].center for view in views])
-    expected = unit * np.array([view.center for view in views])[:, [0, 2, 1]] * [1, 1, -1]
-    offsets = centers - expected
-    assert np.abs(offsets - offsets.mean(axis=0)).max() < 2.0
+def test_a_table_is_smaller_than_the_errors_of_gps(reconstruct):
+    _, printed = reconstruct(0.1)
+    assert "photographs registered" in printed
+    assert "from GPS" not in printed

@@ -1,68 +1,36 @@
 """Structure from motion on renders of the sample scene, whose cameras are known."""
 
 import gc
-import os
 import subprocess
 import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
-from PIL.ExifTags import IFD, Base
 
 from splat_cli.console import Display
 from splat_cli.errors import UsageError
-from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.scene import read_scene
 from splat_cli.scene.sfm import SfmOptions
 from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.video import extract_frames
 from tests.processes import HANG
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sfm") / "sample"
-    make_sample_scene(folder, num_views=48, width=320, height=240)
-    return folder
-
-
-@pytest.fixture
-def one_core():
-    """COLMAP's threads make it vary from run to run, and now and then it takes a mirror image."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
-
-
-def exif_of(model, lens="wide", focal_length=4.2):
-    """What a camera writes into its photographs."""
-    exif = Image.Exif()
-    exif[Base.Make], exif[Base.Model] = "Maker", model
-    exif.get_ifd(IFD.Exif).update({Base.LensModel: lens, Base.FocalLength: focal_length})
-    return exif
+from tests.scene.sfm.exif import camera_exif
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_core")
-def test_scene_from_photographs_trains(sample, splat, tmp_path):
-    pytest.importorskip("pycolmap")
-    scene = tmp_path / "scene"
-    (tmp_path / "photos").mkdir()
-    for path in sorted((sample / "images").iterdir())[:12]:
-        Image.open(path).save(tmp_path / "photos" / path.name, quality=95, exif=exif_of("Phone 7"))
-    result = splat("sfm", tmp_path / "photos", "-o", scene, "--camera-model", "SIMPLE_PINHOLE")
-    assert result.code == 0, result.err
-    assert len({view.fx for view in read_scene(scene).views}) == 1
-    assert "photographs registered" in result.out
-    found, truth = read_scene(scene), {view.name: view for view in read_scene(sample).views}
+def test_scene_from_photographs_trains(sample, outdoors, splat, tmp_path):
+    scene, printed = outdoors
+    assert "photographs registered" in printed
+    found, truth = read_scene(scene), {view.name: view for view in sample}
+    assert len({view.fx for view in found.views}) == 1
     assert len(found.views) == 12
     assert len(found.points) > 300
     expected = np.array([truth[view.name].center for view in found.views])
     assert distance_after_alignment(np.array([view.center for view in found.views]), expected) < 0.02
-    options = ("--device", "cpu", "--steps", "3")
+    options = ("--device", "cpu", "--steps", "3", "--downscale", "4", "--init", "points", "--no-report")
     assert splat("train", scene, "-o", tmp_path / "run", *options).code == 0
 
 
@@ -88,14 +56,14 @@ def test_photographs_that_do_not_fit_together(splat, tmp_path):
 
 
 def test_photographs_of_one_camera_are_found(tmp_path):
-    cameras = dict.fromkeys(("a", "b", "sub/c"), exif_of("Phone 7"))
-    cameras |= {"tele": exif_of("Phone 7", "tele"), "zoom": exif_of("Phone 7", focal_length=9.0)}
-    cameras |= {"other": exif_of("Phone 8"), "none1": None, "none2": None}
+    cameras = dict.fromkeys(("a", "b", "sub/c"), camera_exif("Phone 7"))
+    cameras |= {"tele": camera_exif("Phone 7", "tele"), "zoom": camera_exif("Phone 7", focal_length=9.0)}
+    cameras |= {"other": camera_exif("Phone 8"), "none1": None, "none2": None}
     names = [f"{name}.jpg" for name in cameras]
     for name, exif in zip(names, cameras.values(), strict=True):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.new("RGB", (8, 6)).save(tmp_path / name, **({"exif": exif} if exif else {}))
-    Image.new("RGB", (8, 7)).save(tmp_path / "large.jpg", exif=exif_of("Phone 7"))
+    Image.new("RGB", (8, 7)).save(tmp_path / "large.jpg", exif=camera_exif("Phone 7"))
     assert camera_groups(tmp_path, [*names, "large.jpg"]) == [["a.jpg", "b.jpg", "sub/c.jpg"]]
 
 

@@ -1,0 +1,55 @@
+"""Photographs of the sample scene, and what structure from motion makes of them, once for all tests."""
+
+import io
+import os
+from contextlib import redirect_stdout
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.cli.main import run
+from splat_cli.scene import make_sample_scene, read_scene
+from tests.scene.sfm.exif import METRES, gps_exif
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory):
+    """Twelve views of the sample scene that stand close to each other, with known cameras."""
+    folder = tmp_path_factory.mktemp("sfm") / "sample"
+    make_sample_scene(folder, num_views=48, width=320, height=240)
+    return read_scene(folder).views[:12]
+
+
+@pytest.fixture(scope="session")
+def reconstruct(sample, tmp_path_factory):
+    """`reconstruct(unit)`: (scene, printed text) of `splat sfm` from photographs with GPS data, `unit` metres for one.
+
+    Up is -y in the sample scene: east, north, up are x, z, -y. COLMAP's threads make it vary from run to run, and now
+    and then it takes a mirror image: it runs on one core.
+    """
+    pytest.importorskip("pycolmap")
+
+    def reconstruct(unit):
+        folder, random = tmp_path_factory.mktemp("photographs"), np.random.default_rng(0)
+        for view in sample:
+            x, y, z = unit * view.center + random.normal(0, 0.5, 3)
+            (folder / "photos").mkdir(exist_ok=True)
+            Image.open(view.path).save(folder / "photos" / view.name, quality=95, exif=gps_exif(x, z, -y))
+        command = ["sfm", str(folder / "photos"), "-o", str(folder / "scene"), "--camera-model", "SIMPLE_PINHOLE"]
+        printed, cores = io.StringIO(), os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})
+        try:
+            with redirect_stdout(printed):
+                assert run(command) == 0
+        finally:
+            os.sched_setaffinity(0, cores)
+        return folder / "scene", printed.getvalue()
+
+    return reconstruct
+
+
+@pytest.fixture(scope="session")
+def outdoors(reconstruct):
+    """The same of a scene of a hundred metres. Not to be changed."""
+    return reconstruct(METRES)
