@@ -87,8 +87,16 @@ struct IterState {
 
 __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; }     // and not about to overflow
 
-// Whether this step's loss is a number. Where it is not, nothing is updated.
-__device__ __forceinline__ bool loss_is_finite(const IterState& state) { return is_finite(state.loss_l1 + state.loss_ssim); }
+// Not finite if a part of this step's loss is not: then nothing is updated.
+__device__ __forceinline__ float checked_loss(const IterState& state) { return state.loss_l1 + state.loss_ssim; }
+__device__ __forceinline__ bool loss_is_finite(const IterState& state) { return is_finite(checked_loss(state)); }
+
+__device__ __forceinline__ void return_to(IterState* state, const BatchView& recorded)
+{
+    state->view = recorded.view;
+    state->step = recorded.step;
+    for (int c = 0; c < 3; ++c) state->background[c] = recorded.background[c];
+}
 
 // PCG hash (Jarzynski and Olano 2020): a counter in, 32 random bits out.
 __device__ __forceinline__ unsigned pcg(unsigned x)

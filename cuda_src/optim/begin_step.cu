@@ -53,7 +53,7 @@ extern "C" __global__ void record_view(
 {
     if (state->overflowed) return;
     view->camera = cameras[state->view];
-    view->loss = state->loss_l1 + state->loss_ssim;
+    view->loss = checked_loss(*state);
     view->view = state->view;
     view->step = state->step;
     for (int c = 0; c < 3; ++c) view->background[c] = state->background[c];
@@ -65,9 +65,7 @@ extern "C" __global__ void show_view(
     const BatchView* __restrict__ view)     // [1]
 {
     if (state->overflowed) return;
-    state->view = view->view;
-    state->step = view->step;
-    for (int c = 0; c < 3; ++c) state->background[c] = view->background[c];
+    return_to(state, *view);
     state->num_large = state->num_pairs = state->num_segments = 0;
     state->loss_l1 = state->loss_l2 = state->loss_ssim = 0.0f;
 }

@@ -26,7 +26,7 @@ extern "C" __global__ void send_result(
     int num_ranks, int views_per_rank, int view,
     ViewResult* __restrict__ sent)          // [num_ranks, views_per_rank] the same for each rank
 {
-    const ViewResult result = {state->loss_l1 + state->loss_ssim, state->overflowed};
+    const ViewResult result = {checked_loss(*state), state->overflowed};
     for (int r = 0; r < num_ranks; ++r) sent[r * views_per_rank + view] = result;
 }
 
@@ -43,10 +43,7 @@ extern "C" __global__ void agree(
             views[v * num_ranks + r].loss = result.loss;
             if (result.overflowed) state->overflowed = 1;
         }
-    const BatchView& last = views[num_ranks * views_per_rank - 1];      // the state is that after the last step, on all ranks
-    state->step = last.step;
-    state->view = last.view;
-    for (int c = 0; c < 3; ++c) state->background[c] = last.background[c];
+    return_to(state, views[num_ranks * views_per_rank - 1]);            // the state is that after the last step, on all ranks
 }
 
 // Between planes of all splats and those of a share. blockIdx.y is the row.
