@@ -20,11 +20,11 @@ from splat_cli.device.cpu import CpuKernel
 
 
 class CpuTimes:
-    """Seconds and launches by kernel; replaces `CpuKernel.__call__`."""
+    """Seconds and launches by kernel; replaces `CpuKernel.launch`."""
 
     def __init__(self) -> None:
         self.seconds, self.launches = defaultdict[str, float](float), Counter[str]()
-        self._launch = CpuKernel.__call__
+        self._launch = CpuKernel.launch
 
     def install(self) -> None:
         """Measure all launches from now on, and print the table at exit."""
@@ -36,7 +36,7 @@ class CpuTimes:
             times.seconds[kernel.name] += time.process_time() - start
             times.launches[kernel.name] += 1
 
-        setattr(CpuKernel, "__call__", timed)  # noqa: B010  (an assignment to a method has no type)
+        setattr(CpuKernel, "launch", timed)  # noqa: B010  (an assignment to a method has no type)
         atexit.register(self.print)
 
     def print(self) -> None:

@@ -73,9 +73,12 @@ class Backend(Protocol):
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
         """The launches of `function` as one call that repeats them.
 
-        Call `function` once before: compilation and loading on first use cannot be captured. Launches are repeated with
-        the same arrays and scalars; values that vary must lie in device memory.
+        Call `function` once before: compilation and loading on first use cannot be captured. Launches and `fill` are
+        repeated with the same arrays and scalars, other work is not; values that vary must lie in device memory.
         """
+
+    def fill(self, array: Any, value: float) -> None:
+        """Set all elements of an array, in the order of launches."""
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes of device memory."""

@@ -1,7 +1,9 @@
 """The CPU backend: kernels compiled by the host's C++ compiler, blocks distributed over the cores."""
 
 import ctypes
+import functools
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -50,6 +52,7 @@ class CpuBackend:
         runtime = self._compiler.library("runtime", '#include "cpu/runtime.cpp"\n', self._folders, {})
         self._runtime = ctypes.CDLL(str(runtime))
         self._runtime.splat_simd.restype = ctypes.c_char_p
+        self._recorder = Recorder()
         self._kernels: dict[tuple, CpuKernel] = {}
         self._units = CompiledUnits(self._load_library)
 
@@ -58,7 +61,9 @@ class CpuBackend:
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
             source, library = self._units.get(file, defines)
-            self._kernels[key] = CpuKernel(name, source.parameters(name), library, self._runtime, self._threads)
+            self._kernels[key] = CpuKernel(
+                name, source.parameters(name), library, self._runtime, self._threads, self._recorder
+            )
         return self._kernels[key]
 
     def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
@@ -95,8 +100,12 @@ class CpuBackend:
         return CpuTimer()
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.capture_graph: here the function itself."""
-        return function
+        """See Backend.capture_graph: here a list of packed launches, without the Python code around them."""
+        return self._recorder.record(function)
+
+    def fill(self, array: np.ndarray, value: float) -> None:
+        """See Backend.fill."""
+        self._recorder.run(functools.partial(array.fill, value))
 
     def memory(self) -> tuple[int, int]:
         """See Backend.memory."""
@@ -129,13 +138,43 @@ class CpuTimer:
         self.ms = 1e3 * (time.perf_counter() - self._start)
 
 
+class Recorder(threading.local):
+    """Runs work, or adds it to a list while the calling thread records."""
+
+    def __init__(self) -> None:
+        self._recorded: list[Callable[[], object]] | None = None
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Run or record `work`."""
+        if self._recorded is None:
+            work()
+        else:
+            self._recorded.append(work)
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """The work of `function`, which is not run, as one call."""
+        recorded = self._recorded = []
+        try:
+            function()
+        finally:
+            self._recorded = None
+
+        def replay() -> None:
+            for work in recorded:
+                work()
+
+        return replay
+
+
 class CpuKernel:
     """One kernel of a compiled library."""
 
     def __init__(
-        self, name: str, parameters: tuple[Parameter, ...], library: ctypes.CDLL, runtime: ctypes.CDLL, threads: int
-    ) -> None:
+        self, name: str, parameters: tuple[Parameter, ...], library: ctypes.CDLL, runtime: ctypes.CDLL, threads: int,
+        recorder: Recorder,
+    ) -> None:  # fmt: skip
         self.name = name
+        self._recorder = recorder
         self._parameters = parameters
         self._threads = threads
         self._run_blocks = ctypes.cast(runtime.splat_run_blocks, ctypes.c_void_p)
@@ -152,7 +191,12 @@ class CpuKernel:
         shape = check_launch(self.name, grid, block)
         check_count(self.name, self._parameters, args)
         values = map(self._value, self._parameters, self._sizes, args)
-        self._launch(self._run_blocks, struct.pack("=6I", *shape), self._packer.pack(*values), self._threads)
+        packed = struct.pack("=6I", *shape), self._packer.pack(*values)
+        self._recorder.run(functools.partial(self.launch, *packed, args))
+
+    def launch(self, shape: bytes, packed: bytes, args: Sequence[Any]) -> None:
+        """Run the kernel with packed arguments. args: the arrays, which stay alive as long as a recorded launch."""
+        self._launch(self._run_blocks, shape, packed, self._threads)
 
     def _value(self, parameter: Parameter, size: int, arg: Any) -> Any:
         if parameter.is_pointer:

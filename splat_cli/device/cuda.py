@@ -122,6 +122,10 @@ class CudaBackend:
             graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
         return functools.partial(graph.launch, self.stream)
 
+    def fill(self, array: Any, value: float) -> None:
+        """See Backend.fill."""
+        array.fill(value)
+
     def memory(self) -> tuple[int, int]:
         """See Backend.memory."""
         free, total = self.xp.cuda.runtime.memGetInfo()

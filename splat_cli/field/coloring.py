@@ -98,7 +98,7 @@ class FieldColoring(AuxiliaryModel):
 
     def forward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """See Coloring.forward."""
-        self.num_rows.fill(0)
+        self.backend.fill(self.num_rows, 0)
         self._launch("list_visible", state.array, projection.depths, self.splat_from_row, self.num_rows)
         self._evaluate(splats, cameras, state, projection.colors)
 

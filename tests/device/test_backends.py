@@ -1,6 +1,9 @@
 """InitialCamera a backend, and what it says and does beside launching kernels."""
 
+import gc
 import sys
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -73,16 +76,44 @@ def test_timer(small_kernels):
 
 def test_capture(small_kernels):
     backend, x = small_kernels, small_kernels.upload(np.arange(128, dtype=np.int32))
+    y = backend.upload(np.zeros(3))
 
     def reverse():
+        backend.fill(y, 1)
         backend.kernel("plain", "reverse")((1,), (128,), x, 1)
 
     reverse()
     replay = backend.capture_graph(reverse)
     before = backend.download(x)
+    y[...] = 0
     for _ in range(3):
         replay()
     np.testing.assert_array_equal(backend.download(x), before[::-1])
+    np.testing.assert_array_equal(backend.download(y), 1)
+
+
+def test_capture_keeps_arrays_alive(small_kernels):
+    backend, x = small_kernels, small_kernels.upload(np.arange(128, dtype=np.int32))
+    alive = weakref.ref(x)
+    replay = backend.capture_graph(lambda: backend.kernel("plain", "reverse")((1,), (128,), x, 1))
+    if backend.name == "cpu":
+        del x
+        gc.collect()
+        assert alive() is not None
+        replay()
+
+
+def test_capture_is_of_one_thread():
+    """Another thread's launches run while one records."""
+    backend, ran = open_backend("cpu"), np.zeros(1)
+
+    def record():
+        thread = threading.Thread(target=backend.fill, args=(ran, 1))
+        thread.start()
+        thread.join()
+
+    backend.capture_graph(record)
+    assert ran[0] == 1
 
 
 def test_capture_of_a_failure(small_kernels):

@@ -1,5 +1,6 @@
 """What is recorded and replayed: never anything with arrays that have moved."""
 
+import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
@@ -71,3 +72,27 @@ def test_what_needs_trainings_memory_has_them_record_anew(watched):
     watched.trainer.run_until(40)
     assert len(tries) == 2
     assert watched.trainer.step == 40
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pose_opt": True, "refine_intrinsics": True, "appearance": "exposure", "background": "learned"},
+        {"color": "field"},
+        {"appearance": "grid", "robust": True},
+        {"appearance": "camera", "batch": 2},
+        {"strategy": "mcmc"},
+    ],
+    ids=lambda settings: "-".join(settings),
+)
+def test_replayed_steps_are_those_of_the_function(monkeypatch, settings):
+    """Nothing in a step is work of NumPy, which a recording on the CPU would leave out."""
+    splats = []
+    for replayed in (True, False):
+        backend = open_backend("cpu", threads=1)
+        if not replayed:
+            monkeypatch.setattr(backend, "capture_graph", lambda function: function)
+        trainer = noise_trainer(backend, 100, **{**SETTINGS, "steps": 24, **settings})
+        trainer.run_until(24)
+        splats.append(backend.download(trainer.splats.params))
+    np.testing.assert_array_equal(*splats)
