@@ -60,14 +60,14 @@ def main(
     plan = read_plan(folder / "merged")
     assert plan is not None
     num_views = len(RunDir(folder / "merged").views("train"))
-    shown = steps + round(cell_steps * num_views / np.mean([cell.num_views for cell in plan.cells]))
+    shown = steps + round(cell_steps * num_views / np.mean([len(cell.views) for cell in plan.cells]))
     if not (folder / "single" / "result.json").is_file():
         _splat("train", scene, "-o", folder / "single", *common, "--max-splats", city["num_splats"], "--steps", shown)
     backend = open_backend(device)
     errors = [_errors(RunDir(folder / name), plan, backend) for name in ("single", "merged")]
     (single_near, single_far), (near, far) = errors
     facts: dict[str, Any] = {
-        "cells": [cell.num_views for cell in plan.cells], "single_steps": shown,
+        "cells": [len(cell.views) for cell in plan.cells], "single_steps": shown,
         "coarse_psnr": RunDir(folder / "merged" / "coarse").result()["psnr"],
         "single": _facts(RunDir(folder / "single")), "merged": _facts(RunDir(folder / "merged")),
         "near_share": round(single_near.size / (single_near.size + single_far.size), 3),

@@ -51,7 +51,7 @@ def command(
 ) -> Output:
     """Train a scene in parts that fit the device, one after the other, and merge them.
 
-    A coarse run over the whole scene fixes the poses of the cameras. The ground is then divided into cells of at most
+    A coarse run over the whole scene fixes poses and exposures. The ground is then divided into cells of at most
     --cell-splats splats. Each cell is trained with a margin, on the photographs that show it, while the coarse splats
     around it stay in the picture; its splats within the cell become a part of the result. OUT is the folder of a run,
     as of `splat train`, with the stages in OUT/coarse and OUT/cells. Repeating the command skips finished stages and

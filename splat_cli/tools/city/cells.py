@@ -62,6 +62,25 @@ def cell_numbers(cells: Sequence[Cell], places: np.ndarray) -> np.ndarray:
     return numbers
 
 
+def rounds_of(cells: Sequence[Cell]) -> list[int]:
+    """Round of each cell, from 0: cells with a common border are in different ones, so that a later one fits to it.
+
+    Greedy colouring. Cells that only meet at a corner may be trained at the same time.
+    """
+    rounds: list[int] = []
+    for number, cell in enumerate(cells):
+        taken = {rounds[other] for other in range(number) if _have_border(cell, cells[other])}
+        rounds.append(next(one for one in range(number + 1) if one not in taken))
+    return rounds
+
+
+def _have_border(one: Cell, other: Cell) -> bool:
+    """Whether two cells touch along more than their margins."""
+    low, high = np.maximum(one.low, other.low), np.minimum(one.high, other.high)
+    margins = np.minimum(one.margins, other.margins)
+    return bool((high >= low).all() and (high - low > margins).any())
+
+
 def _split(places: np.ndarray, low: np.ndarray, high: np.ndarray, ground: np.ndarray, capacity: float) -> list[Cell]:
     first, last = np.maximum(low, ground[0]), np.minimum(high, ground[1])
     cell = Cell(_pair(low), _pair(high), _pair(MARGIN * np.maximum(last - first, 0)))

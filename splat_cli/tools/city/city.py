@@ -16,12 +16,14 @@ from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
 from splat_cli.engine.job import Job
 from splat_cli.engine.open import open_engine
+from splat_cli.engine.protocol import Engine
 from splat_cli.engine.train_job import train_job
 from splat_cli.errors import SplatError, UsageError
 from splat_cli.files import replacing
+from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.device import open_device
 from splat_cli.run.memory_plan import plan_memory
-from splat_cli.run.plan import resolve_plan
+from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.training_data import split_scene, with_fixed_paths
@@ -31,11 +33,12 @@ from splat_cli.scene.read import read_scene
 from splat_cli.tools.city.divide import divide
 from splat_cli.tools.city.merge import finish, merge_cells
 from splat_cli.tools.city.plan import CellFiles, CityPlan, read_plan
+from splat_cli.tools.city.prepare import CellPreparer
 
 _REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
     "--color field": lambda config: config.color == "field",
     "--smooth-3d": lambda config: config.smooth_3d > 0,
-    "--appearance": lambda config: config.appearance != "none",
+    "--appearance grid or camera": lambda config: config.appearance in ("grid", "camera"),
     "--background learned": lambda config: config.background == "learned",
     "--gpus": lambda config: config.gpus > 1,
     "--frozen": lambda config: config.frozen is not None,
@@ -49,6 +52,9 @@ _OWN_SCENE: dict[str, Any] = {
     "points": None, "min_track_length": 0, "max_point_error": None, "init": "points",
 }  # fmt: skip
 """Settings of reading the scene that is written for a cell."""
+_RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
+_HASTE = 2 / 3
+"""Power of the factor that short runs from points have: cells start from coarse splats, which have less far to go."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +77,16 @@ class City:
         """Settings of the coarse run: as many splats as a cell has."""
         return self._within(min(self.cell_splats, self.max_splats), self.config)
 
-    def cell_config(self, files: CellFiles, plan: CityPlan, number: int) -> TrainConfig:
+    def cell_config(self, plan: CityPlan, number: int) -> TrainConfig:
         """Settings of the run of a cell; poses and photographs are given, and none is held out."""
-        cell = plan.cells[number]
+        files, steps = CellFiles.of(self.out, number), self.cell_steps or default_steps(len(plan.cells[number].views))
+        rates = {name: lr_factor(steps) ** _HASTE * getattr(self.config, name) for name in _RATES}
         config = dataclasses.replace(
-            self.config, **_OWN_SCENE, steps=self.cell_steps, eval=False, split=None, pose_opt=False,
+            self.config, **_OWN_SCENE, **rates, steps=steps, eval=False, split=None, pose_opt=False, appearance="none",
             refine_intrinsics=False, init_from=str(files.start),
-            frozen=str(files.frozen) if cell.num_frozen else None,
+            frozen=str(files.frozen) if files.frozen.is_file() else None,
         )  # fmt: skip
-        return self._within(cell.max_splats, config)
+        return self._within(round(plan.growth * len(read_ply(files.start))), config)
 
     def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
         return dataclasses.replace(config, max_splats=max_splats, splat_budget=0.0, report=False, save_at=())
@@ -114,42 +121,50 @@ def train_city(city: City, display: Display) -> RunResult:
         return read_result(RunDir(city.out))
     if not city.coarse.result():
         display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
-        _run([train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)], city, display)
+        with open_engine(city.device) as engine:
+            job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
+            _run([job], engine, display)
     backend = open_device(city.device, city.config, display)
     plan = read_plan(city.out)
     if plan is None:
         plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
-    backend.release_cached()
-    display.say(f"{len(plan.cells)} cells of up to {max(cell.max_splats for cell in plan.cells):,} splats")
-    _run(_cell_jobs(city, plan), city, display)
+    display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
+    with open_engine(city.device) as engine:
+        _train_cells(city, plan, engine, backend, display)
     run = merge_cells(city.coarse, city.out, plan)
     return finish(run, city.coarse, len(plan.cells), backend, display)
 
 
-def _cell_jobs(city: City, plan: CityPlan) -> list[Job]:
-    """Jobs of the cells that are not finished."""
-    jobs = []
-    for number in range(len(plan.cells)):
-        files = CellFiles.of(city.out, number)
-        if not files.run.result():
-            config = city.cell_config(files, plan, number)
-            jobs.append(train_job(f"cell {number}", files.scene, files.run.path, config, city.device))
-    return jobs
+def _train_cells(city: City, plan: CityPlan, engine: Engine, backend: Backend, display: Display) -> None:
+    """Prepare and train the cells that are not finished, round by round."""
+    left = [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
+    for number in sorted({plan.cells[i].round for i in left}):
+        cells = [i for i in left if plan.cells[i].round == number]
+        preparer = CellPreparer(city.coarse, city.out, plan, backend, display)
+        for i in cells:
+            preparer.prepare(i)
+        del preparer
+        backend.release_cached()  # for the jobs
+        _run([_cell_job(city, plan, i) for i in cells], engine, display)
 
 
-def _run(jobs: Sequence[Job], city: City, display: Display) -> None:
+def _cell_job(city: City, plan: CityPlan, number: int) -> Job:
+    files = CellFiles.of(city.out, number)
+    return train_job(f"cell {number}", files.scene, files.run.path, city.cell_config(plan, number), city.device)
+
+
+def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:
     """Run the jobs to their end. SplatError if some failed."""
     failed = []
-    with open_engine(city.device) as engine:
-        for job in jobs:
-            job.log.parent.mkdir(parents=True, exist_ok=True)
-            engine.submit(job)
-        for ended in engine.results():
-            facts = ended.facts()
-            if "error" in facts:
-                failed.append(f"{ended.job.name}: {facts['error']}")
-            else:
-                display.say(f"{ended.job.name}: {facts['num_splats']:,} splats in {facts['seconds']:.0f} s")
+    for job in jobs:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        engine.submit(job)
+    for ended in engine.results():
+        facts = ended.facts()
+        if "error" in facts:
+            failed.append(f"{ended.job.name}: {facts['error']}")
+        else:
+            display.say(f"{ended.job.name}: {facts['num_splats']:,} splats in {facts['seconds']:.0f} s")
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise SplatError(f"{failed[0]}{more}; the same command again goes on with what is left")

@@ -81,6 +81,16 @@ def is_shown(weights: np.ndarray) -> np.ndarray:
     return weights > _SEEN
 
 
+def without_exposure(photograph: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """The photograph uint8 [H, W, 3] as it were without its exposure: y = x + D (x, 1) solved for x.
+
+    change: D float [3, 4], of colours 0 to 1, as `optim.exposure.ExposureLoss` trains it.
+    """
+    inverse = np.linalg.inv(np.eye(3) + change[:, :3])
+    colors = (photograph / 255 - change[:, 3]) @ inverse.T
+    return to_8bit(colors)
+
+
 def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.ndarray) -> np.ndarray:
     """What a cell is trained on: the photograph where the cell is, the coarse picture elsewhere; uint8 [H, W, 3].
 

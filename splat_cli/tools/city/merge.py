@@ -6,8 +6,6 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-import numpy as np
-
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
@@ -18,6 +16,7 @@ from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.tools.city.plan import CellFiles, CityPlan
+from splat_cli.tools.city.prepare import own_splats
 from splat_cli.tools.evaluate import evaluate_run
 
 
@@ -39,15 +38,9 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
 
 def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
     """Trained splats of each cell that lie in it, and the coarse ones that no cell has trained."""
-    splats = read_ply(coarse.ply_path(coarse.saved_steps()[-1]))
-    places = plan.places(splats)
-    parts = [splats.select(~np.logical_or.reduce([cell.cell.holds(places) for cell in plan.cells]))]
-    for number, cell in enumerate(plan.cells):
-        run = CellFiles.of(out, number).run
-        trained = read_ply(run.ply_path(run.saved_steps()[-1]))
-        trained = trained.select(np.arange(cell.num_frozen, len(trained)))
-        parts.append(trained.select(cell.cell.holds(plan.ground(trained.means))))
-    return merged(parts)
+    splats, numbers = read_ply(coarse.ply_path(coarse.saved_steps()[-1])), range(len(plan.cells))
+    untrained = splats.select(~plan.filled(plan.places(splats), numbers))
+    return merged([untrained, *(own_splats(out, plan, number) for number in numbers)])
 
 
 def levels_of(result: RunResult, num_levels: int) -> Path | None:

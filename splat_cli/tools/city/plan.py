@@ -1,8 +1,9 @@
-"""The plan of a city's cells: rectangles on the ground, and the numbers of their runs."""
+"""The plan of a city's cells: rectangles on the ground, their photographs, and the order of their runs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,23 +23,23 @@ _REACH = 2.0
 
 @dataclass(frozen=True)
 class CellPlan:
-    """A cell with the numbers of its run: frozen splats, splats to train at most, photographs."""
+    """A cell with its photographs by name. round: when it is trained; surrounded by the cells of earlier rounds."""
 
     cell: Cell
-    num_frozen: int
-    max_splats: int
-    num_views: int
+    round: int
+    views: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CityPlan:
-    """Cells of a city that are photographed. axes: float64 [2, 3], of the ground. max_size: of splats that cells train.
+    """Cells of a city that are photographed. axes: float64 [2, 3], of the ground. growth: of the number of splats.
 
-    Larger splats reach into several cells, which would all correct the same error: they stay as the coarse run left
-    them.
+    max_size: of coarse splats that cells train. Larger ones reach into several cells, which would all correct the same
+    error: they stay as they are.
     """
 
     axes: np.ndarray
+    growth: float
     max_size: float
     cells: list[CellPlan]
 
@@ -53,6 +54,16 @@ class CityPlan:
         places[np.exp(splats.log_scales.max(axis=1)) > self.max_size] = np.inf
         return places
 
+    def filled(self, places: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
+        """Mask of the places [N, 2] that these cells hold."""
+        return np.logical_or.reduce(
+            [self.cells[i].cell.holds(places) for i in numbers] or [np.zeros(len(places), bool)]
+        )
+
+    def before(self, number: int) -> list[int]:
+        """Numbers of the cells that are trained in rounds before that of a cell."""
+        return [other for other, cell in enumerate(self.cells) if cell.round < self.cells[number].round]
+
 
 @dataclass(frozen=True)
 class CellFiles:
@@ -66,12 +77,12 @@ class CellFiles:
 
     @property
     def start(self) -> Path:
-        """Coarse splats of the cell and its margin."""
+        """Coarse splats of the cell and of its margin; written last."""
         return self.folder / "start.ply"
 
     @property
     def frozen(self) -> Path:
-        """Other coarse splats that its photographs show."""
+        """Splats around it that its photographs show."""
         return self.folder / "frozen.ply"
 
     @property
@@ -84,6 +95,11 @@ class CellFiles:
         return RunDir(self.folder / "run")
 
 
+def max_size(cells: Sequence[Cell]) -> float:
+    """Longest standard deviation of a splat that stays within the margins of all cells."""
+    return min(min(cell.margins) for cell in cells) / _REACH
+
+
 def read_plan(out: Path) -> CityPlan | None:
     """The plan that `write_plan` has written, or None. FormatError."""
     path = _path(out)
@@ -92,22 +108,18 @@ def read_plan(out: Path) -> CityPlan | None:
     content = read_json(path)
     try:
         cells = [_cell_plan(entry) for entry in content["cells"]]
-        return CityPlan(np.array(content["axes"], np.float64).reshape(2, 3), float(content["max_size"]), cells)
+        axes = np.array(content["axes"], np.float64).reshape(2, 3)
+        return CityPlan(axes, float(content["growth"]), float(content["max_size"]), cells)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"{path} is not as it was written ({error})"
         raise FormatError(f"{reason}: remove {path.parent}, and the cells are planned again") from None
 
 
 def write_plan(out: Path, plan: CityPlan) -> None:
-    """Write the plan; that it is there says that the files of all cells are."""
-    content = {"axes": plan.axes.tolist(), "max_size": plan.max_size, "cells": [_entry(cell) for cell in plan.cells]}
+    """Write OUT/cells/plan.json."""
+    content = {**vars(plan), "axes": plan.axes.tolist(), "cells": [_entry(cell) for cell in plan.cells]}
     with replacing(_path(out), durable=True) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def max_size(cells: list[Cell]) -> float:
-    """Longest standard deviation of a splat that stays within the margins of all cells."""
-    return min(min(cell.margins) for cell in cells) / _REACH
 
 
 def _path(out: Path) -> Path:
@@ -126,4 +138,4 @@ def _cell_plan(entry: dict[str, Any]) -> CellPlan:
         return first, second
 
     cell = Cell(pair("low", -np.inf), pair("high", np.inf), pair("margins"))
-    return CellPlan(cell, int(entry["num_frozen"]), int(entry["max_splats"]), int(entry["num_views"]))
+    return CellPlan(cell, int(entry["round"]), tuple(map(str, entry["views"])))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.tools.city.cells import MARGIN, MIN_SPLATS, Cell, cell_numbers, ground_axes, split_cells
+from splat_cli.tools.city.cells import MARGIN, MIN_SPLATS, Cell, cell_numbers, ground_axes, rounds_of, split_cells
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,18 @@ def test_margins_are_a_share_of_the_side():
 def test_places_that_cannot_be_divided():
     assert len(split_cells(np.zeros((1000, 2)), 10)) == 1
     assert len(split_cells(np.random.default_rng(0).normal(size=(2 * MIN_SPLATS - 1, 2)), 10)) == 1
+
+
+def test_neighbours_are_trained_one_after_the_other():
+    inf, margins = np.inf, (1.0, 1.0)
+    square = [
+        Cell((-inf, -inf), (0, 0.3), margins), Cell((0, -inf), (inf, 0), margins),
+        Cell((-inf, 0.3), (0, inf), margins), Cell((0, 0), (inf, inf), margins),
+    ]  # fmt: skip
+    assert rounds_of(square) == [0, 1, 1, 0]  # those across the corner touch along 0.3 only
+    row = [Cell((10.0 * i, 0), (10.0 * i + 10, 10), (2, 2)) for i in range(5)]
+    assert rounds_of(row) == [0, 1, 0, 1, 0]
+    assert rounds_of(row[::2]) == [0, 0, 0]
 
 
 def test_axes_lie_in_the_ground():

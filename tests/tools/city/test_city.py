@@ -12,6 +12,7 @@ from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import make_sample_city, read_scene
 from splat_cli.tools.city.plan import CellFiles, read_plan, write_plan
+from splat_cli.tools.city.prepare import own_splats
 
 OPTIONS = [
     "--device", "cpu", "--eval", "--steps", "60", "--cell-steps", "40", "--densify-interval", "10", "--max-splats",
@@ -52,7 +53,7 @@ def test_cells_fit_together(city):
     for number, cell in enumerate(plan.cells):
         files = CellFiles.of(out, number)
         trained, frozen = last(files.run.path), read_ply(files.frozen)
-        assert len(frozen) == cell.num_frozen
+        assert cell.round == number  # of two
         assert rows(trained.select(np.arange(len(frozen)))) == rows(frozen)
         own = trained.select(np.arange(len(frozen), len(trained)))
         own = own.select(cell.cell.holds(plan.ground(own.means)))
@@ -63,6 +64,18 @@ def test_cells_fit_together(city):
     untrained = coarse.select(~np.logical_or.reduce([cell.cell.holds(places) for cell in plan.cells]))
     assert rows(untrained) <= rows(merged)
     assert found + len(untrained) == len(merged)
+
+
+def test_the_second_cell_fits_to_the_first(city):
+    """What has been trained beyond the border stays in the picture; nothing of the second cell grows there."""
+    out, plan = city[1], read_plan(city[1])
+    files = CellFiles.of(out, 1)
+    first, frozen = own_splats(out, plan, 0), read_ply(files.frozen)
+    near = first.select(plan.cells[1].cell.trains(plan.ground(first.means)))
+    assert len(near) > 20
+    assert rows(near) <= rows(frozen)
+    start = read_ply(files.start)
+    assert not plan.cells[0].cell.holds(plan.ground(start.means)).any()
 
 
 def test_cells_do_not_see_held_out_photographs(city):
@@ -95,7 +108,7 @@ def test_only_what_is_missing_is_trained(city, copy, splat):
     shutil.rmtree(copy / "cells/001/run")
     again = splat("city", city[0], "-o", copy, *OPTIONS)
     assert again.code == 0, again.err
-    assert "cell 1: " in again.err
+    assert "cell 1: " in again.err  # its files are there
     assert "cell 0: " not in again.err
     assert "coarse: " not in again.err
     assert rows(last(copy / "cells/000/run")) == rows(last(city[1] / "cells/000/run"))
@@ -117,7 +130,7 @@ def test_other_settings_are_refused(city, splat):
 
 
 def test_what_cells_cannot_have(city, splat, tmp_path):
-    for options in (["--color", "field"], ["--appearance", "exposure"], ["--gpus", "2"]):
+    for options in (["--color", "field"], ["--appearance", "grid"], ["--gpus", "2"]):
         refused = splat("city", city[0], "-o", tmp_path / "new", *options)
         assert refused.code == 2
         assert f"does not work with {options[0]}" in refused.err
@@ -126,21 +139,21 @@ def test_what_cells_cannot_have(city, splat, tmp_path):
 def test_a_cell_that_fails_is_named(city, copy, splat):
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "cells/000/run")
-    (copy / "cells/000/start.ply").write_text("ply\n")
+    shutil.rmtree(copy / "cells/000/scene/images")
     failed = splat("city", city[0], "-o", copy, *OPTIONS)
     assert failed.code == 1
     assert "cell 0: " in failed.err
-    assert "start.ply" in failed.err
+    assert "images" in failed.err
 
 
 def test_plans_come_back_as_they_were_written(city, tmp_path):
     plan = read_plan(city[1])
     write_plan(tmp_path, plan)
     again = read_plan(tmp_path)
-    assert (again.cells, again.max_size) == (plan.cells, plan.max_size)
+    assert (again.cells, again.max_size, again.growth) == (plan.cells, plan.max_size, plan.growth)
     np.testing.assert_array_equal(again.axes, plan.axes)
     assert read_plan(tmp_path / "nowhere") is None
     path = tmp_path / "cells" / "plan.json"
-    path.write_text(path.read_text().replace("num_frozen", "frozen"))
+    path.write_text(path.read_text().replace("round", "turn"))
     with pytest.raises(FormatError, match="not as it was written"):
         read_plan(tmp_path)

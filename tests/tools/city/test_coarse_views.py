@@ -9,6 +9,7 @@ from splat_cli.tools.city.coarse_views import (
     covered_shares,
     picture_of_cell,
     views_of_cells,
+    without_exposure,
 )
 from tests.gaussians.some_splats import some_splats
 from tests.views import render_view, ring_of_views
@@ -41,6 +42,15 @@ def test_pictures_are_those_of_the_splats(backend):
     views = CoarseViews(backend, splats, ring_of_views(3), (1, 0, 0))
     expected = render_view(backend, Splats.from_arrays(backend, splats), view, (1, 0, 0))
     np.testing.assert_allclose(views.picture(2), 255 * np.clip(expected, 0, 1), atol=0.51)
+
+
+def test_a_photograph_without_its_exposure():
+    rng = np.random.default_rng(0)
+    picture = rng.integers(40, 200, (6, 5, 3)).astype(np.uint8)
+    change = np.array([[0.2, 0.01, 0, -0.05], [0, -0.1, 0.02, 0.03], [0.05, 0, 0.1, 0]])
+    exposed = picture / 255 @ (np.eye(3) + change[:, :3]).T + change[:, 3]
+    found = without_exposure((255 * exposed).round().astype(np.uint8), change)
+    assert np.abs(found.astype(int) - picture).max() <= 1
 
 
 def test_the_photograph_is_used_where_the_cell_is():

@@ -1,0 +1,125 @@
+"""Files that the runs of cells start from: splats of the cell, splats around it, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as Picture
+
+from splat_cli.console import Display
+from splat_cli.device import Backend
+from splat_cli.errors import UsageError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.selection import merged
+from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.colmap.model import Camera, Image, Model
+from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.quaternion import quat_from_matrix
+from splat_cli.scene.view import View
+from splat_cli.tools.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
+from splat_cli.tools.city.plan import CellFiles, CityPlan
+
+_QUALITY = 98
+
+
+class CellPreparer:
+    """Writes the files of cells; the coarse run is read once. Cells of earlier rounds must be trained."""
+
+    def __init__(self, coarse: RunDir, out: Path, plan: CityPlan, backend: Backend, display: Display) -> None:
+        self.out, self.plan = out, plan
+        self.splats = read_ply(coarse.ply_path(coarse.saved_steps()[-1]))
+        photographs = load_run_images(coarse, coarse.views("train"), None, backend, display)
+        self.photographs = _with_one_exposure(photographs, coarse, display)
+        self.views = CoarseViews(backend, self.splats, photographs.views, coarse.background())
+
+    def prepare(self, number: int) -> None:
+        """Write the files of a cell, unless they are there."""
+        files, cell = CellFiles.of(self.out, number), self.plan.cells[number]
+        if files.start.is_file():
+            return
+        places, before = self.plan.places(self.splats), self.plan.before(number)
+        around = cell.cell.trains(places)
+        names = set(cell.views)
+        indices = [i for i, view in enumerate(self.photographs.views) if view.name in names]
+        shown = self._write_pictures(files, indices, around)
+        done = [own_splats(self.out, self.plan, other) for other in before]
+        near = [part.select(cell.cell.trains(self.plan.ground(part.means))) for part in done]
+        frozen = merged([self.splats.select(shown & ~around), *near])
+        if len(frozen):
+            write_ply(files.frozen, frozen)
+        start = self.splats.select(around & ~self.plan.filled(places, before))
+        _write_model(files, [self.photographs.views[i] for i in indices], start.means)
+        write_ply(files.start, start, durable=True)
+
+    def _write_pictures(self, files: CellFiles, indices: list[int], around: np.ndarray) -> np.ndarray:
+        """Write the pictures of a cell; returns which splats these show, bool [N]."""
+        shown = np.zeros(len(self.splats), bool)
+        for index in indices:
+            view, mask = self.photographs.views[index], self.photographs.masks[index]
+            shown |= is_shown(self.views.weights(index))
+            coarse = self.views.picture(index)
+            picture = picture_of_cell(self.photographs.images[index], coarse, self.views.coverage(around))
+            _save(files.scene / "images" / _file(view), picture)
+            if mask is not None:
+                _save(files.scene / "masks" / f"{_file(view)}.png", mask)
+        return shown
+
+
+def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
+    """The trained splats of a cell that lie in it."""
+    files = CellFiles.of(out, number)
+    trained = read_ply(files.run.ply_path(files.run.saved_steps()[-1]))
+    num_frozen = len(read_ply(files.frozen)) if files.frozen.is_file() else 0
+    own = trained.select(np.arange(num_frozen, len(trained)))
+    return own.select(plan.cells[number].cell.holds(plan.ground(own.means)))
+
+
+class _Corrected(Sequence[np.ndarray]):
+    """Photographs without their exposures, corrected on access."""
+
+    def __init__(self, images: Sequence[np.ndarray], changes: list[np.ndarray]) -> None:
+        self._images, self._changes = images, changes
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: Any) -> Any:
+        return without_exposure(self._images[index], self._changes[index])
+
+
+def _with_one_exposure(photographs: ImageSet, coarse: RunDir, display: Display) -> ImageSet:
+    """The photographs without the exposures that the coarse run has found, if it has. UsageError."""
+    if coarse.config().appearance != "exposure":
+        return photographs
+    checkpoint = newest_checkpoint(coarse.checkpoints_path, display.warn)
+    if checkpoint is None:
+        raise UsageError(f"{coarse.path} has no checkpoint with its exposures: train it again with --keep 1")
+    changes = dict(zip(checkpoint.facts["views"], checkpoint.arrays["exposures"][:, 0], strict=True))
+    found = [changes[view.name].reshape(3, 4) for view in photographs.views]
+    return photographs._replace(images=_Corrected(photographs.images, found))
+
+
+def _write_model(files: CellFiles, views: list[View], points: np.ndarray) -> None:
+    cameras, images = {}, []
+    for number, view in enumerate(views, 1):
+        cameras[number] = Camera(number, "PINHOLE", view.width, view.height, (view.fx, view.fy, view.cx, view.cy))
+        quat = tuple(quat_from_matrix(view.w2c[:3, :3]).tolist())
+        images.append(Image(number, number, _file(view), quat, tuple(view.w2c[:3, 3].tolist())))
+    write_model(files.scene / "sparse" / "0", Model(cameras, images, points, np.full(points.shape, 128, np.uint8)))
+
+
+def _file(view: View) -> str:
+    """Name of the view's picture: that of the photograph, if it is a JPEG."""
+    return view.name if view.name.lower().endswith((".jpg", ".jpeg")) else f"{view.name}.jpg"
+
+
+def _save(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Picture.fromarray(pixels).save(path, quality=_QUALITY, subsampling=0)
