@@ -88,11 +88,12 @@ def _queue(longest_first: bool) -> Launch:
 
     def launch(raster: Rasterizer, state: IterState, rows: Any) -> None:
         backend, order = raster.backend, raster.tiles.tile_order if longest_first else None
-        counter = counters.setdefault(backend, backend.xp.zeros(1, "uint32"))
-        counter.fill(0)
+        if backend not in counters:  # before a graph is captured, within which nothing can be allocated
+            counters[backend] = backend.xp.zeros(1, "uint32")
+        counters[backend].fill(0)
         arrays = _tile_arrays(raster, state, rows)
         kernel = backend.kernel("stage3_two_levels", "stage3_two_levels")
-        kernel((_resident_blocks(backend),), (TILE * TILE,), counter, order, *arrays)
+        kernel((_resident_blocks(backend),), (TILE * TILE,), counters[backend], order, *arrays)
 
     return launch
 
