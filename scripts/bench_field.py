@@ -43,7 +43,6 @@ def show(name: str, forward: float, backward: float) -> None:
 
 
 def bench_floor(backend: Backend, num: int) -> None:
-    """backend: with the kernels of scripts/kernels."""
     random = np.random.default_rng(0)
     blocks, levels = (-(-num // THREADS), SHAPE.levels), backend.upload(SHAPE.level_table().view(np.uint32))
     points = backend.upload(random.random((3, num), dtype=np.float32))
@@ -125,12 +124,11 @@ def bench_network(backend: Backend, num: int) -> None:
 @click.option("--samples", default=2**20)
 @click.option("--device", default="auto")
 def main(samples: int, device: str) -> None:
-    floor = open_backend(device, sources=Path(__file__).parent / "kernels")
-    print(floor.describe())
+    backend = open_backend(device, sources=Path(__file__).parent / "kernels")
+    print(backend.describe())
     shape = f"L={SHAPE.levels}, F={SHAPE.features}, T={SHAPE.table_size}"
     print(f"encoding, {samples} points, {shape}: forward, backward, both (ms)")
-    bench_floor(floor, samples)
-    backend = open_backend(device)  # after the other: each works on a stream of its own
+    bench_floor(backend, samples)
     bench_encoding(backend, samples)
     bench_optimiser(backend)
     bench_network(backend, samples // 4)
