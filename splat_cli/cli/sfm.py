@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 @click.argument("photos", type=PATH)
 @click.option("-o", "--out", type=PATH, required=True, metavar="SCENE", help="Folder of the scene, new or empty.")
 @click.option(
+    "--matcher",
     "--matching",
     type=click.Choice(["auto", "exhaustive", "sequential"]),
     default="auto",
     show_default=True,
-    help="Pairs to match: all, or neighbours by name; auto: all for up to 200 photographs.",
+    help="Pairs to match: all (exhaustive), or neighbours in time and key frames (sequential); auto: sequential for "
+    "videos, 60 or more numbered files without EXIF camera model, and over 200 photographs.",
 )
 @click.option(
     "--camera-model",
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 def command(
     photos: Path,
     out: Path,
-    matching: str,
+    matcher: str,
     camera_model: str,
     one_camera: bool | None,
     frames: int,
@@ -74,7 +76,7 @@ def command(
     """
     from splat_cli.scene.sfm import SfmOptions, make_scene
 
-    options = SfmOptions(frames, matching, camera_model, one_camera, seed)
+    options = SfmOptions(frames, matcher, camera_model, one_camera, seed)
     found = make_scene(photos, out, options, display.counting, display.say)
     facts = {
         "scene": out, "photographs": found.num_photographs, "registered": found.num_registered,

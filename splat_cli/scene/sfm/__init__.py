@@ -38,7 +38,7 @@ def make_scene(
                 names, skipped = collect_photographs(source, scene / "images")
                 if skipped:
                     say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
-            return map_photographs(scene, names, options, counting)
+            return map_photographs(scene, names, options, counting, is_video(source))
     except KeyboardInterrupt as error:
         raise Interrupted("Interrupted; the same command again continues", error) from None
 

@@ -12,6 +12,7 @@ COLMAP logs.
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ MARK = "@splat "
 _MIN_MODEL_SIZE = 3
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
+_LISTED_BLOCK = 100
 _MIN_LOCATIONS = 5
 _GPS_ERROR = 10.0  # metres, within which a place counts as right
 _MIN_SPREAD = 5.0  # metres, standard deviation of the places across their longest direction
@@ -84,17 +86,23 @@ def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]
 
 
 def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
-    """Match in blocks of pairs, for progress."""
-    num = len(job["names"])
-    _send(phase="pairs", total=num * (num - 1) // 2 if job["exhaustive"] else 10 * num)
+    """Match the job's pairs, or all, in blocks, for progress."""
+    num, pairs = len(job["names"]), job["pairs"]
+    _send(phase="pairs", total=num * (num - 1) // 2 if pairs is None else len(pairs))
     verification = pycolmap.TwoViewGeometryOptions()
     verification.ransac.random_seed = job["seed"]
-    if job["exhaustive"]:
+    if pairs is None:
         pairing = pycolmap.ExhaustivePairingOptions()
         pairing.block_size = min(max(-(-num // _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
         pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification)
-    else:
+    elif any(" " in name for name in job["names"]):  # which a list of pairs cannot hold
         pycolmap.match_sequential(database, verification_options=verification)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            listed = Path(folder) / "pairs.txt"
+            listed.write_text("".join(f"{first} {second}\n" for first, second in pairs), encoding="utf-8")
+            listing = pycolmap.ImportedPairingOptions(match_list_path=listed, block_size=_LISTED_BLOCK)
+            pycolmap.match_image_pairs(database, pairing_options=listing, verification_options=verification)
 
 
 def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping[str, Any]) -> dict[int, Any]:

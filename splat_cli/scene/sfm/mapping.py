@@ -9,9 +9,8 @@ from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.colmap_process import Counting, run_colmap
 from splat_cli.scene.sfm.gps import gps_locations
 from splat_cli.scene.sfm.options import SfmOptions
+from splat_cli.scene.sfm.pairs import choose_matcher, sequential_pairs
 
-EXHAUSTIVE_LIMIT = 200
-"""Photographs up to which all pairs are matched."""
 _FEW_REGISTERED = 0.8
 
 
@@ -19,7 +18,8 @@ _FEW_REGISTERED = 0.8
 class Mapping:
     """What structure from motion found: photographs placed, points, mean error in pixels, mean track length.
 
-    gps_error: median, in metres, where scale and orientation are those of the photographs' GPS data.
+    gps_error: median, in metres, where scale and orientation are those of the photographs' GPS data. matcher: that
+    was used, "exhaustive" or "sequential".
     """
 
     num_photographs: int
@@ -29,6 +29,7 @@ class Mapping:
     track_length: float
     num_models: int
     gps_error: float | None = None
+    matcher: str = "exhaustive"
 
     def summary(self) -> str:
         """The statistics in one line."""
@@ -47,24 +48,29 @@ class Mapping:
             lines.append(
                 f"- the photographs fell into {self.num_models} groups: add some that show parts of two groups"
             )
-        return [*lines, "- photographs that overlap by two thirds, taken while moving, not while turning on the spot",
-                "- sharp photographs of one exposure; little glass, water or sky",
-                "- --matching exhaustive, if they are in no order"]  # fmt: skip
+        lines += ["- photographs that overlap by two thirds, taken while moving, not while turning on the spot",
+                  "- sharp photographs of one exposure; little glass, water or sky"]  # fmt: skip
+        if self.matcher == "sequential":
+            lines.append("- splat sfm --matcher exhaustive, which takes longer, if they are in no order")
+        return lines
 
 
-def map_photographs(scene: Path, names: list[str], options: SfmOptions, counting: Counting) -> Mapping:
+def map_photographs(
+    scene: Path, names: list[str], options: SfmOptions, counting: Counting, is_video: bool = False
+) -> Mapping:
     """Create scene/sparse/0 from scene/images; keeps scene/database.db, and continues with an existing one.
 
-    Matches all pairs of up to EXHAUSTIVE_LIMIT photographs unless the options state otherwise. UsageError if pycolmap
-    is missing, SceneError if no two photographs match.
+    is_video: whether the photographs are the frames of a video. UsageError if pycolmap is missing, SceneError if no two
+    photographs match.
     """
     require_pycolmap()
-    is_small = options.matching == "auto" and len(names) <= EXHAUSTIVE_LIMIT
-    exhaustive = options.matching == "exhaustive" or is_small
-    groups = [names] if options.one_camera else camera_groups(scene / "images", names)
+    found_groups = [] if is_video else camera_groups(scene / "images", names)
+    groups = [names] if options.one_camera else found_groups
+    matcher = choose_matcher(options.matcher, names, is_video, bool(found_groups))
     job = {
         "scene": str(scene.absolute()), "names": names, "groups": groups, "camera_model": options.camera_model,
-        "locations": gps_locations(scene / "images", names), "exhaustive": exhaustive, "seed": options.seed,
+        "locations": gps_locations(scene / "images", names), "seed": options.seed,
+        "pairs": sequential_pairs(names) if matcher == "sequential" else None,
     }  # fmt: skip
     found = run_colmap(job, counting)
     if not found["models"]:
@@ -80,6 +86,7 @@ def map_photographs(scene: Path, names: list[str], options: SfmOptions, counting
         found["track_length"],
         found["models"],
         found["gps_error"],
+        matcher,
     )
 
 

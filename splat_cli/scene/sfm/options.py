@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SfmOptions:
-    """num_frames: extracted from a video. matching: "exhaustive", "sequential" or "auto".
+    """num_frames: extracted from a video. matcher: "exhaustive", "sequential" or "auto".
 
     camera_model: COLMAP's name. one_camera: whether all photographs share a camera; by default, frames of a video and
     photographs of equal EXIF data do.
     """
 
     num_frames: int = 200
-    matching: str = "auto"
+    matcher: str = "auto"
     camera_model: str = "SIMPLE_RADIAL"
     one_camera: bool | None = None
     seed: int = 0
