@@ -1,5 +1,6 @@
 """Detection of a scene's dataset format, and of the folder that is meant by a path in it."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,10 @@ FORMATS: dict[str, DatasetFormat] = {
 
 DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
 """Of files by which a scene may be named."""
+_SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
+_ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
+_MAX_FOLDERS = 1000  # that are looked into
+_SHOWN = 3
 _MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
 
@@ -76,8 +81,7 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
             if found is not None and found.name == path.name:
                 return path.parent, name if format == "auto" else format
         if path.stem not in FILES:
-            wanted = ", ".join(entry.name for entry in FORMATS.values())
-            raise SceneError(f"{path} is no scene: give a folder, a zip file or one of {wanted}")
+            raise SceneError(f"{path} is no scene: {_advice(path)}")
         path = path.parent
     for tail in map(Path, _MODEL_TAILS):
         whole = path if len(path.parts) > len(tail.parts) else path.resolve()
@@ -87,6 +91,27 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
     return path, format
 
 
+def _advice(path: Path) -> str:
+    """What to give in place of a file that is no scene."""
+    if path.name.lower().endswith(_SPLAT_SUFFIXES):
+        return f"`splat view {path}` shows splats, `splat train SCENE --init-from {path}` starts from them"
+    if path.name.lower().endswith(_ARCHIVE_SUFFIXES):
+        return "unpack it and give the folder, or make it a zip file"
+    return f"give a folder of photographs, a video, a zip file, or one of {_wanted(', ')}"
+
+
+def _wanted(separator: str) -> str:
+    return separator.join(entry.name for entry in FORMATS.values())
+
+
+def nested_scenes(root: Path) -> list[Path]:
+    """Folders that hold a dataset, one or two levels under `root`, sorted."""
+    folders = itertools.islice(
+        (path for tail in ("*", "*/*") for path in root.glob(tail) if path.is_dir()), _MAX_FOLDERS
+    )
+    return sorted(folder for folder in folders if has_dataset(folder))
+
+
 def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     """The dataset in `root`, in the format of the options, or the first one found. SceneError."""
     if options.format != "auto":
@@ -94,10 +119,11 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
     if not present and (has_photographs(root) or has_photographs(root / "images")):
         raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
+    if not present and (nested := nested_scenes(root)):
+        raise SceneError(f"{root} is no scene, but holds {len(nested)}: give {' or '.join(map(str, nested[:_SHOWN]))}")
     if not present:
-        wanted = "; ".join(entry.name for entry in FORMATS.values())
         raise SceneError(
-            f"{root} holds no camera poses and no photographs. Looked for {wanted}; `splat train` estimates the "
+            f"{root} holds no camera poses and no photographs. Looked for {_wanted('; ')}; `splat train` estimates the "
             "poses of photographs"
         )
     dataset = FORMATS[present[0]].read(root, options)

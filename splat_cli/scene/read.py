@@ -23,7 +23,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     root, dataset_format = scene_folder(Path(path), options.format)
     options = dataclasses.replace(options, format=dataset_format)
     if not root.is_dir():
-        raise SceneError(f"{root} is not a folder; give the folder that holds the photographs and their camera poses")
+        raise SceneError(f"{root} {_why_no_folder(root)}")
     if options.downscale < 1 or (options.max_size is not None and options.max_size < 1):
         raise SceneError(f"downscale is {options.downscale} and max size {options.max_size}; both must be at least 1")
     dataset = read_dataset(root, options)
@@ -38,6 +38,12 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     chosen = dataset.points if options.points is None else read_point_cloud(Path(options.points))
     points, colors, dropped = kept_points(chosen, options)
     return Scene(root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names)
+
+
+def _why_no_folder(root: Path) -> str:
+    if root.parts[:1] in (("http:",), ("https:",)):
+        return "is an address: download what is there, and give the file or folder"
+    return "is not a folder; give the folder that holds the photographs and their camera poses"
 
 
 def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[View], list[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from splat_cli.console import Display
 from splat_cli.errors import SplatError
 from splat_cli.run.storage.run_lock import numbered_folders
-from splat_cli.scene.formats import has_dataset, has_photographs
+from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
@@ -23,7 +23,9 @@ def lacks_poses(path: Path) -> bool:
         return True
     if not path.is_dir() or has_dataset(path):
         return False
-    return any(map(has_photographs, (path, *filter(Path.is_dir, path.iterdir()))))
+    if any(map(has_photographs, (path, *filter(Path.is_dir, path.iterdir())))):
+        return True
+    return not nested_scenes(path) and any(map(has_photographs, filter(Path.is_dir, path.rglob("*"))))
 
 
 def prepared_scene(path: Path, seed: int, display: Display) -> Path:

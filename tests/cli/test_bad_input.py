@@ -120,3 +120,33 @@ def test_export_to_a_place_that_cannot_be_written(splat, trained, tmp_path):
     (tmp_path / "file").touch()
     result = splat("export", trained, tmp_path / "file" / "out.ply")
     assert (result.code, result.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("garden.ply", ("`splat view", "--init-from")),
+        ("garden.SPZ", ("`splat view", "--init-from")),
+        ("garden.tar.gz", ("unpack it",)),
+        ("garden.docx", ("give a folder of photographs, a video, a zip file",)),
+    ],
+)
+def test_files_that_are_no_scene(refused, tmp_path, name, words):
+    (tmp_path / name).touch()
+    refused(tmp_path / name, f"{name} is no scene: ", *words)
+
+
+def test_an_address(refused):
+    refused("https://example.com/garden.zip", "is an address: download")
+
+
+@pytest.mark.parametrize("where", ["dense", "garden/dense"])
+def test_a_folder_over_a_scene(refused, scene, tmp_path, where):
+    """A workspace of COLMAP, or a folder of several scenes."""
+    shutil.copytree(scene, tmp_path / "work" / where)
+    refused(tmp_path / "work", "is no scene, but holds 1: give", where)
+
+
+def test_photographs_in_a_folder_of_another_size(refused, copy):
+    (copy / "images").rename(copy / "images_4")
+    refused(copy, "there is no folder", "such as --images images_4")

@@ -52,7 +52,9 @@ def test_a_dataset_s_file_chooses_the_format(scene, tmp_path, splat):
 
 def test_a_file_that_is_no_dataset_s(tmp_path):
     (tmp_path / "notes.md").write_text("x")
-    with pytest.raises(SceneError, match=r"notes\.md is no scene: give a folder, a zip file or one of"):
+    with pytest.raises(
+        SceneError, match=r"notes\.md is no scene: give a folder of photographs, a video, a zip file, or one of"
+    ):
         read_scene(tmp_path / "notes.md")
 
 

@@ -111,3 +111,11 @@ def test_too_few_photographs(splat, tmp_path):
         Image.new("RGB", (8, 6)).save(tmp_path / "two" / f"{number}.png")
     result = splat("train", tmp_path / "two", *OPTIONS)
     assert (result.code, "holds 2 photographs" in result.err) == (2, True)
+
+
+def test_photographs_deep_in_folders_lack_poses_unless_a_scene_is_there(scene, photos, tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    deep = shutil.move(photos, tmp_path / "a" / "b" / "Fotos über Öl")
+    assert lacks_poses(tmp_path / "a")
+    shutil.copytree(scene, deep.parent / "scene")
+    assert not lacks_poses(tmp_path / "a")

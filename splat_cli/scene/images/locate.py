@@ -29,7 +29,9 @@ def image_folder(root: Path, beside: Path, options: SceneOptions) -> Path:
             return smaller
         if folder.is_dir():
             return folder
-    raise SceneError(f"there is no folder {candidates[0]}; name the folder of the photographs with --images DIR")
+    others = sorted(path.name for path in root.glob("images*") if path.is_dir())
+    named = f", such as --images {others[0]}" if others and options.images is None else ""
+    raise SceneError(f"there is no folder {candidates[0]}; name the folder of the photographs with --images DIR{named}")
 
 
 class ImageLocator:
