@@ -4,10 +4,14 @@
 
 Two bars for each run and path, over all frames:
 
-- matter: largest share of a frame's pixels with less than half the depth of the nearest photograph, under 1 %. The
-  depth of a photograph is that which 1 % of its pixels fall short of, the nearest the 5th percentile of all.
-- tilt: largest angle of a frame's horizontal axis against the level of the photographs, under 1 degree. Their level is
-  the plane of their horizontal axes by a robust fit (Huber, 1 degree), independent of `up_direction`.
+- matter: largest share of a frame's pixels that are half hidden by splats nearer than half the depth of the nearest
+  photograph, under 1 %. The depth of a photograph is that which 1 % of its pixels fall short of, the nearest the 5th
+  percentile of all.
+- tilt: largest angle of a frame's horizontal axis against the level of the photographs, under 1 degree or as much as
+  the level varies between halves of the photographs. Their level is the plane of their horizontal axes by a robust fit
+  (L1, from 1 degree on), independent of `up_direction`.
+
+A flash is a frame that differs from both neighbours: the largest mean difference to their mean, in 8-bit levels.
 """
 
 import dataclasses
@@ -19,6 +23,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.device import Backend, open_backend
+from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import RenderOutput, render_frame
 from splat_cli.render.pictures import to_8bit
@@ -32,6 +37,7 @@ MAX_NEAR, MAX_TILT = 0.01, 1.0
 _NEAREST_VIEWS, _NEAREST_PIXELS = 5, 1  # percentiles
 _MAX_VIEWS = 100
 _ROUNDS = 50
+_HALVES = 20
 _COLUMNS, _ROWS = 8, 5  # of a contact sheet
 
 
@@ -45,7 +51,7 @@ _COLUMNS, _ROWS = 8, 5  # of a contact sheet
 def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, sheets: Path | None, device: str) -> None:
     """Print a row for each run and path; exit code 1 if one misses a bar."""
     backend, missed = open_backend(device), 0
-    print(f"{'run':16}{'path':10}{'frames':>6}{'matter, %':>11}{'at frame':>9}{'frames over':>12}{'tilt, deg':>11}")
+    print("run             path      frames  matter, %  at frame  frames over  tilt, deg   +-  flash  at frame")
     for run in runs:
         arrays, folder = load_trained_splats(run)
         if folder is None:
@@ -54,20 +60,23 @@ def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, she
         reference = [_narrowed(view, width) for view in evenly_spread(photographs, _MAX_VIEWS)]
         reached = [np.percentile(_depths(one), _NEAREST_PIXELS) for one in _rendered(backend, splats, reference)]
         nearest = float(np.percentile(reached, _NEAREST_VIEWS))
-        level = level_of(photographs)
+        level, halves = level_of(photographs), _levels_of_halves(photographs)
         for kind in paths.split(","):
             views = [_narrowed(view, width) for view in plan_job(run, path=CameraPath(kind, frames)).views]
-            pictures, near = [], []
-            for frame in _rendered(backend, splats, views):
-                near.append(float(np.mean(_depths(frame) < nearest / 2)))
-                pictures.append(to_8bit(frame.color))
-            tilt = max(abs(_angle(view, level)) for view in views)
+            pictures = [to_8bit(frame.color) for frame in _rendered(backend, splats, views)]
+            near = [_covered(backend, arrays, view, nearest / 2) for view in views]
+            tilt = _tilt(views, level)
+            uncertain = float(np.percentile([_tilt(views, *pair) for pair in halves], 95)) / 2
             over, worst = sum(share >= MAX_NEAR for share in near), int(np.argmax(near))
-            missed += over > 0 or tilt >= MAX_TILT
-            shown = f"{100 * near[worst]:11.2f}{worst:9}{over:12}{tilt:11.2f}"
-            print(f"{run.name:16}{kind:10}{len(views):6}{shown}", flush=True)
+            flash, at = _flash(pictures)
+            missed += over > 0 or tilt >= max(MAX_TILT, uncertain)
+            print(
+                f"{run.name:16}{kind:10}{len(views):6}{100 * near[worst]:11.2f}{worst:10}{over:13}{tilt:11.2f}"
+                f"{uncertain:5.1f}{flash:7.1f}{at:10}",
+                flush=True,
+            )
             if sheets:
-                _save_sheet(sheets / f"{run.name}-{kind}.jpg", pictures)
+                _save_sheet(sheets / f"{run.name}-{kind}.png", pictures)
     raise SystemExit(missed > 0)
 
 
@@ -83,9 +92,40 @@ def level_of(views: Sequence[View]) -> np.ndarray:
     return up * np.sign(up @ mean)
 
 
-def _angle(view: View, level: np.ndarray) -> float:
-    """Degrees of the horizontal axis above the level plane."""
-    return float(np.degrees(np.arcsin(np.clip(view.w2c[0, :3] @ level, -1, 1))))
+def _levels_of_halves(views: Sequence[View]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Levels of random halves of the photographs."""
+    random = np.random.default_rng(0)
+    orders = [random.permutation(len(views)) for _ in range(_HALVES)]
+    halves = [[[views[i] for i in half] for half in np.array_split(order, 2)] for order in orders]
+    return [(level_of(first), level_of(second)) for first, second in halves]
+
+
+def _covered(backend: Backend, arrays: SplatArrays, view: View, depth: float) -> float:
+    """Share of the pixels that splats nearer than `depth` hide by half."""
+    z = arrays.means @ view.w2c[2, :3] + view.w2c[2, 3]
+    near = arrays.select(np.flatnonzero((z > 0) & (z < depth)))
+    if len(near) == 0:
+        return 0.0
+    (frame,) = _rendered(backend, Splats.from_arrays(backend, near), [view])
+    assert frame.alpha is not None
+    return float(np.mean(frame.alpha > 0.5))
+
+
+def _flash(pictures: list[np.ndarray]) -> tuple[float, int]:
+    """Largest difference of a frame to the mean of its neighbours, 8-bit levels, and its number."""
+    frames = np.stack(pictures).astype(np.float32)
+    middle = (frames[2:] + frames[:-2]) / 2
+    differences = np.abs(frames[1:-1] - middle).mean(axis=(1, 2, 3))
+    return float(differences.max()), int(differences.argmax()) + 1
+
+
+def _tilt(views: Sequence[View], level: np.ndarray, other: np.ndarray | None = None) -> float:
+    """Largest angle of a horizontal axis above a level, or its difference to that above another, degrees."""
+    right = np.array([view.w2c[0, :3] for view in views])
+    angles = np.degrees(np.arcsin(np.clip(right @ level, -1, 1)))
+    if other is not None:
+        angles -= np.degrees(np.arcsin(np.clip(right @ other, -1, 1)))
+    return float(np.abs(angles).max())
 
 
 def _narrowed(view: View, width: int) -> View:
@@ -117,7 +157,7 @@ def _save_sheet(path: Path, pictures: list[np.ndarray]) -> None:
     for number, picture in enumerate(shown):
         sheet.paste(Image.fromarray(picture), (number % _COLUMNS * width, number // _COLUMNS * height))
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path, quality=90)
+    sheet.save(path)
 
 
 if __name__ == "__main__":
