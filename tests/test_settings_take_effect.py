@@ -102,6 +102,7 @@ CHANGES = {
     "lr_decay": (0.5, {}),
     "lr_decay_start": (2, {}),
     "depth_weight": (1.0, {}),
+    "free_space": (10.0, {}),
     "opacity_reg": (1.0, {}),
     "scale_reg": (1.0, {}),
     "dropout": (0.3, {}),

@@ -32,7 +32,8 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
     """Evaluate the splats of a run on its held-out photographs.
 
     RUN is the folder of a run (evaluates its last step) or one of its PLY files. Prints a table of PSNR and SSIM, and
-    of FLIP if the extra `flip` is installed, and adds the numbers and the protocol to RUN/metrics.json.
+    of FLIP if the extra `flip` is installed, and the share of the scene's points that splats hide; adds the numbers and
+    the protocol to RUN/metrics.json.
     """
     from splat_cli.device import open_backend
     from splat_cli.tools.evaluate import evaluate_run
@@ -46,6 +47,8 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
         looks = "" if score.flip is None else f"  {score.flip:.4f}"
         fit = "" if score.fitted_psnr is None else f"  {score.fitted_psnr:11.2f}  {score.fitted_ssim:.4f}"
         lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}{fit}")
+    if (hidden := metrics.free_space.get("hidden_points")) is not None:
+        lines += ["", f"Points hidden by floaters: {hidden:.1%} of those that the views see"]
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}", f"Written to {metrics.path}"]
     lines += [f"Pictures: {save_pictures}"] if save_pictures else []
     return Output(lines, metrics.facts())

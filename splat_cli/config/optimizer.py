@@ -78,6 +78,11 @@ class OptimizerSettings:
         "Weight in the loss of the difference to the inverse depths of the dataset's points; decays to a hundredth.",
         low=0,
     )
+    free_space: float = setting(
+        0.0,
+        "Weight in the loss of the mean squared opacity between cameras and the dataset's points that they see.",
+        low=0,
+    )
     opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", low=0)
     scale_reg: float = setting(
         0.01, "Weight in the loss of the mean scale, in units of a fifth of the scene's size.", low=0

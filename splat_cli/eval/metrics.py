@@ -20,6 +20,11 @@ _MOVED = (
 )
 _HALVES = "only right halves, with the colour field's appearance that fits the left half best; "
 _FLIP = f"FLIP at {PIXELS_PER_DEGREE} pixels a degree, mean over pixels, then over images; "
+_FREE_SPACE = (
+    "`hidden_points`: share of the rays to points of the dataset, of 8 of these views at most, on which splats nearer "
+    "than 80 % of the point's depth have more than 10 % opacity; `opacity_before_points`: mean of this opacity; "
+    "`_train`: of views trained on; "
+)
 _FITTED = "`fitted_`: over the right half of an image, after the affine change of colour that fits the left half best; "
 
 
@@ -43,12 +48,12 @@ class Score:
 
 def protocol(
     test_every: int, held_out: bool, *, named: bool = False, refined: bool = False, with_flip: bool = False,
-    fitted: bool = False, halves: bool = False,
+    fitted: bool = False, halves: bool = False, free_space: bool = False,
 ) -> str:  # fmt: skip
     """Description of the evaluation, for metrics.json.
 
     named: the images are those listed in split.json. refined: camera poses were refined. fitted: also scored after
-    colour correction. halves: appearance embeddings were fitted to left halves.
+    colour correction. halves: appearance embeddings were fitted to left halves. free_space: floaters were measured.
     """
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
@@ -57,7 +62,7 @@ def protocol(
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        f"images; {_FLIP * with_flip}{_FITTED * fitted}"
+        f"images; {_FLIP * with_flip}{_FITTED * fitted}{_FREE_SPACE * free_space}"
         "pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
     )
 

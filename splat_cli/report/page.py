@@ -72,6 +72,8 @@ def _tiles(facts: RunFacts, splats: SplatArrays | None) -> Markup:
         if "fitted_psnr" in measured:
             tiles.append(("PSNR, colours fitted", f"{measured['fitted_psnr']:.2f}", "dB"))
         tiles += [(f"FLIP, {facts.seen}", f"{measured['flip']:.4f}", "")] if "flip" in measured else []
+    if "hidden_points" in measured:
+        tiles.append(("Points hidden by floaters", f"{100 * measured['hidden_points']:.1f}", "%"))
     if splats:
         tiles.append(("Splats", f"{len(splats):,}", ""))
     if last:

@@ -25,6 +25,7 @@ _REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
     "--robust": lambda config: config.robust,
     "--depth-weight": lambda config: config.depth_weight > 0,
     "--frozen": lambda config: config.frozen is not None,
+    "--free-space": lambda config: config.free_space > 0,
 }
 """Options that train more than splats, each GPU for itself, or not all of them -> whether the settings ask for it."""
 

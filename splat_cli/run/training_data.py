@@ -52,6 +52,8 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
     """
     if config.depth_weight > 0 and not len(scene.points):
         raise SceneError(f"{scene.root} has no points that could tell depths: leave out --depth-weight")
+    if config.free_space > 0 and not len(scene.points):
+        raise SceneError(f"{scene.root} has no points that could tell free space: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
     budget = image_budget(backend, config, train, test)
     training = load_image_set(train, config, backend, display, lazily=budget is not None)

@@ -11,33 +11,38 @@ from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.flip import has_flip
+from splat_cli.eval.free_space import free_space_facts
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import side_by_side
 from splat_cli.render.pictures import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
-from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_images import load_run_images, read_run_scene
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.metrics_file import write_metrics
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores by photograph and their mean after `step` steps; path: the updated metrics.json."""
+    """Scores by photograph and their mean after `step` steps; path: the updated metrics.json.
+
+    free_space: see eval/free_space.py; empty in a scene without points.
+    """
 
     step: int
     scores: dict[str, Score]
     mean: Score
     protocol: str
     path: Path
+    free_space: dict[str, float]
 
     def facts(self) -> dict[str, Any]:
         """The scores as JSON."""
         per_image = {name: one.facts() for name, one in self.scores.items()}
         return {
-            "step": self.step, **self.mean.facts(), "protocol": self.protocol, "path": str(self.path),
-            "per_image": per_image,
+            "step": self.step, **self.mean.facts(), **self.free_space, "protocol": self.protocol,
+            "path": str(self.path), "per_image": per_image,
         }  # fmt: skip
 
 
@@ -68,6 +73,9 @@ def evaluate_run(
         scores = evaluate(
             backend, splats, photographs, run.config(), on_render, has_flip(), field, run.background(), run.responses()
         )
-    step = step_of(ply)
-    metrics = write_metrics(run, step, scores, backend.describe(), {"num_splats": splats.num})
-    return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path)
+    step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
+    points = read_run_scene(run, scene).points
+    free_space = free_space_facts(backend, splats, views, points, run.config().antialias)
+    facts = {"num_splats": splats.num, **free_space}
+    metrics = write_metrics(run, step, scores, backend.describe(), facts)
+    return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path, free_space)

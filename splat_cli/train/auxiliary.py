@@ -22,6 +22,7 @@ from splat_cli.optim.bilateral_grid import BilateralGridLoss
 from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.optim.depth import DepthSupervision
 from splat_cli.optim.exposure import ExposureLoss
+from splat_cli.optim.free_space import FreeSpaceLoss
 from splat_cli.optim.intrinsics import CameraRefinement
 from splat_cli.optim.isp import IspLoss
 from splat_cli.optim.loss import PhotometricLoss
@@ -41,9 +42,10 @@ MODELS: tuple[type[AuxiliaryModel], ...] = (
     IspLoss,
     LearnedBackground,
     DepthSupervision,
+    FreeSpaceLoss,
     OutlierMask,
 )
-"""In the order of their backward passes; depth overwrites the rendered picture, which those before it read."""
+"""In the order of their backward passes; depth and free space overwrite the rendered picture, others read it before."""
 
 
 class AuxiliaryModels:

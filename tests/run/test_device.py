@@ -18,6 +18,7 @@ RUNS = {
         "appearance": "exposure",
         "background": "learned",
         "depth_weight": 0.1,
+        "free_space": 0.1,
         "smooth_3d": 0.2,
     },
     "grid": {"appearance": "grid", "robust": True},

@@ -13,7 +13,7 @@ from splat_cli.run.training_data import load_image_set
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.view import View
+from splat_cli.scene.view import Scene, View
 
 
 def load_run_images(
@@ -24,7 +24,7 @@ def load_run_images(
     scene: folder of the scene, by default that of training. SceneError.
     """
     config, scene_path = run.config(), scene or run.scene_path()
-    found = {view.name: view for view in read_scene(scene_path, SceneOptions.of(config)).views}
+    found = {view.name: view for view in read_run_scene(run, scene).views}
     present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
@@ -34,6 +34,11 @@ def load_run_images(
     for line in (*gone, *photographs.skipped):
         display.warn(f"left out {line}")
     return photographs
+
+
+def read_run_scene(run: RunDir, scene: Path | None) -> Scene:
+    """The run's scene with its settings; scene: its folder, by default that of training. SceneError."""
+    return read_scene(scene or run.scene_path(), SceneOptions.of(run.config()))
 
 
 def _with_photograph(view: View, found: View) -> View:

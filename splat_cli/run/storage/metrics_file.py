@@ -21,7 +21,7 @@ def write_metrics(
     halves = has_appearances(config)
     measured = protocol(
         config.test_every, config.eval, named=is_named, refined=config.pose_opt, with_flip=has_flips,
-        fitted=config.appearance != "none", halves=halves,
+        fitted=config.appearance != "none", halves=halves, free_space="hidden_points" in facts,
     )  # fmt: skip
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)

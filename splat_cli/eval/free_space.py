@@ -1,0 +1,77 @@
+"""Floaters: opacity in space that sparse points show to be free.
+
+A camera sees a point of the dataset along a ray, which is therefore free up to shortly before the point. Opacity that
+splats with centres within the first 80 % of the depth accumulate there stands in the way.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.observations import observe
+from splat_cli.scene.view import View, evenly_spread
+
+REACH = 0.8  # of a point's depth: where its free space ends
+HIDDEN = 0.1  # opacity in front of a point that counts as hidden
+MAX_VIEWS = 8  # that are measured, evenly spread
+_LAYERS = 9  # depths of a view at which opacity is measured; three are blended at a time
+
+
+@dataclass(frozen=True)
+class FreeSpace:
+    """Of `num_rays` rays to points: share that is hidden, and mean opacity in free space."""
+
+    hidden: float
+    opacity: float
+    num_rays: int
+
+
+def free_space_facts(
+    backend: Backend, splats: Splats, views: Mapping[str, Sequence[View]], points: np.ndarray, antialias: bool
+) -> dict[str, float]:
+    """`free_space` of several sets of views, for metrics.json: a set's name ends the names of its numbers."""
+    facts: dict[str, float] = {}
+    for name, some in views.items():
+        if found := free_space(backend, splats, some, points, antialias):
+            facts |= {f"hidden_points{name}": found.hidden, f"opacity_before_points{name}": found.opacity}
+    return facts
+
+
+def free_space(
+    backend: Backend, splats: Splats, views: Sequence[View], points: np.ndarray, antialias: bool
+) -> FreeSpace | None:
+    """Opacity in front of the points [P, 3] that the views see; None if they see none."""
+    views = evenly_spread(views, MAX_VIEWS)
+    seen = observe(views, points)
+    if not len(seen.pixels):
+        return None
+    renderer = ViewRenderer(backend, splats, views, antialias)
+    opacities = np.concatenate([
+        opacity_before(renderer, index, seen.pixels[begin:end], REACH / seen.inverse_depths[begin:end])
+        for index, (begin, end) in enumerate(itertools.pairwise(seen.begins))
+    ])  # fmt: skip
+    return FreeSpace(float(np.mean(opacities > HIDDEN)), float(np.mean(opacities)), len(opacities))
+
+
+def opacity_before(renderer: ViewRenderer, view: int, pixels: np.ndarray, depths: np.ndarray) -> np.ndarray:
+    """Opacity that splats nearer than `depths` [P] have in `pixels` [P] of a view, float32 [P], 0 to 1.
+
+    Depths are rounded down to one of _LAYERS of the view.
+    """
+    renderer.forward(view)
+    projected = renderer.rasterizer.projection.depths[: renderer.splats.num]
+    opacities = np.zeros(len(pixels), np.float32)
+    layers = [layer for layer in np.array_split(np.argsort(depths), _LAYERS) if len(layer)]
+    for first in range(0, len(layers), 3):
+        blended = layers[first : first + 3]
+        ends = renderer.backend.upload(np.array([depths[layer[0]] for layer in blended], np.float32))
+        nearer = (projected[:, None] < ends).astype("float32")
+        image = renderer.blended(view, nearer)
+        for channel, layer in enumerate(blended):
+            opacities[layer] = image[..., channel].ravel()[pixels[layer]]
+    return opacities
