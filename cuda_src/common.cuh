@@ -32,6 +32,7 @@ struct Camera {
     float w2c[12];                  // rows of [R | t], world to camera
     float position[3];              // camera centre, world
     float fx, fy, cx, cy;           // px
+    float k1, k2;                   // radial distortion that the image has; with RADIAL_DISTORTION
     int width, height;              // px
     int tiles_x, tiles_y;
     int num_pixels;                 // that count: all of them, or those the mask leaves

@@ -16,6 +16,12 @@ intrinsics: all cameras, the held-out ones as well, have a focal length 3 % too 
 it; the third run refines poses, the fourth poses and intrinsics. The held-out cameras follow as in `splat train`. "% of
 focal length off" is that of the training cameras in the end.
 
+distortion: all photographs, the held-out ones as well, are distorted by k1 = 0.05, as after undistortion by a lens with
+another coefficient. The first run knows it, the third refines poses and intrinsics, the fourth radial distortion as
+well. "k1 off" is the mean error of the training cameras' k1 in the end, "px off" how far, on average over the picture,
+focal length and distortion place a direction from where the photograph shows it. --own-cameras: no two photographs that
+are trained on share a camera.
+
 exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
 between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
 40 % there, each about a centre of its own. camera: one camera for all photographs, the held-out ones as well: darker
@@ -58,13 +64,16 @@ from splat_cli.run.make_trainer import make_trainer
 from splat_cli.run.training_data import TrainingData, read_data
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.lens.camera import Lens, Pinhole
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.lens.undistort import undistort
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import View
 from splat_cli.train.refined_views import refined_views as following_views
 from splat_cli.train.trainer import Trainer
 
 DEGREES, SHARE = 0.5, 0.01
-FOCAL_ERROR = 0.03
+FOCAL_ERROR, K1_ERROR = 0.03, 0.05
 VISITS, TRAVEL = 60, 0.5  # of each held-out camera, and by how many degrees it may turn in them
 
 
@@ -89,6 +98,35 @@ def wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> Imag
         return dataclasses.replace(view, fx=factor * view.fx, fy=factor * view.fy, cx=view.cx + x, cy=view.cy + y)
 
     return photographs._replace(views=[disturbed(view) for view in photographs.views])
+
+
+def distorted(photographs: ImageSet) -> ImageSet:
+    """Each photograph as a lens shows it that sees slopes s at about s (1 + K1_ERROR |s|^2), and views that know it."""
+    backend, inverse = open_backend("cpu"), Polynomial((-K1_ERROR,))
+
+    def seen(view: View, image: np.ndarray) -> np.ndarray:
+        camera = view.width, view.height, view.fx, view.fy, view.cx, view.cy
+        return undistort(backend, Lens(*camera, inverse), image, pinhole=Pinhole(*camera))[0]
+
+    images = [seen(view, image) for view, image in zip(photographs.views, photographs.images, strict=True)]
+    radial = K1_ERROR, 3 * K1_ERROR**2  # the inverse series
+    views = [dataclasses.replace(view, radial=radial) for view in photographs.views]
+    return photographs._replace(views=views, images=images)
+
+
+def without_distortion(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Views that do not know the distortion of their photographs."""
+    return photographs._replace(views=[dataclasses.replace(view, radial=(0.0, 0.0)) for view in photographs.views])
+
+
+def lens_error(true: View, view: View) -> float:
+    """Mean distance in pixels, over the picture, between where both lenses show a direction."""
+    x, y = np.meshgrid(
+        (np.arange(true.width) + 0.5 - true.cx) / true.fx, (np.arange(true.height) + 0.5 - true.cy) / true.fy
+    )
+    r2 = x**2 + y**2
+    scales = [camera.fx * (1 + camera.radial[0] * r2 + camera.radial[1] * r2**2) for camera in (true, view)]
+    return float(np.mean(np.abs(scales[0] - scales[1]) * np.sqrt(r2)))
 
 
 def wrong_exposures(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
@@ -146,6 +184,7 @@ def with_walkers(photographs: ImageSet, random: np.random.Generator) -> ImageSet
 DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
     "poses": wrong_poses,
     "intrinsics": wrong_intrinsics,
+    "distortion": without_distortion,
     "exposure": wrong_exposures,
     "vignetting": vignetted,
     "camera": by_one_camera,
@@ -154,11 +193,20 @@ DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
 }
 
 
+LENSES = "intrinsics", "distortion"  # held-out views follow the refined ones of their cameras
+
+
+def with_own_cameras(photographs: ImageSet) -> ImageSet:
+    """Without cameras in common."""
+    views = [dataclasses.replace(view, camera_id=-1 - number) for number, view in enumerate(photographs.views)]
+    return photographs._replace(views=views)
+
+
 def disturb(what: str, data: TrainingData, seed: int) -> TrainingData:
     """The data with its training photographs disturbed; by a common camera, the held-out ones as well."""
     random, held_out = np.random.default_rng(seed), data.held_out
     training = DISTURB[what](data.training, random)
-    if what in ("camera", "intrinsics") and held_out is not None:
+    if what in ("camera", "intrinsics", "distortion") and held_out is not None:
         held_out = DISTURB[what](held_out, random)
     return dataclasses.replace(data, training=training, held_out=held_out)
 
@@ -173,7 +221,7 @@ def train(
     final = trainer.auxiliary.refined_views() or disturbed.training.views
     moved = similarity_between(data.training.views, final)
     views = [moved.apply(view) for view in disturbed.held_out.views]
-    if what == "intrinsics":
+    if what in LENSES:
         views = following_views(trainer, disturbed.held_out.views)
     held_out = disturbed.held_out._replace(views=views)
     measured = dataclasses.replace(config, appearance=fit)
@@ -182,7 +230,11 @@ def train(
     rotation = np.mean([angle(a, b) for a, b in pairs])
     translation = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
     focal = np.mean([abs(b.fx / a.fx - 1) for a, b in zip(data.training.views, final, strict=True)])
-    return [*columns, f"{rotation:.3f}", f"{100 * translation:.2f}", f"{100 * focal:.2f}"]
+    pairs = list(zip(data.training.views, final, strict=True))
+    distortion = np.mean([abs(b.radial[0] - a.radial[0]) for a, b in pairs])
+    lens = np.mean([lens_error(a, b) for a, b in pairs])
+    errors = f"{rotation:.3f}", f"{100 * translation:.2f}", f"{100 * focal:.2f}", f"{distortion:.4f}", f"{lens:.2f}"
+    return [*columns, *errors]
 
 
 def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig) -> list[str]:
@@ -190,7 +242,7 @@ def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig)
     backend, splats, responses = trainer.backend, trainer.splats, trainer.auxiliary.camera_responses()
     score = mean_score(evaluate(backend, splats, held_out, config, responses=responses).values())
     fitted = score.fitted_psnr, score.fitted_ssim
-    if what in ("poses", "intrinsics"):
+    if what in ("poses", *LENSES):
         refined = held_out._replace(views=refined_views(backend, splats, held_out, config, trainer.extent))
         best = mean_score(evaluate(backend, splats, refined, config).values())
         fitted = best.psnr, best.ssim
@@ -241,31 +293,40 @@ def angle(a: View, b: View) -> float:
 @click.option("--downscale", type=int, default=1)
 @click.option("--set", "changes", multiple=True, metavar="KEY=NUMBER", help="A setting of the refined run.")
 @click.option("--only", help="One of the three runs, by its name in the table.")
+@click.option("--own-cameras", is_flag=True, help="A camera for each training photograph.")
 @click.option("--device", default="auto")
 def main(
     what: str, scene: Path, preset: str | None, steps: int | None, seed: int, appearance: str, downscale: int,
-    changes: tuple[str, ...], only: str | None, device: str,
+    own_cameras: bool, changes: tuple[str, ...], only: str | None, device: str,
 ) -> None:  # fmt: skip
     settings: dict[str, Any] = {"eval": True, "seed": seed, "downscale": downscale} | (
         {"steps": steps} if steps else {}
     )
     config = load_config(preset, settings)
     refining: dict[str, Any] = {
-        "poses": {"pose_opt": True}, "intrinsics": {"pose_opt": True}, "walkers": {"robust": True}
+        "poses": {"pose_opt": True}, "intrinsics": {"pose_opt": True},
+        "distortion": {"pose_opt": True, "refine_intrinsics": True}, "walkers": {"robust": True}
     }.get(what, {"appearance": appearance})  # fmt: skip
     refining |= {key: float(value) for key, _, value in (change.partition("=") for change in changes)}
     backend = open_backend(device)
     data = read_data(scene, config, backend, Display(io.StringIO()))
-    fit = "none" if what in ("poses", "intrinsics") else appearance
+    if what == "distortion":
+        assert data.held_out is not None
+        data = dataclasses.replace(data, training=distorted(data.training), held_out=distorted(data.held_out))
+    if own_cameras:
+        data = dataclasses.replace(data, training=with_own_cameras(data.training))
+    fit = "none" if what in ("poses", *LENSES) else appearance
     wrong = disturb(what, data, seed)
     runs = {"as it is": (data, config), "disturbed": (wrong, config)}
     runs["refined"] = (wrong, load_config(preset, settings | refining))
     print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | "
-          "% of focal length off | s |\n|" + " --- |" * 9)  # fmt: skip
+          "% of focal length off | k1 off | px off | s |\n|" + " --- |" * 11)  # fmt: skip
     if what == "colors":
         del runs["disturbed"]
     if what == "intrinsics":
         runs["refined with intrinsics"] = wrong, load_config(preset, settings | refining | {"refine_intrinsics": True})
+    if what == "distortion":
+        runs["refined with distortion"] = wrong, load_config(preset, settings | refining | {"refine_distortion": True})
     if what == "walkers":  # what it costs where nobody came by
         runs["robust as it is"] = (data, runs["refined"][1])
     for name, (disturbed, chosen) in runs.items():

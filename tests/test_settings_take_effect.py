@@ -110,6 +110,7 @@ CHANGES = {
     "pose_opt": (True, {}),
     "pose_travel": (5.0, {"pose_opt": True}),
     "refine_intrinsics": (True, {"pose_opt": True}),
+    "refine_distortion": (True, {"pose_opt": True, "refine_intrinsics": True}),
     "intrinsics_reg": (1000.0, {"pose_opt": True, "refine_intrinsics": True}),
     "appearance": ("grid", EXPOSURE),
     "lr_exposure": (0.1, EXPOSURE),

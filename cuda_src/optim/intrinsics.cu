@@ -1,11 +1,12 @@
-// Refinement of intrinsics that photographs of one camera share: Adam on a factor of both focal lengths and on the principal point.
+// Refinement of intrinsics that photographs of one camera share: Adam on a factor of both focal lengths, on the principal point and, with
+// RADIAL_DISTORTION, on coefficients of the distortion that undistorted photographs still have.
 //
-// Stored are offsets (log factor, x, y), all 0 for the given camera: f = f0 exp(log factor), c = c0 + f0 (x, y), with the mean of both f0
-// in the shift. These are tangents of angles, which do not depend on the picture's size.
+// Stored are offsets (log factor, x, y, k1, k2), all 0 for the given camera: f = f0 exp(log factor), c = c0 + f0 (x, y), with the mean of
+// both f0 in the shift; k1 and k2 are added. These are tangents of angles, which do not depend on the picture's size.
 #include "optim/per_view.cuh"
 #include "optim/pose.cuh"
 
-struct Intrinsics { float fx, fy, cx, cy; };    // px, as given
+struct Intrinsics { float fx, fy, cx, cy, k1, k2; };    // px, as given; k1 and k2 of radial_distortion.cuh
 
 __device__ __forceinline__ float mean_focal(const Intrinsics& k) { return 0.5f * (k.fx + k.fy); }
 
@@ -14,6 +15,9 @@ __device__ __forceinline__ void place_intrinsics(Camera& camera, const Intrinsic
     const float factor = expf(offset[0]), focal = mean_focal(given);
     camera.fx = factor * given.fx; camera.fy = factor * given.fy;
     camera.cx = given.cx + focal * offset[1]; camera.cy = given.cy + focal * offset[2];
+#ifdef RADIAL_DISTORTION
+    camera.k1 = given.k1 + offset[3]; camera.k2 = given.k2 + offset[4];
+#endif
 }
 
 // One block owns the camera of the current view: adds up its gradient and that of weight * |offset|^2, steps its offset and
@@ -40,8 +44,14 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
     if (threadIdx.x == 0) {
         const float focal = mean_focal(given[state->view]), *d = sums + 6;
         const float gradients[INTRINSICS] = {
-            d[0] + 2.0f * weight * row[0], focal * d[1] + 2.0f * weight * row[1], focal * d[2] + 2.0f * weight * row[2]};
-        const float rate = decayed(lr, lr_final, *state, max_steps), rates[INTRINSICS] = {rate, rate, rate};
+            d[0] + 2.0f * weight * row[0], focal * d[1] + 2.0f * weight * row[1], focal * d[2] + 2.0f * weight * row[2],
+#ifdef RADIAL_DISTORTION
+            d[3] + 2.0f * weight * row[3], d[4] + 2.0f * weight * row[4],
+#endif
+        };
+        const float rate = decayed(lr, lr_final, *state, max_steps);
+        float rates[INTRINSICS];
+        for (int k = 0; k < INTRINSICS; ++k) rates[k] = rate;
         step_row<INTRINSICS>(row, gradients, rates, with_bias(*state, camera_steps[camera] + 1.0f));
         camera_steps[camera] += 1.0f;
     }

@@ -7,7 +7,7 @@
 #include "raster/smoothing.cuh"
 
 // The gradient by a rotation of the current camera about its centre and by a translation, both in its axes as they are now, and by its
-// intrinsics: the logarithm of both focal lengths, and the principal point in pixels. A larger focal length moves projected means
+// intrinsics: the logarithm of both focal lengths, the principal point in pixels and, with RADIAL_DISTORTION, k1 and k2. A larger focal length moves projected means
 // away from the principal point, and changes what splats look like just as larger scales do. A thread
 // owns every (gridDim * blockDim)-th splat, a block one row of sums. Runs before project_backward, which moves the splats.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
@@ -39,9 +39,14 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         const float3 d_ray = ray_backward(params + i, stride, true, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
         const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera's axes is shifting all splats
         const float3 t = to_camera(camera, g.mean);
-        const float focal = (d.d_x * camera.fx * t.x + d.d_y * camera.fy * t.y) / t.z + d.log_scale.x + d.log_scale.y + d.log_scale.z;
+        const float moved = (d.d_x * camera.fx * t.x + d.d_y * camera.fy * t.y) / t.z;
+        const float focal = (RADIAL ? d.distortion * moved : moved) + d.log_scale.x + d.log_scale.y + d.log_scale.z;
         const float gradient[POSE_SUMS] = {
-            d.rotation.x, d.rotation.y, d.rotation.z, translation.x, translation.y, translation.z, focal, d.d_x, d.d_y};
+            d.rotation.x, d.rotation.y, d.rotation.z, translation.x, translation.y, translation.z, focal, d.d_x, d.d_y,
+#ifdef RADIAL_DISTORTION
+            d.k1, d.k2
+#endif
+        };
         float size = 0.0f;
         for (int k = 0; k < POSE_SUMS; ++k) size += fabsf(gradient[k]);
         if (!(size < 1e18f)) continue;                          // as project_backward leaves such a splat alone

@@ -51,6 +51,8 @@ struct GeometryGradient {
     vfloat4 quat;
     vfloat logit_opacity, d_x, d_y;
     vfloat3 rotation;                   // by a rotation vector of the camera about its centre, in the camera's axes
+    vfloat distortion;                  // d of radial_distortion.cuh; with RADIAL_DISTORTION
+    vfloat k1, k2;                      // by the camera's coefficients of it; with RADIAL_DISTORTION
 };
 
 // Where m holds. d_splats: the lane's own row.
@@ -101,7 +103,7 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
     d_m.r0 = add(scale(p.u0.x, d_v0), scale(p.u1.x, d_v1));
     d_m.r1 = add(scale(p.u0.y, d_v0), scale(p.u1.y, d_v1));
     d_m.r2 = add(scale(p.u0.z, d_v0), scale(p.u1.z, d_v1));
-    const vfloat3 d_u0 = mul(p.m, d_v0), d_u1 = mul(p.m, d_v1);
+    vfloat3 d_u0 = mul(p.m, d_v0), d_u1 = mul(p.m, d_v1);
 
     Mat3 d_r;
     d_r.r0 = make_vec(d_m.r0.x * g.scale.x, d_m.r0.y * g.scale.y, d_m.r0.z * g.scale.z);
@@ -112,12 +114,24 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
     // U = J W with J's rows (fx/z) (1, 0, -tx), (fy/z) (0, 1, -ty)
     const Mat3 w = world_rotation(k);
     const vfloat inv_z = 1.0f / p.t.z, sx = k.fx * inv_z, sy = k.fy * inv_z;
+    vfloat d_mean_x = k.fx * out.d_x, d_mean_y = k.fy * out.d_y;        // of x/z, y/z, from mean2d
+    DistortionGradient d_lens = {};
+    if (RADIAL) {
+        vfloat3 u0, u1;
+        pinhole_rows(p, w, k, inv_z, u0, u1);
+        const vfloat d_d = inv_z * (d_mean_x * p.t.x + d_mean_y * p.t.y);
+        d_lens = distortion_backward(p.distortion, k, p.tx, p.ty, u0, u1, d_d, d_u0, d_u1);
+        d_mean_x = p.distortion.d * d_mean_x;
+        d_mean_y = p.distortion.d * d_mean_y;
+    }
     const vfloat d_j00 = dot(d_u0, w.r0), d_j02 = dot(d_u0, w.r2), d_j11 = dot(d_u1, w.r1), d_j12 = dot(d_u1, w.r2);
     vfloat3 d_t;
     d_t.z = -inv_z * (sx * (d_j00 - p.tx * d_j02) + sy * (d_j11 - p.ty * d_j12));
-    const vfloat d_tx = select(p.tx == p.t.x * inv_z, -sx * d_j02, vfloat(0.0f));
-    const vfloat d_ty = select(p.ty == p.t.y * inv_z, -sy * d_j12, vfloat(0.0f));
-    const vfloat d_ratio_x = d_tx + k.fx * out.d_x, d_ratio_y = d_ty + k.fy * out.d_y;   // of x/z, y/z, from J and from mean2d
+    vfloat d_tx = -sx * d_j02, d_ty = -sy * d_j12;
+    if (RADIAL) { d_tx += d_lens.sx; d_ty += d_lens.sy; out.k1 = d_lens.k1; out.k2 = d_lens.k2; out.distortion = p.distortion.d; }
+    d_tx = select(p.tx == p.t.x * inv_z, d_tx, vfloat(0.0f));
+    d_ty = select(p.ty == p.t.y * inv_z, d_ty, vfloat(0.0f));
+    const vfloat d_ratio_x = d_tx + d_mean_x, d_ratio_y = d_ty + d_mean_y;       // of x/z, y/z, from J and from mean2d
     d_t.x = d_ratio_x * inv_z;
     d_t.y = d_ratio_y * inv_z;
     d_t.z -= inv_z * inv_z * (d_ratio_x * p.t.x + d_ratio_y * p.t.y);

@@ -48,8 +48,9 @@ __device__ __forceinline__ vbool project_splat(
     seen = seen & (opacity > ALPHA_MIN) & (p.det > 0.0f) & (p.det < 1e30f);
     if (!some(seen)) return seen;
     out.depth = p.t.z;
-    out.x = camera.fx * p.t.x / p.t.z + camera.cx;
-    out.y = camera.fy * p.t.y / p.t.z + camera.cy;
+    const vfloat d = RADIAL ? p.distortion.d : vfloat(1.0f);
+    out.x = camera.fx * d * p.t.x / p.t.z + camera.cx;
+    out.y = camera.fy * d * p.t.y / p.t.z + camera.cy;
     seen = seen & (fabsf(out.x) + fabsf(out.y) < 1e9f);
     if (!some(seen)) return seen;
     vfloat4& conic = out.conic_opacity;

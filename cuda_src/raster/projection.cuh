@@ -2,6 +2,7 @@
 #pragma once
 #include "common.cuh"
 #include "vectors.cuh"
+#include "raster/radial_distortion.cuh"
 
 // px^2 that the pixel's filter adds to both variances of a projected splat: what every viewer adds, and what Mip-Splatting does
 // (Yu et al. 2024, sec. 5.2), whose splats keep their energy and so need no more than about a pixel's own width.
@@ -27,6 +28,7 @@ __device__ __forceinline__ Gaussian load_gaussian(const float* __restrict__ p /*
 struct Projected {
     vfloat3 t;                      // mean in the camera's frame
     vfloat tx, ty;                  // x/z and y/z, clamped to the frame and 30 % of its half
+    Distortion distortion;          // there; with RADIAL_DISTORTION
     Mat3 r, m;                      // rotation of the splat; r diag(scale)
     vfloat3 u0, u1;                 // rows of J W
     vfloat3 v0, v1;                 // rows of J W R S: the covariance is v v^T
@@ -50,6 +52,13 @@ __device__ __forceinline__ vfloat3 to_camera(const Camera& k, vfloat3 mean)
     return add(mul(world_rotation(k), mean), make_vec(k.w2c[3], k.w2c[7], k.w2c[11]));
 }
 
+// Rows of J W of the pinhole camera, at clamped slopes.
+__device__ __forceinline__ void pinhole_rows(const Projected& p, const Mat3& w, const Camera& k, vfloat inv_z, vfloat3& u0, vfloat3& u1)
+{
+    u0 = scale(k.fx * inv_z, sub(w.r0, scale(p.tx, w.r2)));
+    u1 = scale(k.fy * inv_z, sub(w.r1, scale(p.ty, w.r2)));
+}
+
 __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const Camera& k, int antialias)
 {
     Projected p;
@@ -59,8 +68,11 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
     const float margin_x = 0.15f * k.width, margin_y = 0.15f * k.height;
     p.tx = fminf(fmaxf(p.t.x * inv_z, -(k.cx + margin_x) / k.fx), (k.width + margin_x - k.cx) / k.fx);
     p.ty = fminf(fmaxf(p.t.y * inv_z, -(k.cy + margin_y) / k.fy), (k.height + margin_y - k.cy) / k.fy);
-    p.u0 = scale(k.fx * inv_z, sub(w.r0, scale(p.tx, w.r2)));
-    p.u1 = scale(k.fy * inv_z, sub(w.r1, scale(p.ty, w.r2)));
+    pinhole_rows(p, w, k, inv_z, p.u0, p.u1);
+    if (RADIAL) {
+        p.distortion = distortion_at(k, p.tx, p.ty);
+        distort_rows(p.distortion, k, p.u0, p.u1);
+    }
 
     p.inv_quat_norm = inv_norm(g.quat);
     p.r = unit_rotation(g.quat);

@@ -13,7 +13,7 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
         ("field_table_size", "field_direction_degree", "field_appearance", "field_moves", "lr_field"),
     ),
     "--pose-opt": (lambda config: config.pose_opt, ("pose_travel", "refine_intrinsics")),
-    "--refine-intrinsics": (lambda config: config.refine_intrinsics, ("intrinsics_reg",)),
+    "--refine-intrinsics": (lambda config: config.refine_intrinsics, ("intrinsics_reg", "refine_distortion")),
     "--robust": (lambda config: config.robust, ("robust_threshold",)),
     "--appearance": (
         lambda config: config.appearance != "none", ("lr_exposure", "lr_exposure_final", "exposure_reg"),

@@ -24,12 +24,17 @@ class CameraSettings:
     )
     refine_intrinsics: bool = setting(
         False,
-        "With --pose-opt, refine focal length and principal point of each camera as well; lens distortion stays.",
+        "With --pose-opt, refine focal length and principal point of each camera as well.",
+    )
+    refine_distortion: bool = setting(
+        False,
+        "With --refine-intrinsics, refine the radial distortion (k1, k2) of each camera as well: what is left of it in "
+        "the photographs, which are undistorted by the given one.",
     )
     intrinsics_reg: float = setting(
         0.1,
-        "Weight in the loss of the squared changes of intrinsics: of the focal length's logarithm, and of the "
-        "principal point in focal lengths.",
+        "Weight in the loss of the squared changes of intrinsics: of the focal length's logarithm, of the "
+        "principal point in focal lengths, of k1 and of k2.",
         low=0,
     )
     appearance: str = setting(

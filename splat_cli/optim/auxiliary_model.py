@@ -26,7 +26,7 @@ class TrainingSetup:
     """Constructor arguments of auxiliary models.
 
     background: float32 [3] on the device, read at the start of each step. extent: of the scene, in world units. splats:
-    initial splats. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6 or 9], or None.
+    initial splats. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6, 9 or 11], or None.
     """
 
     backend: Backend

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend
+from splat_cli.device import Backend, Kernel
 from splat_cli.device.compiled_units import Unit
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.per_view import SUM_THREADS, Decay, camera_rows
-from splat_cli.optim.poses import PoseRefinement
+from splat_cli.optim.poses import PoseRefinement, num_intrinsics
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
@@ -32,19 +32,21 @@ def intrinsics_decay(num_cameras: int, steps: int) -> Decay:
 class CameraRefinement(PoseRefinement):
     """Refines the poses of all cameras of a table, and the intrinsics that views of one camera id share.
 
-    intrinsics: float32 [num_cameras, 3, 3]: logarithm of the factor of both focal lengths and shift of the principal
-    point in focal lengths, then Adam's first and second moments; all zero at the start. `weight` times their squares
-    keeps them near zero. Lens distortions stay as given: photographs are undistorted when they are loaded.
+    intrinsics: float32 [num_cameras, 3, 3, or 5 with `distortion`]: logarithm of the factor of both focal lengths,
+    shift of the principal point in focal lengths, radial distortion k1, k2; then Adam's first and second moments; all
+    zero at the start. `weight` times their squares keeps them near zero. Photographs are undistorted with the given
+    lens when they are loaded: the distortion is what is left in them, and splats are projected with it.
     """
 
     def __init__(
         self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float, intrinsics_decay: Decay,
-        weight: float,
+        weight: float, distortion: bool = False,
     ) -> None:  # fmt: skip
+        cameras.radial = cameras.radial or distortion
         super().__init__(backend, cameras, decay, extent)
         self.intrinsics_decay, self.weight = intrinsics_decay, weight
         numbers, self.camera_from_view = camera_rows(backend, cameras.views)
-        self.intrinsics = backend.xp.zeros((len(numbers), 3, 3), "float32")
+        self.intrinsics = backend.xp.zeros((len(numbers), 3, num_intrinsics(cameras)), "float32")
         self.camera_steps = backend.xp.zeros(len(numbers), "float32")
         self.given = _given(backend, cameras.current_views)
 
@@ -54,19 +56,23 @@ class CameraRefinement(PoseRefinement):
 
     @staticmethod
     def kernels(config: TrainConfig) -> list[Unit]:
-        return [*PoseRefinement.kernels(config), ("optim/intrinsics", {})]
+        defines = {"RADIAL_DISTORTION": 1} if config.refine_distortion else {}
+        return [("optim/pose", defines), ("optim/intrinsics", defines)]
 
     @classmethod
     def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> CameraRefinement:
+        config = setup.config
         num_cameras = len({view.camera_id for view in setup.cameras.views})
-        rates = intrinsics_decay(num_cameras, setup.config.steps)
-        return cls(setup.backend, setup.cameras, decay, setup.extent, rates, setup.config.intrinsics_reg)
+        rates = intrinsics_decay(num_cameras, config.steps)
+        return cls(
+            setup.backend, setup.cameras, decay, setup.extent, rates, config.intrinsics_reg, config.refine_distortion
+        )  # fmt: skip
 
     def step(self, state: IterState) -> None:
         """One step of Adam on the pose of the state's view and on the intrinsics of its camera."""
         super().step(state)
         decay = self.intrinsics_decay
-        self.backend.kernel("optim/intrinsics", "step_intrinsics")(
+        self._intrinsics_kernel("step_intrinsics")(
             (1,), (SUM_THREADS[self.backend.name],),
             state.array, self.given, self.camera_from_view, self.d_pose, len(self.d_pose), len(self.offsets),
             float(self.weight), decay.first, decay.last, decay.steps, self.intrinsics, self.camera_steps,
@@ -80,7 +86,7 @@ class CameraRefinement(PoseRefinement):
         """Move all cameras to their offset poses, and set their intrinsics."""
         super().refresh()
         num_views = len(self.offsets)
-        self.backend.kernel("optim/intrinsics", "place_all_intrinsics")(
+        self._intrinsics_kernel("place_all_intrinsics")(
             (-(-num_views // 32),), (32,), self.given, self.camera_from_view, num_views, self.intrinsics,
             self.cameras.array,
         )  # fmt: skip
@@ -91,17 +97,20 @@ class CameraRefinement(PoseRefinement):
         self.refresh()
 
     def start_from(self, offsets: np.ndarray) -> None:
-        """See PoseRefinement.start_from; offsets [num_views, 9], the last three of a camera's views alike."""
+        """See PoseRefinement.start_from; offsets as of `current`, the intrinsics of a camera's views alike."""
         rows = np.unique(self.backend.download(self.camera_from_view), return_index=True)[1]
         self.intrinsics[:, 0] = self.backend.upload(offsets[rows, 6:].astype(np.float32))
         super().start_from(offsets[:, :6])
 
     def current(self) -> np.ndarray:
-        """How far poses and intrinsics have moved, float32 [num_views, 9]."""
+        """How far poses and intrinsics have moved, float32 [num_views, 9], or [num_views, 11] with distortion."""
         intrinsics = self.backend.download(self.intrinsics)[:, 0]
         return np.hstack([super().current(), intrinsics[self.backend.download(self.camera_from_view)]])
 
+    def _intrinsics_kernel(self, name: str) -> Kernel:
+        return self.backend.kernel("optim/intrinsics", name, **self.cameras.defines)
+
 
 def _given(backend: Backend, views: Sequence[View]) -> Any:
-    """float32 [num_views, 4]: fx, fy, cx, cy."""
-    return backend.upload(np.array([(view.fx, view.fy, view.cx, view.cy) for view in views], np.float32))
+    """float32 [num_views, 6]: fx, fy, cx, cy, k1, k2."""
+    return backend.upload(np.array([(view.fx, view.fy, view.cx, view.cy, *view.radial) for view in views], np.float32))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend
+from splat_cli.device import Backend, Kernel
 from splat_cli.device.compiled_units import Unit
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
@@ -20,7 +20,6 @@ from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
 
 _DECAY = 0.01  # final learning rate, relative to the first
-_SUMS = 9  # of pose_backward: rotation, translation and intrinsics
 _MIN_VISITS = 10  # with fewer, steps are not larger
 
 
@@ -35,6 +34,11 @@ def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
     return Decay(first, _DECAY * first, steps)
 
 
+def num_intrinsics(cameras: CameraTable) -> int:
+    """Number of intrinsics by which pose_backward differentiates, as in cuda_src/optim/pose.cuh."""
+    return 5 if cameras.radial else 3
+
+
 class PoseRefinement(AuxiliaryModel):
     """Pose offsets of all cameras in a table, optimised with the splats.
 
@@ -47,7 +51,7 @@ class PoseRefinement(AuxiliaryModel):
         self.backend, self.cameras, self.decay, self.extent = backend, cameras, decay, extent
         self.originals = cameras.array.copy()
         self.offsets = backend.xp.zeros((len(cameras.views), 3, 6), "float32")
-        self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], _SUMS), "float32")
+        self.d_pose = backend.xp.zeros((SUM_BLOCKS[backend.name], 6 + num_intrinsics(cameras)), "float32")
 
     @staticmethod
     def enabled(config: TrainConfig) -> bool:
@@ -74,11 +78,11 @@ class PoseRefinement(AuxiliaryModel):
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
         """Sum the gradient of the state's pose. Reads projection.d_splats; splats must be those that were rendered.
 
-        Writes rows of sums to d_pose [.., 9]: rotation about the camera centre and translation, in camera axes;
-        logarithm of the focal lengths, and principal point (px).
+        Writes rows of sums to d_pose [.., 6 + num_intrinsics]: rotation about the camera centre and translation, in
+        camera axes; logarithm of the focal lengths, principal point (px); k1 and k2 of cameras with radial distortion.
         """
         projection = rasterizer.projection
-        self.backend.kernel("optim/pose", "pose_backward")(
+        self._kernel("pose_backward")(
             (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
             self.cameras.array, state.array, splats.capacity, int(rasterizer.antialias), projection.depths,
             projection.colors, projection.d_splats, splats.params, splats.filters, self.d_pose,
@@ -87,7 +91,7 @@ class PoseRefinement(AuxiliaryModel):
     def step(self, state: IterState) -> None:
         """One Adam step on the state's view; updates its camera in the table."""
         decay = self.decay
-        self.backend.kernel("optim/pose", "step_pose")(
+        self._kernel("step_pose")(
             (1,), (SUM_THREADS[self.backend.name],),
             state.array, self.originals, self.cameras.array, self.d_pose, len(self.d_pose), len(self.offsets),
             decay.first, decay.last, float(self.extent), decay.steps, self.offsets,
@@ -98,7 +102,7 @@ class PoseRefinement(AuxiliaryModel):
 
     def refresh(self) -> None:
         """Update all cameras in the table to their offset poses."""
-        self.backend.kernel("optim/pose", "place_cameras")(
+        self._kernel("place_cameras")(
             (-(-len(self.offsets) // 32),), (32,), self.originals, self.cameras.array, len(self.offsets), self.offsets,
         )  # fmt: skip
 
@@ -114,3 +118,6 @@ class PoseRefinement(AuxiliaryModel):
     def refined_views(self) -> list[View]:
         """The training views at their refined poses."""
         return moved_views(self.cameras.views, self.current())
+
+    def _kernel(self, name: str) -> Kernel:
+        return self.backend.kernel("optim/pose", name, **self.cameras.defines)

@@ -20,6 +20,7 @@ Shown = tuple[Any, Any, int]  # photograph, mask or None, number of unmasked pix
 CAMERA_DTYPE = np.dtype([
     ("w2c", np.float32, 12), ("position", np.float32, 3),
     ("fx", np.float32), ("fy", np.float32), ("cx", np.float32), ("cy", np.float32),
+    ("k1", np.float32), ("k2", np.float32),
     ("width", np.int32), ("height", np.int32), ("tiles_x", np.int32), ("tiles_y", np.int32), ("num_pixels", np.int32),
     ("photo", np.uint64), ("mask", np.uint64),
 ])  # fmt: skip
@@ -55,7 +56,8 @@ class CameraTable:
 
     photos: uint8 [H, W, 3] device arrays, one a view, or none.  masks: uint8 [H, W] device arrays or None, one a view.
     The arrays are kept alive, since the table holds their addresses. views: at full resolution, which buffers are
-    for (max_tiles, max_pixels); current_views: as last resized, with their `extent`.
+    for (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view has radial
+    distortion, or will have some (--refine-distortion).
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class CameraTable:
         self.backend, self.views = backend, list(views)
         self.photos, self.masks = list(photos), list(masks)
         self.current_views, self.extent = self.views, ImageExtent.of(self.views)
+        self.radial = any(any(view.radial) for view in self.views)
         rows = np.zeros(len(self.views), CAMERA_DTYPE)
         for i, view in enumerate(self.views):
             rows[i] = _camera_row(view)
@@ -74,6 +77,11 @@ class CameraTable:
                 rows[i]["num_pixels"] = max(int((self.masks[i] > 0).sum()), 1)
         self.array = backend.upload(rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize))
         self.max_tiles, self.max_pixels = self.extent.tiles, self.extent.pixels
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """Defines of the kernels that project splats."""
+        return {"RADIAL_DISTORTION": 1} if self.radial else {}
 
     def resize(self, downscale: int, photographs: Mapping[int, Shown]) -> None:
         """From now on, all images are downscaled by this factor, and these views have these photographs, others none.
@@ -116,6 +124,7 @@ def _camera_row(view: View) -> np.ndarray:
     row["position"] = -np.linalg.solve(view.w2c[:3, :3], view.w2c[:3, 3])
     for name in ("fx", "fy", "cx", "cy", "width", "height"):
         row[name] = getattr(view, name)
+    row["k1"], row["k2"] = view.radial
     row["tiles_x"], row["tiles_y"] = _num_tiles(view)
     row["num_pixels"] = view.width * view.height
     return row

@@ -114,7 +114,8 @@ def project(
         colors=(out.colors, "float32", f"{columns} 4"),
         **_filters(splats),
     )
-    splats.backend.kernel("raster/project", "project", **({"DROPOUT": 1} if dropout else {}))(
+    defines = cameras.defines | ({"DROPOUT": 1} if dropout else {})
+    splats.backend.kernel("raster/project", "project", **defines)(
         (-(-len(out.depths) // THREADS),), LANES,
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), share.struct, out.depths,
         out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats, splats.filters,
@@ -180,7 +181,7 @@ def project_backward(
         **given,
         **_filters(splats),
     )
-    defines = update.defines | ({} if views is None else {"BATCH": len(views)})
+    defines = update.defines | cameras.defines | ({} if views is None else {"BATCH": len(views)})
     options = np.array(
         (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
     )

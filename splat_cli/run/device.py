@@ -45,20 +45,23 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
     update = {"FUSED_ADAM": 1} | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {})
     update |= {"BATCH": config.batch_size} if config.batch_size > 1 else {}
+    radial = (
+        {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
+    )
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed),
         ("raster/blend", {}),
-        ("raster/project_backward", update),
+        ("raster/project_backward", update | radial),
         ("optim/l1_ssim", {}),
         ("raster/tiles", {}),
-        ("raster/project", {}),
+        ("raster/project", radial),
         ("raster/sort_tiles", SORT_DEFINES[device]),
         ("optim/begin_step", {}),
     ]
     if config.gpus > 1:
         units += [("raster/receive_splats", {}), ("raster/exchange", {})]
     if config.dropout != 0:
-        units.append(("raster/project", {"DROPOUT": 1}))
+        units.append(("raster/project", radial | {"DROPOUT": 1}))
     if fixed:
         units.append(("raster/fixed_to_float", {}))
     if config.smooth_3d > 0:

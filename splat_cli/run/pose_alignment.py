@@ -38,17 +38,19 @@ def align_poses(
     display: Display,
     find_points: Callable[[ImageSet, ResolvedConfig], Points],
 ) -> np.ndarray:
-    """Initial offsets of the photographs' cameras, float32 [V, 6] as in `moved_views`; [V, 9] with intrinsics.
+    """Initial offsets of the photographs' cameras, float32 [V, 6], or [V, 9 or 11] with intrinsics, for `moved_views`.
 
     find_points: function from views to initial points and colours: the scene's, or from a plane sweep.
     """
-    offsets = np.zeros((len(photographs.views), 9 if config.refine_intrinsics else 6), np.float32)
+    columns = 6 + config.refine_intrinsics * (5 if config.refine_distortion else 3)
+    offsets = np.zeros((len(photographs.views), columns), np.float32)
     for small, travel in zip(pyramid(photographs), TRAVEL, strict=False):
         steps = VISITS * len(small.views)
         coarse = TrainConfig(
             steps=steps, seed=config.seed, deterministic=config.deterministic, background=config.background,
             appearance="none" if config.appearance == "none" else "exposure",
-            pose_opt=True, refine_intrinsics=config.refine_intrinsics, intrinsics_reg=config.intrinsics_reg,
+            pose_opt=True, refine_intrinsics=config.refine_intrinsics,
+            refine_distortion=config.refine_distortion, intrinsics_reg=config.intrinsics_reg,
             pose_travel=min(travel * config.pose_travel, 45),
             init="points" if len(scene.points) else "sweep",
             local_frame_adam=False,  # fast splats would compensate for wrong poses

@@ -19,7 +19,7 @@ from splat_cli.run.training_data import with_fixed_paths
 _FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
           "field_appearance", "field_direction_degree", "crop_start", "points", "init", "init_points",
           "init_from", "frozen", "init_opacity", "init_scale", "background", "smooth_3d", "pose_opt",
-          "refine_intrinsics", "appearance", "robust", "local_frame_adam", "moments")  # fmt: skip
+          "refine_intrinsics", "refine_distortion", "appearance", "robust", "local_frame_adam", "moments")  # fmt: skip
 """Settings that cannot change in a run: used at the start only, or defining held-out views or checkpoint arrays."""
 
 

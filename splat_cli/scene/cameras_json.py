@@ -1,4 +1,7 @@
-"""cameras.json, in the layout of the INRIA code with additional keys: `cx`, `cy` and `camera_id`."""
+"""cameras.json, in the layout of the INRIA code with additional keys.
+
+`cx`, `cy` and `camera_id`; `k1`, `k2` where the radial distortion of View.radial is not zero.
+"""
 
 import json
 from collections.abc import Sequence
@@ -64,6 +67,7 @@ def _entry(number: int, view: View) -> dict[str, Any]:
         "cx": view.cx,
         "cy": view.cy,
         "camera_id": view.camera_id,
+        **(dict(zip(("k1", "k2"), view.radial, strict=True)) if any(view.radial) else {}),
     }
 
 
@@ -76,15 +80,16 @@ def _view(entry: Any, where: str) -> View:
         position = np.array(entry["position"], np.float64).reshape(3)
         rotation = np.array(entry["rotation"], np.float64).reshape(3, 3)
         camera_id = int(entry.get("camera_id", 0))
+        radial = float(entry.get("k1", 0)), float(entry.get("k2", 0))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         raise FormatError(f"{where}: {width}x{height} is no size of an image")
-    numbers = np.abs([*focal, *center, *position])
+    numbers = np.abs([*focal, *center, *position, *radial])
     if not (np.isfinite(numbers).all() and numbers.max() < _MAX_NUMBER and min(focal) > 1 / _MAX_NUMBER):
         raise FormatError(
-            f"{where}: position, focal lengths and principal point have to be finite, focal lengths > 0, "
+            f"{where}: position, focal lengths, principal point, k1 and k2 have to be finite, focal lengths > 0, "
             f"all below {_MAX_NUMBER:g}"
         )
     if not is_rotation(rotation):
@@ -92,4 +97,4 @@ def _view(entry: Any, where: str) -> View:
     w2c = np.eye(4)
     w2c[:3, :3] = rotation.T
     w2c[:3, 3] = -rotation.T @ position
-    return View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id)
+    return View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id, radial=radial)

@@ -27,7 +27,7 @@ def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
 
 
 def moved_views(views: Sequence[View], offsets: np.ndarray) -> list[View]:
-    """The views, each moved by its row of `offsets`, [V, 6], or [V, 9] with offsets of intrinsics behind."""
+    """The views, each moved by its row of `offsets`: [V, 6], or [V, 9] or [V, 11] with offsets of intrinsics behind."""
     rows = offsets.astype(np.float64)
     return [_moved_intrinsics(_moved(view, row[:6]), row[6:]) for view, row in zip(views, rows, strict=True)]
 
@@ -37,15 +37,19 @@ def _moved(view: View, offset: np.ndarray) -> View:
 
 
 def _moved_intrinsics(view: View, offset: np.ndarray) -> View:
-    """By the logarithm of the focal lengths' factor and the principal point's shift in focal lengths; or by nothing.
+    """The view with other intrinsics, as cuda_src/optim/intrinsics.cu applies them; the same where `offset` is empty.
 
-    As cuda_src/optim/intrinsics.cu applies them.
+    offset: logarithm of the focal lengths' factor, shift of the principal point in focal lengths and, if refined, k1
+    and k2.
     """
     if not len(offset):
         return view
     factor, focal = float(np.exp(offset[0])), (view.fx + view.fy) / 2
     cx, cy = view.cx + focal * float(offset[1]), view.cy + focal * float(offset[2])
-    return dataclasses.replace(view, fx=factor * view.fx, fy=factor * view.fy, cx=cx, cy=cy)
+    k1, k2 = np.add(view.radial, offset[3:]) if len(offset) > 3 else view.radial
+    return dataclasses.replace(
+        view, fx=factor * view.fx, fy=factor * view.fy, cx=cx, cy=cy, radial=(float(k1), float(k2))
+    )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from splat_cli.scene.lens import Lens
 
 T = TypeVar("T")
 
+_MARGIN = 0.15  # of an image's size, as in cuda_src/raster/projection.cuh
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -22,7 +24,8 @@ class View:
     `fx fy cx cy`: pixels, with the origin at the image's top-left corner: the centre of the first pixel is (0.5, 0.5).
     `w2c`: float64 [4, 4], world to camera; camera axes: x right, y down, z forward. `lens`: of the photograph before
     undistortion, None without distortion. `mask`: image whose dark pixels are ignored. `camera_id`: equal for
-    photographs of one camera and lens setting.
+    photographs of one camera and lens setting. `radial`: k1 and k2 of the distortion that the image still has, as
+    --refine-distortion finds it: the point at slopes s = (x / z, y / z) is seen at s (1 + k1 |s|^2 + k2 |s|^4).
     """
 
     name: str
@@ -37,6 +40,7 @@ class View:
     lens: Lens | None = None
     mask: Path | None = None
     camera_id: int = 0
+    radial: tuple[float, float] = (0.0, 0.0)
 
     @property
     def center(self) -> np.ndarray:
@@ -47,9 +51,18 @@ class View:
         """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""
         placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # beside the camera
-            pixels = placed[:, :2] / placed[:, 2:] * [self.fx, self.fy] + [self.cx, self.cy]
+            slopes = placed[:, :2] / placed[:, 2:]
+            pixels = slopes * self._distortion(slopes) * [self.fx, self.fy] + [self.cx, self.cy]
         inside = ((pixels >= 0) & (pixels < [self.width, self.height])).all(axis=1)
         return pixels, placed[:, 2], inside & (placed[:, 2] > 0)
+
+    def _distortion(self, slopes: np.ndarray) -> np.ndarray:
+        """Factor [P, 1] of slopes [P, 2]; outside of the image's margin, that of its edge, as in the rasterizer."""
+        focal, center = np.array([self.fx, self.fy]), np.array([self.cx, self.cy])
+        size = np.array([self.width, self.height])
+        inside = np.clip(slopes, -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal)
+        square = (inside**2).sum(axis=1, keepdims=True)
+        return 1 + square * (self.radial[0] + square * self.radial[1])
 
     def resized(self, width: int, height: int) -> View:
         """The same camera with its image resampled to another size."""

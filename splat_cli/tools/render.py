@@ -153,7 +153,8 @@ def plan_job(
     if cameras is not None:
         views, name = read_cameras(cameras), cameras.stem
     if path is not None:
-        (views, fps), name = _frames(path, views, file, spz_axes), path.name
+        pinholes = [dataclasses.replace(view, radial=(0.0, 0.0)) for view in views]
+        (views, fps), name = _frames(path, pinholes, file, spz_axes), path.name
     root = run.path / "renders" if run else Path("renders")
     return RenderJob(
         file,

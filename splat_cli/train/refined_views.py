@@ -34,5 +34,5 @@ def _with_intrinsics(view: View, pairs: Mapping[int, tuple[View, View]]) -> View
     x, y = view.fx / given.fx, view.fy / given.fy
     return dataclasses.replace(
         view, fx=x * refined.fx, fy=y * refined.fy, cx=view.cx + x * (refined.cx - given.cx),
-        cy=view.cy + y * (refined.cy - given.cy),
+        cy=view.cy + y * (refined.cy - given.cy), radial=refined.radial,
     )  # fmt: skip

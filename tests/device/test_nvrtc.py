@@ -24,6 +24,11 @@ CASES = [
 BENCHMARKS = sorted((Path(__file__).parents[2] / "scripts" / "kernels").glob("*.cu"))
 CASES += [(path, {}, arch) for path in BENCHMARKS for arch in (75, 90, 120)]
 CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # of a benchmark
+RADIAL = {"RADIAL_DISTORTION": 1}  # of a header, so that it is not among a file's variants
+CASES += [
+    (resource_dir("cuda_src") / "raster" / "project.cu", RADIAL, 90),
+    (resource_dir("cuda_src") / "raster" / "project_backward.cu", {"FUSED_ADAM": 1} | RADIAL, 90),
+]
 # Known bytes on sm_90: of the rare run that repeats to the bit and asks for the sums of AbsGS as well.
 SPILLS = {
     ("blend_backward", "MATRIX_SUMS ABSGRAD FIXED_SUMS"): 16,

@@ -9,7 +9,10 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Camera:
-    """A pinhole camera in COLMAP's axes; intrinsics in pixels, the first pixel's centre at (0.5, 0.5)."""
+    """A pinhole camera in COLMAP's axes; intrinsics in pixels, the first pixel's centre at (0.5, 0.5).
+
+    With k1 and k2, its image is distorted radially: see tests/reference/distortion.py.
+    """
 
     w2c: Array  # [4, 4] world to camera
     fx: float
@@ -18,6 +21,8 @@ class Camera:
     cy: float
     width: int
     height: int
+    k1: float = 0.0
+    k2: float = 0.0
 
 
 @dataclass(frozen=True)

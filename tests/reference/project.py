@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference import sh
+from tests.reference import distortion, sh
 from tests.reference.blend import Flat
 from tests.reference.inputs import Camera, Splats
 
@@ -72,7 +72,8 @@ class Geometry:
     covariances: Array  # [N, 3, 3] in world space
     slopes: Array  # [N, 2] x/z and y/z, clamped
     slope_clamped: Array  # bool [N, 2]
-    jacobians: Array  # [N, 2, 3] J
+    pinhole_jacobians: Array  # [N, 2, 3] of the slopes, unclamped, by the position, with clamped ones in them
+    jacobians: Array  # [N, 2, 3] J: the same of the mean, px
     world_to_plane: Array  # [N, 2, 3] J W
     covariances2d: Array  # [N, 2, 2] before dilation
     dilated_dets: Array  # [N] determinant after dilation
@@ -127,9 +128,10 @@ def intermediates(splats: Splats, camera: Camera, options: Options) -> Geometry:
     z = positions[:, 2]
     true_slopes = positions[:, :2] / z[:, None]
     slopes = np.clip(true_slopes, *_slope_limits(camera))
-    jacobians = np.zeros((splats.num, 2, 3))
-    jacobians[:, 0, 0], jacobians[:, 0, 2] = camera.fx / z, -camera.fx * slopes[:, 0] / z
-    jacobians[:, 1, 1], jacobians[:, 1, 2] = camera.fy / z, -camera.fy * slopes[:, 1] / z
+    pinhole = np.zeros((splats.num, 2, 3))
+    pinhole[:, 0, 0], pinhole[:, 0, 2] = 1 / z, -slopes[:, 0] / z
+    pinhole[:, 1, 1], pinhole[:, 1, 2] = 1 / z, -slopes[:, 1] / z
+    jacobians = np.diag([camera.fx, camera.fy]) @ distortion.jacobians(slopes, camera) @ pinhole
     world_to_plane = jacobians @ world_to_camera
     covariances2d = world_to_plane @ covariances @ world_to_plane.transpose(0, 2, 1)
     (a, b), (_, c) = np.moveaxis(covariances2d, 0, -1)
@@ -148,6 +150,7 @@ def intermediates(splats: Splats, camera: Camera, options: Options) -> Geometry:
         covariances=covariances,
         slopes=slopes,
         slope_clamped=slopes != true_slopes,
+        pinhole_jacobians=pinhole,
         jacobians=jacobians,
         world_to_plane=world_to_plane,
         covariances2d=covariances2d,
@@ -187,7 +190,8 @@ def forward(splats: Splats, camera: Camera, options: Options) -> Projected:
         geometry = intermediates(splats, camera, options)
         depths = geometry.positions[:, 2]
         slopes = geometry.positions[:, :2] / depths[:, None]
-        means2d = slopes * [camera.fx, camera.fy] + [camera.cx, camera.cy]
+        seen_slopes = distortion.factors(geometry.slopes, camera)[:, None] * slopes
+        means2d = seen_slopes * [camera.fx, camera.fy] + [camera.cx, camera.cy]
         conics = geometry.conics[:, [0, 0, 1], [0, 1, 1]]
         opacities = geometry.sigmoids * geometry.compensations
         colors = np.maximum(geometry.raw_colors, 0)

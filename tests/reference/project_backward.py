@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference import sh
+from tests.reference import distortion, sh
 from tests.reference.inputs import Camera, Splats
 from tests.reference.project import Geometry, Options, Projected, intermediates, quat_lengths, sh_coefficients
 
@@ -58,21 +58,34 @@ def covariance2d_backward(geometry: Geometry, d_conics: Array, d_compensations: 
     return d_covariances
 
 
-def _jacobian_backward(geometry: Geometry, camera: Camera, d_jacobians: Array) -> Array:
-    """Gradient [N, 3] by the camera-space position; a clamped slope is a constant."""
-    z = geometry.positions[:, 2]
-    d_positions = np.zeros_like(geometry.positions)
-    for axis, focal in enumerate((camera.fx, camera.fy)):
-        d_focal_over_z = d_jacobians[:, axis, axis] - geometry.slopes[:, axis] * d_jacobians[:, axis, 2]
-        d_slope = np.where(geometry.slope_clamped[:, axis], 0, -focal / z * d_jacobians[:, axis, 2])
-        d_positions[:, axis] += d_slope / z
-        d_positions[:, 2] -= d_slope * geometry.slopes[:, axis] / z + d_focal_over_z * focal / z**2
-    return d_positions
+def _distortion_backward(
+    geometry: Geometry, camera: Camera, d_jacobians: Array, d_means2d: Array
+) -> tuple[Array, Array]:
+    """Gradients by the clamped slopes [N, 2] and by k1 and k2 [2], through J and the projected means."""
+    focal = np.diag([camera.fx, camera.fy])
+    slopes = geometry.positions[:, :2] / geometry.positions[:, 2:]
+    d_factors = (d_means2d @ focal * slopes).sum(axis=1)
+    d_distortions = focal @ d_jacobians @ geometry.pinhole_jacobians.transpose(0, 2, 1)
+    return distortion.backward(geometry.slopes, camera, d_factors, d_distortions)
+
+
+def _mean2d_backward(geometry: Geometry, camera: Camera, d_jacobians: Array, d_means2d: Array) -> Array:
+    """Gradient [N, 3] by the camera-space position, through J and the projected mean; a clamped slope is a constant."""
+    z = geometry.positions[:, 2:]
+    focal = np.diag([camera.fx, camera.fy])
+    d_pinhole = distortion.jacobians(geometry.slopes, camera).transpose(0, 2, 1) @ focal @ d_jacobians
+    d_slopes, _ = _distortion_backward(geometry, camera, d_jacobians, d_means2d)
+    d_slopes -= d_pinhole[:, :, 2] / z
+    d_slopes = np.where(geometry.slope_clamped, 0, d_slopes)
+    d_slopes += distortion.factors(geometry.slopes, camera)[:, None] * (d_means2d @ focal)
+    d_inverse_z = np.trace(d_pinhole[:, :, :2], axis1=1, axis2=2) - (geometry.slopes * d_pinhole[:, :, 2]).sum(axis=1)
+    d_z = -(d_slopes * geometry.positions[:, :2]).sum(axis=1) / z[:, 0] ** 2 - d_inverse_z / z[:, 0] ** 2
+    return np.concatenate([d_slopes / z, d_z[:, None]], axis=1)
 
 
 @dataclass(frozen=True)
 class _ShapeGradients:
-    positions: Array  # [N, 3] by the position in camera space
+    jacobians: Array  # [N, 2, 3] by J
     log_scales: Array
     quats: Array
     rotation: Array  # [3, 3] by the camera's rotation, as far as it turns the splats' covariances
@@ -88,7 +101,7 @@ def _shape_backward(
     d_axes = 2 * d_covariances @ (geometry.rotations * geometry.scales[:, None, :])
     d_unit_quats = _rotation_backward(geometry.unit_quats, d_axes * geometry.scales[:, None, :])
     return _ShapeGradients(
-        positions=_jacobian_backward(geometry, camera, d_world_to_plane @ camera.w2c[:3, :3].T),
+        jacobians=d_world_to_plane @ camera.w2c[:3, :3].T,
         log_scales=(d_axes * geometry.rotations).sum(axis=1) * geometry.scales,
         quats=_normalize_backward(geometry.unit_quats, quat_lengths(seen), d_unit_quats),
         rotation=np.einsum("nij,nik->jk", geometry.jacobians, d_world_to_plane),
@@ -101,6 +114,17 @@ def _color_backward(seen: Splats, geometry: Geometry, sh_degree: int, d_colors: 
     d_coefficients, d_directions = sh.backward(geometry.directions, sh_coefficients(seen, sh_degree), d_raw_colors)
     distances = np.linalg.norm(geometry.offsets, axis=1)
     return d_coefficients, _normalize_backward(geometry.directions, distances, d_directions)
+
+
+def d_distortion(
+    splats: Splats, camera: Camera, options: Options, projected: Projected, d_projected: ProjectedGradients
+) -> Array:
+    """Gradient [2] by the camera's k1 and k2."""
+    seen, d_seen = splats[projected.visible], d_projected[projected.visible]
+    geometry = intermediates(seen, camera, options)
+    d_compensations = d_seen.opacities * geometry.sigmoids * options.antialias
+    d_shape = _shape_backward(seen, geometry, camera, d_seen.conics, d_compensations)
+    return _distortion_backward(geometry, camera, d_shape.jacobians, d_seen.means2d)[1]
 
 
 def backward(
@@ -118,11 +142,7 @@ def backward(
     d_shape = _shape_backward(seen, geometry, camera, d_seen.conics, d_compensations)
     d_coefficients, d_offsets = _color_backward(seen, geometry, options.sh_degree, d_seen.colors)
 
-    z = geometry.positions[:, 2:]
-    d_slopes = d_seen.means2d * [camera.fx, camera.fy]
-    d_positions = d_shape.positions
-    d_positions[:, :2] += d_slopes / z
-    d_positions[:, 2] -= (d_slopes * geometry.positions[:, :2] / z**2).sum(axis=1)
+    d_positions = _mean2d_backward(geometry, camera, d_shape.jacobians, d_seen.means2d)
 
     gradients = Splats(**{name: np.zeros_like(values) for name, values in splats.items()})
     gradients.means[rows] = d_positions @ camera.w2c[:3, :3] + d_offsets

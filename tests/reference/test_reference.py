@@ -9,7 +9,7 @@ import pytest
 from tests.reference import adam, blend, pipeline, project, project_backward, sh, ssim_loss
 from tests.reference.pipeline import central_difference
 from tests.reference.project import Options
-from tests.reference.random_scene import POISONS, Scene, hard_scene, poisons, without_ties
+from tests.reference.random_scene import POISONS, Scene, distorted, hard_scene, poisons, without_ties
 
 Array = np.ndarray
 
@@ -34,9 +34,9 @@ def assert_gradient(function: Callable[[Array], float], at: Array, gradient: Arr
         assert (gradient * direction).sum() == pytest.approx(expected, rel=1e-5, abs=1e-6 * scale)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=["pinhole", "distorted"])
 def scene(request: pytest.FixtureRequest) -> Scene:
-    return hard_scene(request.param, num=72)
+    return hard_scene(1, num=72) if request.param == "pinhole" else distorted(hard_scene(2, num=72))
 
 
 def test_harmonics_are_orthonormal() -> None:

@@ -4,12 +4,14 @@ import pytest
 
 from tests.compare import comparison  # noqa: F401
 from tests.reference.project import Options
-from tests.reference.random_scene import Scene, hard_scene
+from tests.reference.random_scene import Scene, distorted, hard_scene
 
 
-@pytest.fixture(scope="session", params=[1, 2, 3], ids="scene{}".format)
+@pytest.fixture(scope="session", params=["scene1", "scene2", "distorted"])
 def scene(request: pytest.FixtureRequest) -> Scene:
-    return hard_scene(request.param)
+    if request.param == "distorted":
+        return distorted(hard_scene(3))
+    return hard_scene(int(request.param[-1]))
 
 
 @pytest.fixture(scope="session", params=[False, True], ids=["plain", "antialias"])

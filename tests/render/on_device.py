@@ -26,7 +26,8 @@ SPARE = 5  # columns of the parameter planes past the splats
 
 def view_of(camera: inputs.Camera) -> View:
     return View(
-        "view", None, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, camera.w2c
+        "view", None, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, camera.w2c,
+        radial=(camera.k1, camera.k2),
     )  # fmt: skip
 
 

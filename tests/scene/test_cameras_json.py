@@ -13,11 +13,12 @@ from tests.views import ring_of_views
 
 def test_views_read_back(tmp_path):
     views = [dataclasses.replace(view, camera_id=number % 5) for number, view in enumerate(ring_of_views())]
+    views[1] = dataclasses.replace(views[1], radial=(0.1, -0.02))
     write_cameras(tmp_path / "cameras.json", views)
     back = read_cameras(tmp_path / "cameras.json")
     for view, read in zip(views, back, strict=True):
         np.testing.assert_allclose(read.w2c, view.w2c, atol=1e-12)
-        for name in ("name", "width", "height", "fx", "fy", "cx", "cy", "camera_id"):
+        for name in ("name", "width", "height", "fx", "fy", "cx", "cy", "camera_id", "radial"):
             assert getattr(read, name) == getattr(view, name)
 
 

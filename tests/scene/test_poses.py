@@ -32,3 +32,15 @@ def test_a_moved_camera_sees_moved_points_in_the_same_directions():
     w2c = MOVED.apply(view).w2c
     again = w2c[:3, :3] @ (MOVED.scale * MOVED.rotation @ point + MOVED.translation) + w2c[:3, 3]
     np.testing.assert_allclose(again, MOVED.scale * seen, atol=1e-12)
+
+
+def test_radial_distortion_moves_points_but_folds_none_into_the_image():
+    """At (0.2, 0.1): d = 1 - 0.3 * 0.05 + 0.4 * 0.05^2. Far outside, a polynomial's d would be negative."""
+    view = dataclasses.replace(ring_of_views(1)[0], w2c=np.eye(4), radial=(-0.3, 0.4))
+    points = np.array([[0.4, 0.2, 2.0], [6.0, 0.0, 2.0], [4.0, 0.0, 2.0]])
+    pixels, depths, inside = view.project(points)
+    factor = 1 - 0.015 + 0.001
+    expected = [view.fx * 0.2 * factor + view.cx, view.fy * 0.1 * factor + view.cy]
+    np.testing.assert_allclose(pixels[0], expected)
+    np.testing.assert_allclose(depths, 2)
+    assert inside.tolist() == [True, False, False]

@@ -101,7 +101,7 @@ def _frames(renderer: ViewRenderer, settings: RenderSettings, cameras_each: int)
 def frame_key(source: str, view: View, settings: RenderSettings) -> str:
     """Digest of everything that determines the contents of a frame's files, except device and name."""
     files = settings.files
-    camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, view.w2c.tolist()]
+    camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, *view.radial, view.w2c.tolist()]
     shown = [settings.background, settings.antialias, repr(settings.rig), settings.samples]
     shown += [files.transparent, files.depth_levels]
     return hashlib.sha256(json.dumps([__version__, source, camera, shown]).encode()).hexdigest()
