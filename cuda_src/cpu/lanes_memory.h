@@ -27,6 +27,16 @@ SPLAT_CPU_INLINE Ints load_masked(const void* p, Mask m) { return (Ints)_mm256_m
 SPLAT_CPU_INLINE void store_masked(void* p, Ints v, Mask m) { _mm256_maskstore_epi32((int*)p, (__m256i)m, (__m256i)v); }
 #endif
 
+#ifdef SPLAT_CPU_MASKED_MEMORY
+// Bytes out of the aligned words that hold them: no page is touched that none of the bytes is on.
+SPLAT_CPU_INLINE Ints gather_bytes(const unsigned char* p, Ints at, Mask m)
+{
+    const int beyond = (int)((uintptr_t)p & 3);
+    at += beyond;
+    return gather(p - beyond, at >> 2, m) >> (at & 3) * 8 & 255;
+}
+#endif
+
 // f(k, j) for lane j of part k, of the lanes where m holds.
 template <class F> SPLAT_CPU_INLINE void for_lanes(vbool m, F f)
 {
@@ -39,6 +49,7 @@ template <class U> SPLAT_CPU_INLINE Held<U> load(const U* p, vint index, vbool m
 {
 #ifdef SPLAT_CPU_MASKED_MEMORY
     if constexpr (sizeof(U) == 4) return SPLAT_CPU_EACH(HeldVector<U>, (HeldVector<U>)gather(p, index.part[i], m.part[i]));
+    if constexpr (std::is_same_v<U, unsigned char>) return SPLAT_CPU_EACH(Ints, gather_bytes(p, index.part[i], m.part[i]));
 #endif
     Held<U> result = 0;
     for_lanes(m, [&](int k, int lane) { result.part[k][lane] = p[index.part[k][lane]]; });

@@ -34,6 +34,21 @@ __device__ __forceinline__ bool counts(const Photo& p, int x, int y)
         && !(p.outliers && p.outliers[y * p.width + x]);
 }
 
+#ifdef SPLAT_CPU
+// stage(index in shared memory, pixel in the plane, lanes inside the image, lanes of the row) for 32 pixels at a time, or the rest of
+// a row, of the block's pixels and RADIUS around them; index and pixel are those of the first lane.
+template <class F> __device__ __forceinline__ void stage_rows(const Camera& camera, int left, int top, F stage)
+{
+    for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
+        for (int first = 0; first < COLUMNS; first += 32) {
+            const vint column = first + lane_id(), x = left - RADIUS + column;
+            const int y = top - RADIUS + row, p = y * camera.width + left - RADIUS + first;
+            const vbool of_row = column < COLUMNS, above = y >= 0, below = y < camera.height;
+            stage(row * COLUMNS + first, p, of_row & (x >= 0) & (x < camera.width) & above & below, of_row);
+        }
+}
+#endif
+
 // The 1D window over a row of shared memory around each lane's column.
 __device__ __forceinline__ vfloat convolve_row(const float* row /* [COLUMNS] */)
 {
@@ -70,12 +85,22 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, plane = camera.width * camera.height;
     if (state->overflowed || left >= camera.width || top >= camera.height) return;
     const Photo photo = photo_of(camera, outliers, blockIdx.z);
+#ifdef SPLAT_CPU
+    stage_rows(camera, left, top, [&](int i, int p, vbool in, vbool of_row) {
+        if (photo.mask) in = in & (load_row(photo.mask + p, in) > 0);
+        if (photo.outliers) in = in & (load_row(photo.outliers + p, in) == 0);
+        store_row(xs + i, load_row(image + blockIdx.z * plane + p, in), of_row);
+        const vint photographed = load(photo.pixels, 3 * (p + lane_id()) + photo.channel, in);
+        store_row(ys + i, to_float(photographed) * (1.0f / 255.0f), of_row);
+    });
+#else
     BLOCK_FOR(i, ROWS * COLUMNS) {
         const int x = left + i % COLUMNS - RADIUS, y = top + i / COLUMNS - RADIUS, p = y * camera.width + x;
         const bool in = counts(photo, x, y);
         xs[i] = in ? image[blockIdx.z * plane + p] : 0.0f;
         ys[i] = in ? photo.pixels[3 * p + photo.channel] * (1.0f / 255.0f) : 0.0f;
     }
+#endif
     BLOCK_FOR(i, 3) losses[i] = 0.0f;
     __syncthreads();
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y) {
@@ -162,12 +187,18 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
             }
         }
     }
+#ifdef SPLAT_CPU
+    stage_rows(camera, left, top, [&](int i, int p, vbool in, vbool of_row) {
+        for (int k = 0; k < 3; ++k) store_row(maps[k] + i, load_row(d_maps + (size_t)(3 * k + blockIdx.z) * plane + p, in), of_row);
+    });
+#else
     BLOCK_FOR(i, ROWS * COLUMNS) {
         const int x = left + i % COLUMNS - RADIUS, y = top + i / COLUMNS - RADIUS;
         const bool in = x >= 0 && x < camera.width && y >= 0 && y < camera.height;
         const size_t p = (size_t)blockIdx.z * plane + y * camera.width + x;
         for (int k = 0; k < 3; ++k) maps[k][i] = in ? d_maps[(size_t)3 * k * plane + p] : 0.0f;
     }
+#endif
     __syncthreads();
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
         for (int k = 0; k < 3; ++k) store_row(sums[k] + row * WIDTH, convolve_row(maps[k] + row * COLUMNS), true);

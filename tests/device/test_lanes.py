@@ -110,6 +110,16 @@ def test_memory(device):
     np.testing.assert_allclose(sum4, np.where(hit, q @ [1, 10, 100, 1000], 0), rtol=1e-6)
 
 
+@pytest.mark.parametrize("offset", range(1, 4))
+def test_bytes_at_any_address(device, offset):
+    z = np.random.default_rng(0).integers(0, 256, 32 + offset).astype(np.uint8)
+    arrays = [np.zeros(shape, t) for shape, t in ((32, np.float32), (32, np.int32), ((32, 4), np.float32))]
+    x, y, q, index, read = map(device.upload, (*arrays, np.arange(32, dtype=np.int32), np.zeros(32, np.uint8)))
+    fx, iy, sum4 = map(device.upload, (arrays[0], arrays[1], arrays[0]))
+    device.kernel("lanes", "lane_memory")((1,), (32, 1), x, y, device.upload(z)[offset:], q, index, fx, iy, read, sum4)
+    np.testing.assert_array_equal(device.download(read), z[offset:])
+
+
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 250, 256])
 def test_rows(device, n):
     rng = np.random.default_rng(0)
