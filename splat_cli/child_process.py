@@ -22,10 +22,11 @@ import splat_cli
 _SAVING = 60.0  # seconds that a command has for it
 
 
-def child_environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment variables of this process, with this package on the path, and `changes`."""
+def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """Environment variables of this process, with this package on the path, and `changes`; None removes one."""
     paths = [str(Path(splat_cli.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(changes or {})}
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(changes or {})}
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def end_with_parent(saving: float = 0.0) -> None:

@@ -4,7 +4,9 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,25 +17,68 @@ from splat_cli.errors import UsageError, escape_unprintable
 LOCK_NAME = ".lock"
 """File in a locked folder; its text names the process that holds the lock."""
 _MAX_HOLDER = 200  # characters
+_SIGN_OF_LIFE = 10.0  # seconds between two changes of the file's time
+_POLL = 0.5  # seconds
+_LOST = 120.0  # seconds without one, after which the holder counts as lost; shared storage shows a time with delay
+
+
+class FolderInUse(UsageError):
+    """Another process holds the lock of the folder."""
 
 
 @contextmanager
 def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
     """Holds the lock of a folder. The system releases the lock of a killed process, whose file may stay.
 
-    make: the folder, where it is missing. UsageError where another process holds the lock, with its number and
-    command, and where the folder cannot be written.
+    make: the folder, where it is missing. FolderInUse where another process holds the lock, with its number and
+    command, UsageError where the folder cannot be written.
     """
     lock = _acquire(folder, make)
     path = folder / LOCK_NAME
     locked = path.stat()
+    released = threading.Event()
+    threading.Thread(target=_show_life, args=(path, released), daemon=True).start()
     try:
         yield
     finally:
+        released.set()
         with suppress(OSError):  # the folder may have been removed, and made and locked by others since
             if os.path.samestat(locked, path.stat()):
                 path.unlink()  # not on Windows, where releasing the lock does it
         lock.release()
+
+
+def wait_until_unlocked(
+    folder: Path, patience: float, is_cancelled: Callable[[], bool], say: Callable[[str], None]
+) -> None:
+    """Wait up to `patience` seconds until no process holds the lock of a folder; `say` who holds it, once.
+
+    The lock of a process on another computer that gives no signs of life is removed: that computer is lost, and the
+    storage that it shared with this one may keep its lock for ever.
+    """
+    path, start = folder / LOCK_NAME, time.monotonic()
+    seen, since = 0, start
+    while path.exists() and time.monotonic() - start < patience and not is_cancelled():
+        try:
+            with locked_folder(folder):
+                return
+        except FolderInUse:
+            if not seen:
+                say(f"waits for {_holder(path)} to leave {folder}")
+        with suppress(FileNotFoundError):
+            changed = path.stat().st_mtime_ns
+            if changed != seen:
+                seen, since = changed, time.monotonic()
+            elif time.monotonic() - since > _LOST and f" on {_computer()}:" not in _holder(path):
+                path.unlink()
+        time.sleep(_POLL)
+
+
+def _show_life(path: Path, released: threading.Event) -> None:
+    """Changes the time of the lock's file at intervals, for processes on other computers."""
+    while not released.wait(_SIGN_OF_LIFE):
+        with suppress(OSError):
+            os.utime(path)
 
 
 def _acquire(folder: Path, make: bool) -> FileLock:
@@ -48,7 +93,7 @@ def _acquire(folder: Path, make: bool) -> FileLock:
             return lock
         except Timeout:
             if path.exists():
-                raise UsageError(f"{folder} is in use by {_holder(path)}: wait until it ends, or stop it") from None
+                raise FolderInUse(f"{folder} is in use by {_holder(path)}: wait until it ends, or stop it") from None
         except FileNotFoundError as error:
             lock.release()
             if not make:
@@ -67,13 +112,17 @@ def unwritable(folder: Path, error: OSError) -> UsageError:
 def _write_holder(path: Path) -> None:
     """Number, computer and command of this process, as far as the disk takes them. FileNotFoundError."""
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    text = f" process {os.getpid()} on {platform.node() or 'this computer'}: {command}"
+    text = f" process {os.getpid()} on {_computer()}: {command}"
     try:
         path.write_bytes(text.encode(errors="replace"))
     except FileNotFoundError:
         raise
     except OSError:  # the lock holds without it
         return
+
+
+def _computer() -> str:
+    return platform.node() or "this computer"
 
 
 def _holder(path: Path) -> str:

@@ -22,11 +22,23 @@ if TYPE_CHECKING:
     "-o", "--out", type=PATH, metavar="DIR", default=Path("runs"), show_default=True, help="Folder of the runs."
 )
 @click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file, for all scenes.")
+@click.option(
+    "--cluster",
+    metavar="CLUSTER",
+    help="Train on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, local:N for N processes of this "
+    "machine, or a .toml file for SLURM. Needs the extra `cluster`; see docs/scale.md.",
+)
 @device_option
 @display_options
 @setting_options()
 def command(
-    scenes: tuple[Path, ...], out: Path, preset: str | None, device: str, display: "Display", **options: Any
+    scenes: tuple[Path, ...],
+    out: Path,
+    preset: str | None,
+    cluster: str | None,
+    device: str,
+    display: "Display",
+    **options: Any,
 ) -> Output:
     """Train many scenes, one per GPU at a time.
 
@@ -37,7 +49,7 @@ def command(
     from splat_cli.tools.batch import run_batch, summary
     from splat_cli.tools.batch_list import plan_batch
 
-    results = run_batch(plan_batch(scenes, out, preset, given(options)), out, device, display)
+    results = run_batch(plan_batch(scenes, out, preset, given(options)), out, device, display, cluster)
     failed = sum(result.status == "failed" for result in results)
     width = max(len(result.name) for result in results)
     lines = [f"{'scene':<{width}}  status    PSNR    SSIM      splats   seconds"]

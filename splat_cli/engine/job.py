@@ -29,8 +29,12 @@ class Job:
     inputs: tuple[Path, ...] = ()
 
     def command(self) -> tuple[str, ...]:
-        """The arguments that continue the run, if it has begun."""
-        return self.resume_arguments if self.run and is_run(self.folder / self.run) else self.arguments
+        """The arguments; if the run has begun, those that continue it."""
+        return self.resume_arguments if self.is_begun() else self.arguments
+
+    def is_begun(self) -> bool:
+        """Whether the folder of the run is one already."""
+        return self.run is not None and is_run(self.folder / self.run)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from splat_cli.device.cuda import visible_gpus, why_no_cuda
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.process import run_job
-
-_POLL = 0.1  # seconds
+from splat_cli.engine.result_queue import ResultQueue
 
 
 class LocalEngine:
@@ -20,28 +19,21 @@ class LocalEngine:
     """
 
     def __init__(self, environments: Sequence[Mapping[str, str]], check: Callable[[], None]) -> None:
-        self._check, self._closing, self._num_left = check, threading.Event(), 0
-        self._jobs = queue.SimpleQueue[Job | None]()
-        self._results = queue.SimpleQueue[JobResult | BaseException]()
+        self._closing, self._jobs = threading.Event(), queue.SimpleQueue[Job | None]()
+        self._results = ResultQueue[JobResult | Exception](check)
         self._threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in environments]
         for thread in self._threads:
             thread.start()
 
     def submit(self, job: Job) -> None:
         """See Engine.submit."""
-        self._num_left += 1
+        self._results.expect()
         self._jobs.put(job)
 
     def results(self) -> Iterator[JobResult]:
         """See Engine.results."""
-        while self._num_left:
-            self._check()
-            try:
-                result = self._results.get(timeout=_POLL)
-            except queue.Empty:
-                continue
-            self._num_left -= 1
-            if isinstance(result, BaseException):
+        for result in self._results.drain():
+            if isinstance(result, Exception):
                 raise result
             yield result
 
@@ -54,12 +46,17 @@ class LocalEngine:
             thread.join()
 
     def _work(self, environment: Mapping[str, str]) -> None:
-        place = ", ".join(f"GPU {value}" for value in environment.values())
+        place = describe_device(environment)
         while (job := self._jobs.get()) is not None and not self._closing.is_set():
             try:
                 self._results.put(run_job(job, environment, place, self._closing.is_set))
             except Exception as error:
                 self._results.put(error)
+
+
+def describe_device(environment: Mapping[str, str]) -> str:
+    """The device in words; empty where there is only one."""
+    return ", ".join(f"GPU {name}" for name in environment.values())
 
 
 def device_environments(device: str) -> list[dict[str, str]]:

@@ -1,6 +1,6 @@
 """The engine that the user asks for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from splat_cli.engine.local import LocalEngine, device_environments
@@ -9,13 +9,15 @@ from splat_cli.interrupt import Interrupted, deferred_interrupt
 
 
 @contextmanager
-def open_engine(device: str) -> Iterator[Engine]:
+def open_engine(
+    device: str, cluster: str | None = None, say: Callable[[str], None] = lambda line: None
+) -> Iterator[Engine]:
     """An engine for jobs on `device`: "auto", "cuda" or "cpu". All of its jobs have ended afterwards.
 
-    After Ctrl-C, SIGTERM or SIGHUP, Interrupted as soon as the running jobs have saved.
+    cluster: of Dask (see `connected_client`), by default this machine alone. say: shows which job runs where. After
+    Ctrl-C, SIGTERM or SIGHUP, Interrupted as soon as the running jobs have saved.
     """
-    with deferred_interrupt() as check:
-        engine = LocalEngine(device_environments(device), check)
+    with deferred_interrupt() as check, _opened(device, cluster, say, check) as engine:
         try:
             yield engine
         except KeyboardInterrupt as error:
@@ -23,3 +25,18 @@ def open_engine(device: str) -> Iterator[Engine]:
             raise Interrupted("Interrupted; the same command again goes on with what is left", error) from None
         finally:
             engine.close()
+
+
+@contextmanager
+def _opened(
+    device: str, cluster: str | None, say: Callable[[str], None], check: Callable[[], None]
+) -> Iterator[Engine]:
+    if cluster is None:
+        yield LocalEngine(device_environments(device), check)
+        return
+    from splat_cli.engine.clusters import connected_client
+
+    with connected_client(cluster, device, say) as client:
+        from splat_cli.engine.dask_engine import DaskEngine
+
+        yield DaskEngine(client, device, say, check)

@@ -17,10 +17,10 @@ _POLL = 0.1  # seconds
 _TAIL = 4096  # bytes
 
 
-def run_job(job: Job, environment: Mapping[str, str], place: str, is_cancelled: Callable[[], bool]) -> JobResult:
+def run_job(job: Job, environment: Mapping[str, str | None], place: str, is_cancelled: Callable[[], bool]) -> JobResult:
     """Run a job to its end. It ends with this process, and is interrupted as soon as `is_cancelled`: it saves then.
 
-    environment: additional variables. The terminal's signals do not reach it.
+    environment: additional variables; None removes one. The terminal's signals do not reach it.
     """
     start, log = time.monotonic(), job.folder / job.log
     with tempfile.TemporaryFile() as output:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.console import Display
+from splat_cli.engine.job import JobResult
 from splat_cli.engine.open import open_engine
 from splat_cli.engine.train_job import train_job
 from splat_cli.errors import SplatError
@@ -36,10 +37,13 @@ class SceneResult:
         return f"{head}  {measures}  {self.facts['num_splats']:>10,}  {self.facts['seconds']:>8.1f}"
 
 
-def run_batch(scenes: Sequence[BatchScene], out: Path, device: str, display: Display) -> list[SceneResult]:
+def run_batch(
+    scenes: Sequence[BatchScene], out: Path, device: str, display: Display, cluster: str | None = None
+) -> list[SceneResult]:
     """Train each scene in its own process, one per device at a time; writes OUT/summary.json.
 
-    Output of processes goes to OUT/NAME.log. After Ctrl-C or SIGTERM, Interrupted when the running ones have saved.
+    Output of processes goes to OUT/NAME.log. cluster: of Dask, see `open_engine`. After Ctrl-C or SIGTERM,
+    Interrupted when the running ones have saved.
     """
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, SceneResult] = {}
@@ -48,15 +52,18 @@ def run_batch(scenes: Sequence[BatchScene], out: Path, device: str, display: Dis
         results[result.name] = result
         display.say(result.line(len(result.name)))
 
-    with open_engine(device) as engine:
-        for scene in scenes:
-            if before := _result_before(scene):
-                add(before)
-            else:
-                engine.submit(train_job(scene.name, scene.path, scene.run, scene.config, device))
-        for ended in engine.results():
-            facts = ended.facts()
-            add(SceneResult(ended.job.name, "failed" if "error" in facts else "done", facts))
+    left = []
+    for scene in scenes:
+        if before := _result_before(scene):
+            add(before)
+        else:
+            left.append(train_job(scene.name, scene.path, scene.run, scene.config, device))
+    if left:
+        with open_engine(device, cluster, display.say) as engine:
+            for job in left:
+                engine.submit(job)
+            for ended in engine.results():
+                add(_scene_result(ended))
     ordered = [results[scene.name] for scene in scenes]
     with replacing(out / "summary.json") as beside:
         beside.write_text(json.dumps([summary(result) for result in ordered], indent=2) + "\n", encoding="utf-8")
@@ -76,3 +83,9 @@ def _result_before(scene: BatchScene) -> SceneResult | None:
         return SceneResult(scene.name, "failed", {"error": str(error), "exit_code": error.exit_code})
     is_finished = finished.get("steps", 0) >= (scene.config.steps or 1)
     return SceneResult(scene.name, "skipped", finished) if is_finished else None
+
+
+def _scene_result(ended: JobResult) -> SceneResult:
+    """The outcome of a scene that was trained."""
+    facts, name = ended.facts(), ended.job.name
+    return SceneResult(name, "failed" if "error" in facts else "done", facts)

@@ -1,0 +1,107 @@
+"""Jobs on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from distributed import CancelledError, Client, Future, KilledWorker
+
+from splat_cli import __version__
+from splat_cli.engine.dask_worker import num_running, run_on_worker
+from splat_cli.engine.job import Job, JobResult
+from splat_cli.engine.result_queue import ResultQueue
+from splat_cli.errors import SplatError, UsageError
+
+_SAVING = 90.0  # seconds that interrupted jobs have to save
+_POLL = 0.2  # seconds
+_LOST = "the connection to the Dask scheduler is lost; the same command again goes on with what is left"
+
+
+class DaskEngine:
+    """An Engine with a job per device of each worker. A job whose worker is lost runs again on another one.
+
+    device: of the jobs. say: shows a line of progress. check: called often in `results`, to raise KeyboardInterrupt.
+    """
+
+    def __init__(self, client: Client, device: str, say: Callable[[str], None], check: Callable[[], None]) -> None:
+        self._client, self._device, self._say, self._interrupted = client, device, say, check
+        self._jobs: dict[Future, Job] = {}
+        self._results = ResultQueue[Future](self._check)
+        self._topic = f"splat-{uuid.uuid4()}"
+        client.subscribe_topic(self._topic, self._show)
+
+    def submit(self, job: Job) -> None:
+        """See Engine.submit."""
+        (job.folder / job.log).touch()  # seen by a worker that shares the folder
+        there = dataclasses.replace(job, inputs=tuple(path for path in job.inputs if (job.folder / path).exists()))
+        # pickled here: the scheduler unpickles arguments, and need not have this program
+        work = pickle.dumps((run_on_worker, (there, self._device, __version__, self._topic)))
+        future = self._client.submit(_unpickling(), work, key=f"{job.name}-{uuid.uuid4()}", pure=False)
+        self._jobs[future] = job
+        self._results.expect()
+        future.add_done_callback(self._results.put)
+
+    def results(self) -> Iterator[JobResult]:
+        """See Engine.results. SplatError if the scheduler is lost."""
+        for future in self._results.drain():
+            yield self._result(future)
+
+    def close(self) -> None:
+        """See Engine.close."""
+        left = [future for future in self._jobs if not future.done()]
+        if not left or self._client.status != "running":
+            return
+        self._client.cancel(left)
+        end = time.monotonic() + _SAVING
+        while time.monotonic() < end and self._num_running():
+            time.sleep(_POLL)
+
+    def _num_running(self) -> int:
+        running: dict[str, int] = self._client.run(num_running, self._topic, on_error="ignore")
+        return sum(running.values())
+
+    def _check(self) -> None:
+        self._interrupted()
+        if self._client.status == "closed":
+            raise SplatError(_LOST)
+
+    def _result(self, future: Future) -> JobResult:
+        job = self._jobs.pop(future)
+        try:
+            result: JobResult = future.result()
+        except KilledWorker as error:
+            reason = f"{error.allowed_failures + 1} workers were lost while they ran it, see {job.log}"
+            return JobResult(job, 1, 0.0, "", json.dumps({"error": reason, "exit_code": 1}), reason)
+        except ImportError as error:
+            raise UsageError(
+                f"a worker lacks splat {__version__} ({error}): install it on all machines of the cluster"
+            ) from None
+        except CancelledError:
+            raise SplatError(_LOST) from None
+        return result
+
+    def _show(self, event: tuple[float, tuple[str, str]]) -> None:
+        name, text = event[1]
+        self._say(f"{name}: {text}")
+
+
+def _unpickling() -> Callable[[bytes], Any]:
+    """A function that calls a pickled function; itself pickled as code, since it is local, not by its name."""
+
+    def call(work: bytes) -> Any:
+        import pickle
+        import platform
+
+        try:
+            function, arguments = pickle.loads(work)
+        except Exception as error:
+            raise ImportError(f"{platform.node()}: {error}") from None
+        return function(*arguments)
+
+    return call
