@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _TIMEOUT = 10.0  # seconds for the scheduler to answer
-_LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application")
+_RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
+_LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
 
 
 @contextmanager
@@ -122,8 +124,34 @@ def _slurm_cluster(path: Path) -> Iterator[Any]:
         raise UsageError(f"{path} needs SLURM, but there is no `sbatch`: run this command where you submit jobs")
     try:
         cluster = SLURMCluster(**{"cores": 1, **settings})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{path} does not fit dask_jobqueue.SLURMCluster: {one_line(error)}") from None
-    with cluster:
-        cluster.scale(jobs=num)
+    ended = threading.Event()
+    try:
+        _submit(cluster, num)
+        threading.Thread(target=_resubmit, args=(cluster, num, ended), daemon=True).start()
         yield cluster
+    finally:
+        ended.set()
+        with suppress(AssertionError):  # about jobs that could not be submitted
+            cluster.close()
+
+
+def _submit(cluster: Any, num: int) -> None:
+    """Submit `num` jobs; UsageError if that fails, which `scale` would only log."""
+
+    async def submitted() -> None:
+        await cluster
+
+    for _ in range(num):
+        cluster.worker_spec.update(cluster.new_worker_spec())
+    try:
+        cluster.sync(submitted)
+    except RuntimeError as error:
+        raise UsageError(f"SLURM refuses the jobs: {one_line(error)}") from None
+
+
+def _resubmit(cluster: Any, num: int, ended: threading.Event) -> None:
+    """Submits other jobs in place of those that end, at their time limit for example."""
+    while not ended.wait(_RESUBMIT):
+        cluster.scale(jobs=num)

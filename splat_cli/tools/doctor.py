@@ -23,6 +23,7 @@ _EXTRAS = {
     "video": ("splat render --video", ("imageio_ffmpeg",)),
     "viewer": ("splat view, splat train --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
+    "cluster": ("splat batch --cluster", ("distributed", "dask_jobqueue")),
     "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
     "plots": ("charts of scripts/fit_image.py and fit_sphere.py", ("matplotlib",)),
     "test": ("the tests", ("pytest", "xdist", "pytest_timeout", "pyte", "hypothesis", "build", "sympy")),

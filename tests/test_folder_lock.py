@@ -1,0 +1,70 @@
+"""Waiting for the lock of a folder: released, kept, and kept by a lost computer."""
+
+import threading
+import time
+
+import pytest
+
+from splat_cli import folder_lock
+from splat_cli.folder_lock import LOCK_NAME, FolderInUse, locked_folder, wait_until_unlocked
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    monkeypatch.setattr(folder_lock, "_POLL", 0.01)
+    monkeypatch.setattr(folder_lock, "_SIGN_OF_LIFE", 0.01)
+    monkeypatch.setattr(folder_lock, "_LOST", 0.1)
+
+
+def _wait(folder, patience=60.0, is_cancelled=lambda: False):
+    said = []
+    wait_until_unlocked(folder, patience, is_cancelled, said.append)
+    return said
+
+
+def test_free_folder_is_not_waited_for(tmp_path):
+    assert _wait(tmp_path) == []
+    (tmp_path / LOCK_NAME).touch()  # of a process that was killed
+    assert _wait(tmp_path) == []
+
+
+def test_lock_is_waited_for(hasty, tmp_path):
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with locked_folder(tmp_path):
+            inside.set()
+            leave.wait()
+
+    threading.Thread(target=hold).start()
+    inside.wait()
+    said = []
+    wait_until_unlocked(tmp_path, 60, lambda: False, lambda text: (said.append(text), leave.set()))
+    assert said[0].startswith("waits for another process (process ")
+    with locked_folder(tmp_path):
+        pass
+
+
+def test_lock_of_a_living_process_is_kept(hasty, tmp_path, monkeypatch):
+    with locked_folder(tmp_path):
+        monkeypatch.setattr(folder_lock, "_computer", lambda: "another")
+        start = time.monotonic()
+        assert len(_wait(tmp_path, patience=0.5)) == 1
+        assert time.monotonic() - start >= 0.5
+        with pytest.raises(FolderInUse), locked_folder(tmp_path):
+            pass
+
+
+def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_lock, "_SIGN_OF_LIFE", 60.0)
+    with locked_folder(tmp_path):
+        assert len(_wait(tmp_path, patience=0.5)) == 1  # of this computer: the system would have released it
+        monkeypatch.setattr(folder_lock, "_computer", lambda: "another")
+        _wait(tmp_path)
+        with locked_folder(tmp_path):
+            pass
+
+
+def test_waiting_can_be_cancelled(tmp_path):
+    with locked_folder(tmp_path):
+        assert _wait(tmp_path, is_cancelled=lambda: True) == []
