@@ -12,7 +12,19 @@ from splat_cli.cli.main import splat
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-OTHER_PROGRAMS = ("npm ", "pip ", "pytest ", "apt ", "tensorboard ", "docker ", "ncu ", "#SBATCH ")
+OTHER_PROGRAMS = (
+    "npm ",
+    "pip ",
+    "pytest ",
+    "apt ",
+    "tensorboard ",
+    "docker ",
+    "ncu ",
+    "#SBATCH ",
+    "dask ",
+    "job_extra",
+    "worker_extra",
+)
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
