@@ -52,18 +52,18 @@ def run_batch(
         results[result.name] = result
         display.say(result.line(len(result.name)))
 
-    left = []
+    left = {}
     for scene in scenes:
         if before := _result_before(scene):
             add(before)
         else:
-            left.append(train_job(scene.name, scene.path, scene.run, scene.config, device))
+            left[scene.name] = scene
     if left:
         with open_engine(device, cluster, display.say) as engine:
-            for job in left:
-                engine.submit(job)
+            for scene in left.values():
+                engine.submit(train_job(scene.name, scene.path, scene.run, scene.config, device))
             for ended in engine.results():
-                add(_scene_result(ended))
+                add(_scene_result(left[ended.job.name], ended))
     ordered = [results[scene.name] for scene in scenes]
     with replacing(out / "summary.json") as beside:
         beside.write_text(json.dumps([summary(result) for result in ordered], indent=2) + "\n", encoding="utf-8")
@@ -85,7 +85,9 @@ def _result_before(scene: BatchScene) -> SceneResult | None:
     return SceneResult(scene.name, "skipped", finished) if is_finished else None
 
 
-def _scene_result(ended: JobResult) -> SceneResult:
+def _scene_result(scene: BatchScene, ended: JobResult) -> SceneResult:
     """The outcome of a scene that was trained."""
-    facts, name = ended.facts(), ended.job.name
-    return SceneResult(name, "failed" if "error" in facts else "done", facts)
+    facts, finished = ended.facts(), _result_before(scene)
+    if facts.get("exit_code") == 2 and finished and finished.status == "skipped":
+        return SceneResult(scene.name, "done", finished.facts)  # by a worker that was lost before it could tell
+    return SceneResult(scene.name, "failed" if "error" in facts else "done", facts)

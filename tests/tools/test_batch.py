@@ -8,9 +8,13 @@ import subprocess
 import psutil
 import pytest
 
+from splat_cli.config import TrainConfig
+from splat_cli.engine.job import JobResult
+from splat_cli.engine.train_job import train_job
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.tools.batch_list import plan_batch
+from splat_cli.tools import batch
+from splat_cli.tools.batch_list import BatchScene, plan_batch
 from tests.processes import ENDLESS, HANG, SPLAT, started, wait_for_checkpoint, wait_until
 
 
@@ -137,3 +141,13 @@ def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
     result = splat(*arguments)
     assert result.code == 0, result.err
     assert [outcome["status"] for outcome in json.loads(result.out)["scenes"]] == ["done", "skipped"]
+
+
+def test_scene_that_a_lost_worker_finished_is_done(tmp_path):
+    (tmp_path / "run").mkdir()
+    scene = BatchScene("run", tmp_path, tmp_path / "run", TrainConfig(steps=5))
+    job = train_job(scene.name, scene.path, scene.run, scene.config, "cpu")
+    refused = JobResult(job, 2, 1.0, "", json.dumps({"error": "the run is finished", "exit_code": 2}), "")
+    assert batch._scene_result(scene, refused).status == "failed"
+    RunDir(scene.run).save_result({"steps": 5, "num_splats": 1, "seconds": 1.0})
+    assert batch._scene_result(scene, refused).status == "done"
