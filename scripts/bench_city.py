@@ -36,12 +36,12 @@ NEAR = 16  # px of a projected border
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--blocks", type=(int, int), default=(2, 2), show_default=True)
-@click.option("--views", default=64, show_default=True)
+@click.option("--blocks", type=(int, int), default=(3, 3), show_default=True)
+@click.option("--views", default=72, show_default=True)
 @click.option("--size", type=(int, int), default=(192, 144), show_default=True)
-@click.option("--splats", default=12_000, show_default=True, help="Of the whole.")
-@click.option("--cell-splats", default=6_000, show_default=True)
-@click.option("--steps", default=1000, show_default=True, help="Of the coarse run.")
+@click.option("--splats", default=16_000, show_default=True, help="Of the whole.")
+@click.option("--cell-splats", default=8_000, show_default=True)
+@click.option("--steps", default=800, show_default=True, help="Of the coarse run.")
 @click.option("--cell-steps", default=800, show_default=True)
 @click.option("--device", default="auto", show_default=True)
 def main(
@@ -52,7 +52,7 @@ def main(
     scene = folder / "scene"
     if not scene.is_dir():
         make_sample_city(scene, blocks, views, *size)
-    common = ["--device", device, "--eval", "--splat-budget", "0"]
+    common = ["--device", device, "--eval", "--splat-budget", "0", "--densify-interval", "50"]
     city = _splat(
         "city", scene, "-o", folder / "merged", *common, "--max-splats", splats, "--cell-splats", cell_splats,
         "--steps", steps, "--cell-steps", cell_steps,

@@ -67,13 +67,13 @@ def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
     return chosen
 
 
-def covered_shares(weights: np.ndarray, numbers: np.ndarray, num_cells: int, view: View) -> np.ndarray:
-    """Share of the picture that the splats of each cell cover, float64 [cells]: at most 1 together.
+def covered_shares(weights: np.ndarray, inside: np.ndarray, view: View) -> np.ndarray:
+    """Share of the picture that the splats of each cell cover, float64 [cells]; inside: bool [cells, N].
 
-    weights: of CoarseViews; numbers: cell of each splat, num_cells for none.
+    weights: of CoarseViews.
     """
-    covered = np.bincount(numbers, weights=weights, minlength=num_cells + 1)[:num_cells]
-    return covered / (view.width * view.height)
+    shares: np.ndarray = inside @ weights.astype(np.float64) / (view.width * view.height)
+    return shares
 
 
 def is_shown(weights: np.ndarray) -> np.ndarray:

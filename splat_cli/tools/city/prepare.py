@@ -73,12 +73,16 @@ class CellPreparer:
 
 
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
-    """The trained splats of a cell that lie in it."""
+    """The trained splats of a cell that lie in it, or beyond its border to cells of earlier rounds.
+
+    They were trained beside the splats of those cells, which they complete; none of them is there twice.
+    """
     files = CellFiles.of(out, number)
     trained = read_ply(files.run.ply_path(files.run.saved_steps()[-1]))
     num_frozen = len(read_ply(files.frozen)) if files.frozen.is_file() else 0
     own = trained.select(np.arange(num_frozen, len(trained)))
-    return own.select(plan.cells[number].cell.holds(plan.ground(own.means)))
+    places = plan.ground(own.means)
+    return own.select(plan.cells[number].cell.holds(places) | plan.filled(places, plan.before(number)))
 
 
 class _Corrected(Sequence[np.ndarray]):

@@ -16,7 +16,7 @@ from splat_cli.tools.city.prepare import own_splats
 
 OPTIONS = [
     "--device", "cpu", "--eval", "--steps", "60", "--cell-steps", "40", "--densify-interval", "10", "--max-splats",
-    "1500", "--splat-budget", "0", "--cell-splats", "1300", "--init", "points",
+    "1500", "--splat-budget", "0", "--cell-splats", "1300", "--init", "points", "--deterministic",
 ]  # fmt: skip
 
 
@@ -55,9 +55,11 @@ def test_cells_fit_together(city):
         trained, frozen = last(files.run.path), read_ply(files.frozen)
         assert cell.round == number  # of two
         assert rows(trained.select(np.arange(len(frozen)))) == rows(frozen)
-        own = trained.select(np.arange(len(frozen), len(trained)))
-        own = own.select(cell.cell.holds(plan.ground(own.means)))
+        own = own_splats(out, plan, number)
+        assert rows(own) <= rows(trained.select(np.arange(len(frozen), len(trained))))
         assert rows(own) <= rows(merged)
+        later = [other.cell.holds(plan.ground(own.means)) for other in plan.cells[number + 1 :]]
+        assert not np.any(later)
         assert len(rows(own) - rows(coarse)) > 100
         found += len(own)
     places = plan.places(coarse)
