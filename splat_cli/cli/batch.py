@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
+from splat_cli.cli.options import PATH, SettingsCommand, cluster_option, device_option, given, setting_options
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     "-o", "--out", type=PATH, metavar="DIR", default=Path("runs"), show_default=True, help="Folder of the runs."
 )
 @click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file, for all scenes.")
-@click.option(
-    "--cluster",
-    metavar="CLUSTER",
-    help="Train on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, local:N for N processes of this "
-    "machine, or a .toml file for SLURM. Needs the extra `cluster`; see docs/scale.md.",
-)
+@cluster_option
 @device_option
 @display_options
 @setting_options()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, setting_options
+from splat_cli.cli.options import PATH, SettingsCommand, cluster_option, device_option, given, setting_options
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _NO_LIMIT = 1_000_000_000
     help="Levels of detail in OUT/lod/lod-meta.json (PlayCanvas' Streamed SOG), each with half the splats; 0: none.",
 )  # fmt: skip
 @click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file; options override it.")
+@cluster_option
 @device_option
 @display_options
 @setting_options()
@@ -45,6 +46,7 @@ def command(
     cell_steps: int | None,
     lod: int,
     preset: str | None,
+    cluster: str | None,
     device: str,
     display: "Display",
     **options: Any,
@@ -55,7 +57,8 @@ def command(
     --cell-splats splats. Each cell is trained with a margin, on the photographs that show it, while the coarse splats
     around it stay in the picture; its splats within the cell become a part of the result. OUT is the folder of a run,
     as of `splat train`, with the stages in OUT/coarse and OUT/cells. Repeating the command skips finished stages and
-    resumes the others.
+    resumes the others. With several GPUs, or with --cluster, cells without a common border are trained at the same
+    time.
 
     --max-splats is the number of splats of the whole; by default it follows the number of training pixels. Settings
     apply to all runs; --steps are those of the coarse run.
@@ -72,7 +75,7 @@ def command(
     scene, _ = scene_folder(prepared_scene(scene, config.seed, display), config.format)
     steps = config.steps if cell_steps is None else cell_steps
     with locked_folder(out, make=True):
-        result = train_city(open_city(scene, out, config, cell_splats, steps, device, display), display)
+        result = train_city(open_city(scene, out, config, cell_splats, steps, device, cluster, display), display)
         index = levels_of(result, lod)
     lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s"]
     if result.score is not None:

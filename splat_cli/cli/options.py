@@ -39,6 +39,14 @@ def spz_axes_of(option: str | None, *files: Path) -> str:
     return (option or "rub").upper()
 
 
+cluster_option = click.option(
+    "--cluster",
+    metavar="CLUSTER",
+    help="Train on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, local:N for N processes of this "
+    "machine, or a .toml file for SLURM. Needs the extra `cluster`; see docs/scale.md.",
+)
+
+
 def server_options(function: Function) -> Function:
     """Adds --host and --port of a viewer."""
     host = click.option(

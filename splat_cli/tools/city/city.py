@@ -68,6 +68,7 @@ class City:
     max_splats: int
     cell_steps: int | None
     device: str
+    cluster: str | None = None
 
     @property
     def coarse(self) -> RunDir:
@@ -94,7 +95,7 @@ class City:
 
 def open_city(
     scene: Path, out: Path, config: TrainConfig, cell_splats: int | None, cell_steps: int | None, device: str,
-    display: Display,
+    cluster: str | None, display: Display,
 ) -> City:  # fmt: skip
     """A new city, or the one begun in `out`. UsageError if that has other settings, or if some are refused."""
     for option, is_wanted in _REFUSED.items():
@@ -112,7 +113,7 @@ def open_city(
             beside.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
     else:
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
-    return City(scene, out, config, int(begun["cell_splats"]), int(begun["max_splats"]), cell_steps, device)
+    return City(scene, out, config, int(begun["cell_splats"]), int(begun["max_splats"]), cell_steps, device, cluster)
 
 
 def train_city(city: City, display: Display) -> RunResult:
@@ -121,7 +122,7 @@ def train_city(city: City, display: Display) -> RunResult:
         return read_result(RunDir(city.out))
     if not city.coarse.result():
         display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
-        with open_engine(city.device) as engine:
+        with open_engine(city.device, city.cluster, display.say) as engine:
             job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
             _run([job], engine, display)
     backend = open_device(city.device, city.config, display)
@@ -129,7 +130,7 @@ def train_city(city: City, display: Display) -> RunResult:
     if plan is None:
         plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
     display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
-    with open_engine(city.device) as engine:
+    with open_engine(city.device, city.cluster, display.say) as engine:
         _train_cells(city, plan, engine, backend, display)
     run = merge_cells(city.coarse, city.out, plan)
     return finish(run, city.coarse, len(plan.cells), backend, display)

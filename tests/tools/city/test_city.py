@@ -1,9 +1,15 @@
 """`splat city` on a tiny city: cells are trained once each, fit together, and the result is a run."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from splat_cli.cli.main import run
@@ -14,9 +20,11 @@ from splat_cli.scene import make_sample_city, read_scene
 from splat_cli.tools.city.plan import CellFiles, read_plan, write_plan
 from splat_cli.tools.city.prepare import own_splats
 
+ROOT = Path(__file__).parents[3]
 OPTIONS = [
     "--device", "cpu", "--eval", "--steps", "60", "--cell-steps", "40", "--densify-interval", "10", "--max-splats",
     "1500", "--splat-budget", "0", "--cell-splats", "1300", "--init", "points", "--deterministic",
+    "--checkpoint-every", "5",
 ]  # fmt: skip
 
 
@@ -114,6 +122,31 @@ def test_only_what_is_missing_is_trained(city, copy, splat):
     assert "cell 0: " not in again.err
     assert "coarse: " not in again.err
     assert rows(last(copy / "cells/000/run")) == rows(last(city[1] / "cells/000/run"))
+
+
+def test_a_lost_worker_changes_no_byte(city, tmp_path):
+    """Cells on two workers of a Dask cluster, of which one is killed while it trains the first cell."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    scene, out = city[0], tmp_path / "out"
+    command = [sys.executable, "-m", "splat_cli", "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = CellFiles.of(out, 0).run
+    with subprocess.Popen(list(map(str, command)), env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not run.cameras_path.is_file():
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.01)
+            before = psutil.Process(process.pid).children(recursive=True)
+            for child in [one for one in before if "splat_cli.child_process" in one.cmdline()]:
+                child.suspend()  # not to end before its worker does
+                child.parent().kill()
+                child.resume()
+            _, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    assert psutil.wait_procs(before, timeout=30)[1] == []
+    assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
 
 
 def test_levels_of_detail(city):
