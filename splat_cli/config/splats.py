@@ -49,8 +49,8 @@ class SplatSettings:
     )
     init_from: str | None = setting(
         None,
-        "File of splats to start from instead of points; a random subset if they are more than --max-splats. A PLY of "
-        "points means --points FILE --init points.",
+        "File of splats to start from instead of points; a random subset if they are more than --max-splats. A file "
+        "of points (PLY, LAS, LAZ) means --points FILE --init points.",
         metavar="FILE",
     )
     frozen: str | None = setting(

@@ -8,11 +8,12 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.view import View
+from splat_cli.scene.view import Scene, View
 
 _SHARE_OF_DISTANCE = 0.5  # of the cameras' distance from what they look at, to the sides of the random cube
 _BACKGROUND = 8.0  # the farthest points, in sides of the cube
 _BLOCK = 1 << 16
+_CHECKED, _MIN_IN_VIEW = 10_000, 0.05
 _AROUND_EXTENT = 3.0  # the same, times the scene's extent, where cameras look outwards
 
 
@@ -41,6 +42,23 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
         raise SceneError(f"none of the {len(positions):,} points is left ({reasons}): choose less strictly")
     return positions[keep], points.colors[keep], dropped
+
+
+def points_out_of_view(scene: Scene) -> str | None:
+    """What to tell the user where few points are in view of a camera, as in other coordinates; None: most are."""
+    some = scene.points[:: max(1, len(scene.points) // _CHECKED)].astype(np.float64)
+    if not len(some):
+        return None
+    seen = np.zeros(len(some), bool)
+    for view in scene.views:
+        seen |= view.project(some)[2]
+    if seen.mean() >= _MIN_IN_VIEW:
+        return None
+    spread, cameras = np.ptp(np.percentile(some, (5, 95), axis=0), axis=0).max(), scene_extent(scene.views)
+    return (
+        f"{seen.mean():.1%} of the {len(scene.points):,} points are in view of a camera; they spread over {spread:.3g} "
+        f"units, the cameras over {2 * cameras:.3g}: points must have the coordinates of the camera poses"
+    )
 
 
 def random_points(views: Sequence[View], count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -1,14 +1,23 @@
 """Which points splats start from."""
 
+import io
+
 import numpy as np
 import pytest
 
-from splat_cli.errors import SceneError, UsageError
+from splat_cli.config.presets import load_config
+from splat_cli.console import Display
+from splat_cli.device import open_backend
+from splat_cli.errors import FormatError, SceneError, UsageError
+from splat_cli.run.training_data import read_data, with_initial_points
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.crop import Box, Sphere, parse_crop
 from splat_cli.scene.dataset import Points
+from splat_cli.scene.point_cloud import is_point_cloud, read_point_cloud
 from splat_cli.scene.points import kept_points, random_points
 from tests.scene.models import small_model, write_scene
+from tests.scene.transforms_files import write_point_cloud
+from tests.small_scene import write_small_scene
 from tests.views import ring_of_views
 
 POSITIONS = np.array([[0, 0, 0], [1, 0, 0], [0, 0, 0], [np.nan, 0, 0], [3, 3, 3], [-0.0, 0, 0]])
@@ -78,3 +87,57 @@ def test_random_points_around_few_cameras(num_views):
     views = [ring_of_views(1)[0]] * num_views
     positions, _ = random_points(views, 100, np.random.default_rng(0))
     assert np.isfinite(positions).all()
+
+
+def write_las(path, positions, colors=None, point_format=2, version="1.2"):
+    laspy = pytest.importorskip("laspy", reason="LAS files are read with laspy (extra las)")
+    las = laspy.create(point_format=point_format, file_version=version)
+    las.header.scales, las.header.offsets = [1e-4] * 3, np.floor(positions.min(axis=0))
+    las.x, las.y, las.z = positions.T
+    if colors is not None:
+        las.red, las.green, las.blue = colors.T
+    las.write(str(path))
+
+
+@pytest.mark.parametrize("name", ["a.las", "a.laz"])
+@pytest.mark.parametrize(
+    ("point_format", "factor"), [(2, 257), (2, 1), (0, None), (7, 257)], ids=["16 bits", "8 bits", "grey", "LAS 1.4"]
+)
+def test_laser_scans(tmp_path, name, point_format, factor):
+    random = np.random.default_rng(0)
+    positions, colors = random.uniform(-5, 900, (50, 3)), random.integers(0, 256, (50, 3), dtype=np.uint16)
+    version = "1.4" if point_format > 5 else "1.2"
+    write_las(tmp_path / name, positions, None if factor is None else factor * colors, point_format, version)
+    assert is_point_cloud(tmp_path / name)
+    found = read_point_cloud(tmp_path / name)
+    np.testing.assert_allclose(found.positions, positions, atol=1e-4)
+    np.testing.assert_array_equal(found.colors, 128 if factor is None else colors)
+
+
+def test_damaged_laser_scans(tmp_path):
+    write_las(tmp_path / "a.las", np.ones((9, 3)))
+    whole = (tmp_path / "a.las").read_bytes()
+    (tmp_path / "a.las").write_bytes(whole[:-30])
+    with pytest.raises(FormatError, match="9 points of 26 bytes are more than it can hold"):
+        read_point_cloud(tmp_path / "a.las")
+    (tmp_path / "a.las").write_bytes(b"LASF" + bytes(500))
+    with pytest.raises(FormatError, match="is not a readable LAS file"):
+        read_point_cloud(tmp_path / "a.las")
+
+
+@pytest.mark.parametrize("suffix", ["ply", "las"])
+def test_points_of_a_file_start_any_scene(tmp_path, suffix):
+    """With --init-from, in place of those of the dataset; a line says where they are elsewhere."""
+    scene, stream = write_small_scene(tmp_path / "scene"), io.StringIO()
+    for name, scale, shift in (("here", 0.3, 0.0), ("far", 300.0, 5000.0)):
+        positions, path = np.random.default_rng(0).normal(size=(200, 3)) * scale + shift, tmp_path / f"{name}.{suffix}"
+        if suffix == "las":
+            write_las(path, positions)
+        else:
+            write_point_cloud(path, positions)
+        config = with_initial_points(load_config(None, {"init_from": str(path)}))
+        assert (config.points, config.init, config.init_from) == (str(path), "points", None)
+        data = read_data(scene, config, open_backend("cpu"), Display(stream))
+        np.testing.assert_allclose(data.scene.points, positions, rtol=1e-5, atol=1e-3)
+        assert ("0.0% of the 200 points are in view of a camera" in stream.getvalue()) == (name == "far")
+    assert "units, the cameras over" in stream.getvalue()
