@@ -25,7 +25,7 @@ from tests.training import Trained
 BASE = {
     "deterministic": True, "steps": 12, "save_at": (), "densify_start": 2, "densify_stop": 11, "densify_interval": 3,
     "checkpoint_every": 0, "keep": 1, "report": False, "init": "points", "dropout": 0.0, "noise_scale": 0.0,
-    "opacity_reset_interval": 100,
+    "opacity_reset_interval": 100, "depths": "none",
 }  # fmt: skip
 VARYING = re.compile(r"[\d.,]+ (s|step/s)\b|\d\d:\d\d left|of [\d.]+ GiB")  # times, free memory
 ADC = {"strategy": "adc", "grad_threshold": 1e-4}
@@ -59,6 +59,9 @@ CHANGES = {
     "downscale": (2, {}),
     "masks": ("none", {}),
     "invert_masks": (True, {}),
+    "depths": (None, {}),
+    "depth_maps": ("relative", {"depths": "depths", "depth_maps": "metric"}),
+    "depth_unit": (0.002, {"depths": "depths", "depth_maps": "metric"}),
     "image_memory": (1e-5, {}),  # too little, which is said
     "points": ("SCENE/points.ply", {}),
     "min_track_length": (3, {}),
@@ -142,6 +145,7 @@ def own_scene(tmp_path_factory):
     scene = write_small_scene(tmp_path_factory.mktemp("scenes") / "all")
     names = sorted(path.name for path in (scene / "images").iterdir())
     _measure_points(scene / "sparse" / "0")
+    _write_depths(scene)
     (scene / "masks").mkdir()
     (scene / "others").mkdir()
     mask = np.full((30, 40), 255, np.uint8)
@@ -157,6 +161,14 @@ def own_scene(tmp_path_factory):
     forget_axes(scene / "splats.spz")
     write_point_cloud(scene / "points.ply", np.random.default_rng(0).normal(size=(200, 3)))
     return scene
+
+
+def _write_depths(scene):
+    """A slanted plane at the distance of the scene's middle, in 16-bit PNG."""
+    (scene / "depths").mkdir()
+    levels = np.linspace(2500, 3500, 30 * 40).reshape(30, 40).astype(np.uint16)
+    for path in (scene / "images").iterdir():
+        Image.fromarray(levels).save(scene / "depths" / f"{path.stem}.png")
 
 
 def _measure_points(folder):

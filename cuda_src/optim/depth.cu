@@ -1,6 +1,7 @@
 // Supervision of depth by the scene's points: where one is seen, the blended inverse depth should be its own (cf. Deng et al.
 // 2022, "Depth-supervised NeRF"; inverse, so that what is far away counts little). The inverse depth of a splat is blended by
-// the kernels that blend colours, in place of the red channel and over nothing; what is here lies between these.
+// the kernels that blend colours, in place of the red channel and over nothing; what is here lies between these. Green is the
+// depth, blue is 1 and becomes the opacity: scale and shift of depth maps may be fitted to them (depth_maps.cu).
 #include "optim/per_view.cuh"
 #include "raster/projection.cuh"
 
@@ -8,13 +9,13 @@
 extern "C" __global__ void inverse_depths(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ depths,       // [capacity] z; 0 where invisible
-    float4* __restrict__ values,            // [capacity] 1/z, 0, 0, 0
+    float4* __restrict__ values,            // [capacity] 1/z, z, 1, 0
     float* __restrict__ d_values)           // [capacity, SPLAT_SUMS] zeroed for visible splats
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
     float4 value = {};
-    value.x = 1.0f / depths[i];
+    value.x = 1.0f / depths[i]; value.y = depths[i]; value.z = 1.0f;
     values[i] = value;
     for (int k = 0; k < SPLAT_SUMS; ++k) d_values[(size_t)i * SPLAT_SUMS + k] = 0.0f;
 }
@@ -24,7 +25,7 @@ extern "C" __global__ void clear_depth(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ final_T,      // [height, width]
-    float* __restrict__ image,              // [3, height, width] inverse depth, 0, 0
+    float* __restrict__ image,              // [3, height, width] inverse depth, depth, opacity
     float* __restrict__ d_image)            // [3, height, width]
 {
     const int plane = cameras[state->view].width * cameras[state->view].height, p = blockIdx.x * blockDim.x + threadIdx.x;
@@ -72,7 +73,7 @@ extern "C" __global__ void depth_backward(
     if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
     const float* row = d_values + (size_t)i * SPLAT_SUMS;
     for (int k = 0; k < SUM_RED; ++k) d_splats[(size_t)i * SPLAT_SUMS + k] += row[k];
-    const float d_z = -row[6] / (depths[i] * depths[i]);
+    const float d_z = -row[SUM_RED] / (depths[i] * depths[i]);
     const float* w2c = cameras[state->view].w2c;
     for (int k = 0; k < 3; ++k) {
         float* d = d_means + (size_t)k * capacity + i;

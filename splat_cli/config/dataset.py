@@ -31,15 +31,31 @@ class DatasetSettings:
         metavar="DIR",
     )
     invert_masks: bool = setting(False, "Ignore the white pixels of masks instead of the black ones.")
+    depths: str | None = setting(
+        None,
+        "Folder of depth maps (NAME.png, .npy, .exr, .tif; confidences in a folder `confidence` beside it); by default "
+        "those that the dataset names, else SCENE/depths or SCENE/depth; none: no depth maps.",
+        metavar="DIR",
+    )
+    depth_maps: str = setting(
+        "auto",
+        "Values of depth maps: depths in world units (metric), or depths or inverse depths up to scale and shift "
+        "(relative); auto: what agrees with the dataset's points, metric without points.",
+        choices=("auto", "metric", "relative"),
+    )
+    depth_unit: float = setting(
+        0.001, "World units per level of depth maps of integers (nerfstudio: depth_unit_scale_factor).", low=1e-12
+    )
     image_memory: float | None = setting(
         None,
         "Memory for decoded photographs, in GiB; by default half of the free memory. The rest are decoded on demand.",
         low=1e-6,
     )
     points: str | None = setting(
-        None, "PLY file of points (x y z, red green blue) in the dataset's coordinates, instead of its own.",
+        None,
+        "PLY, LAS or LAZ file of points (x y z, red green blue) in the dataset's coordinates, instead of its own.",
         metavar="FILE",
-    )  # fmt: skip
+    )
     min_track_length: int = setting(0, "Ignore COLMAP points that are seen in fewer photographs than this.", low=0)
     max_point_error: float | None = setting(
         None, "Ignore COLMAP points with a reprojection error larger than this, in pixels.", low=0

@@ -73,9 +73,10 @@ class OptimizerSettings:
     lr_decay_start: int | None = setting(
         None, "First step of that exponential decay; by default half of the run.", low=0
     )
-    depth_weight: float = setting(
-        0.0,
-        "Weight in the loss of the difference to the inverse depths of the dataset's points; decays to a hundredth.",
+    depth_weight: float | None = setting(
+        None,
+        "Weight in the loss of the difference to the inverse depths of depth maps or, without these, of the dataset's "
+        "points; decays to a hundredth; by default 0.1 with depth maps, else 0.",
         low=0,
     )
     free_space: float = setting(

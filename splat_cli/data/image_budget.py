@@ -9,6 +9,7 @@ from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
 
 _SHARE = 0.5  # of the free memory
+_DEPTH_SHARE = 0.25  # of the photographs' memory, for depth maps
 _MIN_COUNT = 4
 _BATCHES = 3  # one in work on the device, one queued, one being loaded
 
@@ -43,6 +44,11 @@ def image_budget(
             + (" or a smaller --batch" if config.batch_size > 1 else "")
         )
     return budget
+
+
+def depth_map_limit(backend: Backend, config: TrainConfig) -> int:
+    """Most bytes of depth maps, which are all resident: a part of the memory beside that of photographs."""
+    return int(_DEPTH_SHARE * _limit(backend, config))
 
 
 def _limit(backend: Backend, config: TrainConfig) -> int:

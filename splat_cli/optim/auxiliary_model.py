@@ -18,6 +18,7 @@ from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.view import View
 
 
@@ -27,6 +28,7 @@ class TrainingSetup:
 
     background: float32 [3] on the device, read at the start of each step. extent: of the scene, in world units. splats:
     initial splats. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6, 9 or 11], or None.
+    depth_maps: of the training views, or None.
     """
 
     backend: Backend
@@ -37,6 +39,7 @@ class TrainingSetup:
     splats: Splats
     points: np.ndarray | None = None
     pose_offsets: np.ndarray | None = None
+    depth_maps: DepthMaps | None = None
 
 
 class AuxiliaryModel:

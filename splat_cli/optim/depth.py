@@ -1,11 +1,11 @@
-"""Depth supervision by the dataset's points: host side of cuda_src/optim/depth.cu."""
+"""Depth supervision by points or depth maps of the dataset: host side of cuda_src/optim/depth.cu."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
+from splat_cli.optim.depth_maps import MapTargets
 from splat_cli.optim.per_view import Decay
-from splat_cli.render.blend import blend, blend_backward
+from splat_cli.render.blend import Picture, blend, blend_backward
+from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
@@ -26,21 +28,24 @@ from splat_cli.scene.view import View
 THREADS = 256
 
 
-class DepthSupervision(AuxiliaryModel):
-    """L1 loss of blended inverse depths against those of the dataset's points, relative to their mean.
+class DepthTargets(Protocol):
+    """What depths of the picture are compared with."""
 
-    weight: in the loss. points: float32 [P, 3]. The backward pass blends inverse depths into the rasterizer's picture,
-    which is overwritten.
-    """
+    def set_views(self, views: Sequence[View]) -> None:
+        """Adapt to a new resolution of the training views."""
 
-    def __init__(
-        self, backend: Backend, observations: Observations, weight: Decay, points: np.ndarray | None = None
-    ) -> None:
-        self.backend, self.weight, self.points = backend, weight, points
-        self._supervise_by(observations)
-        self.resize(0)
+    def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
+        """Queue the loss of picture.image (blended inverse depths, depths, opacities): write d_image, zero before."""
 
-    def _supervise_by(self, observations: Observations) -> None:
+
+class PointTargets:
+    """Inverse depths of points, float32 [P, 3], where views see them; the loss is relative to their mean."""
+
+    def __init__(self, backend: Backend, observations: Observations, points: np.ndarray | None = None) -> None:
+        self.backend, self.points = backend, points
+        self._upload(observations)
+
+    def _upload(self, observations: Observations) -> None:
         backend = self.backend
         begins, inverse = observations.begins, observations.inverse_depths
         totals = np.array([inverse[a:b].sum(dtype=np.float64) for a, b in itertools.pairwise(begins)])
@@ -49,9 +54,33 @@ class DepthSupervision(AuxiliaryModel):
         self.scales = backend.upload((1 / np.maximum(totals, 1e-12)).astype(np.float32))
         self.most_points = int(np.diff(begins).max())
 
+    def set_views(self, views: Sequence[View]) -> None:
+        """See DepthTargets.set_views."""
+        if self.points is not None:
+            self._upload(observe(views, self.points))
+
+    def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
+        """See DepthTargets.launch."""
+        self.backend.kernel("optim/depth", "depth_loss")(
+            (max(-(-self.most_points // THREADS), 1),), (THREADS,),
+            state.array, self.begins, self.pixels, self.targets, self.scales, weight.first, weight.last, weight.steps,
+            picture.image, picture.d_image,
+        )  # fmt: skip
+
+
+class DepthSupervision(AuxiliaryModel):
+    """Loss of the picture's depths against `targets`.
+
+    weight: in the loss. The backward pass blends depths into the rasterizer's picture, which is overwritten.
+    """
+
+    def __init__(self, backend: Backend, targets: DepthTargets, weight: Decay) -> None:
+        self.backend, self.targets, self.weight = backend, targets, weight
+        self.resize(0)
+
     @staticmethod
     def enabled(config: TrainConfig) -> bool:
-        return config.depth_weight > 0
+        return bool(config.depth_weight)
 
     @staticmethod
     def kernels(config: TrainConfig) -> list[Unit]:
@@ -59,17 +88,19 @@ class DepthSupervision(AuxiliaryModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> DepthSupervision | None:
-        """See AuxiliaryModel.make: None without points in the scene."""
-        config = setup.config
+        """See AuxiliaryModel.make: supervised by depth maps if there are any, else by points; None without either."""
+        config, backend = setup.config, setup.backend
+        weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
+        if setup.depth_maps is not None:
+            return cls(backend, MapTargets(backend, setup.depth_maps), weight)
         if setup.points is None:
             return None
-        weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
-        return cls(setup.backend, observe(setup.cameras.current_views, setup.points), weight, setup.points)
+        seen = observe(setup.cameras.current_views, setup.points)
+        return cls(backend, PointTargets(backend, seen, setup.points), weight)
 
     def set_views(self, views: Sequence[View]) -> None:
         """See AuxiliaryModel.set_views."""
-        if self.points is not None:
-            self._supervise_by(observe(views, self.points))
+        self.targets.set_views(views)
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
@@ -100,12 +131,7 @@ class DepthSupervision(AuxiliaryModel):
         listed = dataclasses.replace(picture, segments=None)  # keeps those of the colours: the same
         blend(cameras, state, of_depth, rasterizer.tiles, listed)
         self._launch("clear_depth", pixels, cameras.array, state.array, picture.final_T, picture.image, picture.d_image)
-        weight = self.weight
-        self._launch(
-            "depth_loss", (max(-(-self.most_points // THREADS), 1),),
-            state.array, self.begins, self.pixels, self.targets, self.scales, weight.first, weight.last, weight.steps,
-            picture.image, picture.d_image,
-        )  # fmt: skip
+        self.targets.launch(cameras, state, picture, self.weight)
         blend_backward(cameras, state, of_depth, rasterizer.tiles, picture, absgrad=False)
         self._launch(
             "depth_backward", by_splat,

@@ -26,7 +26,11 @@ def fitting_trainer(
     ranks: Ranks | None = None,
 ) -> Trainer:  # fmt: skip
     """A trainer with at most as many splats as device memory can hold. OutOfMemory if too few fit."""
-    memory = plan_memory(backend, plan.config, data.training.views, len(start.points[0]), data.budget, start.num_frozen)
+    images = data.training
+    depth_bytes = images.depth_maps.num_bytes if images.depth_maps else 0
+    memory = plan_memory(
+        backend, plan.config, images.views, len(start.points[0]), data.budget, start.num_frozen, depth_bytes
+    )
     memory.check()
     display.say(memory.line())
     if memory.max_splats < memory.wanted_splats:
@@ -34,7 +38,7 @@ def fitting_trainer(
         plan = plan.with_max_splats(memory.max_splats)
     try:
         return build_trainer(
-            backend, plan, data.training, start.points, timer=timer, budget=data.budget,
+            backend, plan, images, start.points, timer=timer, budget=data.budget,
             frozen=start.frozen, scene_points=data.scene.points, pose_offsets=start.pose_offsets, ranks=ranks,
         )  # fmt: skip
     except MemoryError:

@@ -75,10 +75,12 @@ def plan_memory(
     start: int,
     budget: ImageBudget | None = None,
     num_frozen: int = 0,
+    depth_bytes: int = 0,
 ) -> MemoryPlan:
     """Memory of training on `views`, starting from `start` splats (0: unknown), and the free memory of the device.
 
     budget: number of resident images, if they are streamed. num_frozen: number of splats of --frozen.
+    depth_bytes: of depth maps.
     """
     images = [photo_bytes(view) for view in views]
     pixels = max(view.width * view.height for view in views)
@@ -88,7 +90,7 @@ def plan_memory(
     if config.max_memory is not None:
         available = min(available, int(config.max_memory * _GIB))
     return MemoryPlan(
-        photographs=sum(images) if budget is None else budget.resident * max(images),
+        photographs=depth_bytes + (sum(images) if budget is None else budget.resident * max(images)),
         pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
         per_splat=_per_splat(cost),
         available=available,

@@ -26,6 +26,7 @@ DROPOUT, MAX_DROPOUT = 0.05, 0.1
 ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
 DROPOUT_PER_VISIT = 6e-5  # beyond HARMLESS_VISITS of each photograph
 HARMLESS_VISITS = 150
+DEPTH_WEIGHT = 0.1  # with depth maps: docs/quality.md
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     if requested.background == "auto":
         transparent = any(view.path is not None and has_alpha(view.path) for view in views)
         resolved["background"] = "black" if transparent else "random"
+    if requested.depth_weight is None:
+        resolved["depth_weight"] = DEPTH_WEIGHT if any(view.depth for view in views) else 0.0
     if requested.dropout is None:
         resolved["dropout"] = dropout_for(steps, len(views))
     return RunPlan(requested, ResolvedConfig(**resolved))

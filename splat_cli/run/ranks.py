@@ -23,7 +23,7 @@ _REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
     "--background learned": lambda config: config.background == "learned",
     "--appearance": lambda config: config.appearance != "none",
     "--robust": lambda config: config.robust,
-    "--depth-weight": lambda config: config.depth_weight > 0,
+    "--depth-weight": lambda config: bool(config.depth_weight),
     "--frozen": lambda config: config.frozen is not None,
     "--free-space": lambda config: config.free_space > 0,
 }

@@ -8,15 +8,17 @@ from typing import Any
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
-from splat_cli.data.image_budget import image_budget
+from splat_cli.data.image_budget import depth_map_limit, image_budget
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
-from splat_cli.errors import SceneError
+from splat_cli.errors import SceneError, UsageError
+from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import lost_digits
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.scene.options import SceneOptions, placed_paths
 from splat_cli.scene.point_cloud import is_point_cloud
+from splat_cli.scene.points import points_out_of_view
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View
@@ -50,15 +52,15 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
 
     SceneError if nothing is left.
     """
-    if config.depth_weight > 0 and not len(scene.points):
-        raise SceneError(f"{scene.root} has no points that could tell depths: leave out --depth-weight")
+    _check_depths(scene, config)
     if config.free_space > 0 and not len(scene.points):
         raise SceneError(f"{scene.root} has no points that could tell free space: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
     budget = image_budget(backend, config, train, test)
     training = load_image_set(train, config, backend, display, lazily=budget is not None)
     held_out = load_image_set(test, config, backend, display, lazily=budget is not None) if test else None
-    _report(scene, [training, held_out] if held_out else [training], display)
+    _report(scene, [training, held_out] if held_out else [training], config.points, display)
+    training = with_depth_maps(training, scene, config, backend, display)
     return TrainingData(scene, training, held_out, (train, test), by_name, budget)
 
 
@@ -79,6 +81,30 @@ def load_image_set(
         return load_images(
             views, on_photograph, backend=backend, background=background, invert_masks=config.invert_masks
         )
+
+
+def with_depth_maps(
+    photographs: ImageSet, scene: Scene, config: TrainConfig, backend: Backend, display: Display
+) -> ImageSet:
+    """The photographs with their depth maps; where none can be used, or --depth-weight is 0, their views name none."""
+    if not any(view.depth for view in photographs.views):
+        return photographs
+    depth_maps = None
+    if config.depth_weight != 0:
+        most = depth_map_limit(backend, config)
+        depth_maps = load_depth_maps(photographs.views, scene.points, config, most, display.say, display.warn)
+    if depth_maps is not None:
+        return photographs._replace(depth_maps=depth_maps)
+    return photographs._replace(views=[dataclasses.replace(view, depth=None) for view in photographs.views])
+
+
+def _check_depths(scene: Scene, config: TrainConfig) -> None:
+    """SceneError for depth supervision without depths, UsageError for depth maps with several GPUs."""
+    has_maps = any(view.depth for view in scene.views)
+    if config.depth_weight and not has_maps and not len(scene.points):
+        raise SceneError(f"{scene.root} has no depth maps or points that could tell depths: leave out --depth-weight")
+    if config.gpus > 1 and has_maps and config.depth_weight != 0:
+        raise UsageError(f"--gpus {config.gpus} does not work with depth maps: give --depths none")
 
 
 def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:
@@ -106,16 +132,18 @@ def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
 
 
 def with_initial_points(config: TrainConfig) -> TrainConfig:
-    """--init-from POINTS.ply as --points POINTS.ply --init points; other settings as they are."""
+    """--init-from POINTS (PLY, LAS) as --points POINTS --init points; other settings as they are."""
     if config.init_from is None or not is_point_cloud(Path(config.init_from)):
         return config
     return dataclasses.replace(config, points=config.init_from, init_from=None, init="points")
 
 
-def _report(scene: Scene, photographs: Sequence[ImageSet], display: Display) -> None:
+def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, display: Display) -> None:
     num_masks = sum(view.mask is not None for view in scene.views)
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
+    if points is not None and (apart := points_out_of_view(scene)) is not None:
+        display.warn(f"of {points}, {apart}")
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
         display.say(f"Left out points: {reasons}")

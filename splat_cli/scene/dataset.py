@@ -16,9 +16,21 @@ class Unusable(Exception):
     """Reason to skip a photograph."""
 
 
+@dataclass(frozen=True, slots=True)
+class FrameDepth:
+    """Depth map that a dataset names, in world units: files of depths and confidences, relative to the scene's folder.
+
+    unit: world units per level of integers; None: that of --depth-unit.
+    """
+
+    file: str
+    confidence: str | None = None
+    unit: float | None = None
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Frame:
-    """A photograph: its file, lens and pose; file of its mask.
+    """A photograph: its file, lens and pose; file of its mask; its depth map.
 
     camera_id: common to photographs of one camera; None: to those with equal lenses.
     """
@@ -29,6 +41,7 @@ class Frame:
     w2c: np.ndarray  # float64 [4, 4]
     mask: str | None = None
     camera_id: int | None = None
+    depth: FrameDepth | None = None
 
 
 @dataclass

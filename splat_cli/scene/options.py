@@ -9,8 +9,8 @@ from splat_cli.config import TrainConfig
 from splat_cli.scene.crop import Crop, parse_crop
 
 NO_MASKS = "none"
-_FOLDERS = ("images", "masks")
-"""Settings that name folders, also of the scene."""
+_FOLDERS = ("images", "masks", "depths")
+"""Settings that name folders, also of the scene; NO_MASKS, for depths too: nothing."""
 
 
 def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict[str, str]:
@@ -29,9 +29,9 @@ def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict
 class SceneOptions:
     """Options of reading a scene.
 
-    images and masks: folders, looked for in the scene's folder first. max_size: limit of a view's longer side in
-    pixels. downscale: views are this many times smaller than photographs. points: a PLY in place of the dataset's
-    points. min_track_length and max_point_error (pixels) choose among COLMAP's points, crop among all.
+    images, masks and depths: folders, looked for in the scene's folder first. max_size: limit of a view's longer
+    side in pixels. downscale: views are this many times smaller than photographs. points: a PLY in place of the
+    dataset's points. min_track_length and max_point_error (pixels) choose among COLMAP's points, crop among all.
     """
 
     format: str = "auto"
@@ -39,6 +39,7 @@ class SceneOptions:
     max_size: int | None = None
     downscale: float = 1
     masks: str | Path | None = None
+    depths: str | Path | None = None
     points: str | Path | None = None
     min_track_length: int = 0
     max_point_error: float | None = None
@@ -50,6 +51,6 @@ class SceneOptions:
         crop = None if config.crop is None else parse_crop(config.crop)
         return cls(
             format=config.format, images=config.images, max_size=config.max_size, downscale=config.downscale,
-            masks=config.masks, points=config.points, min_track_length=config.min_track_length,
+            masks=config.masks, depths=config.depths, points=config.points, min_track_length=config.min_track_length,
             max_point_error=config.max_point_error, crop=crop if config.crop_start else None,
         )  # fmt: skip

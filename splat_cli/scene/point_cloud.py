@@ -69,6 +69,7 @@ def _read_las(path: Path) -> Points:
     except ImportError:
         raise UsageError(f"{path} needs laspy: pip install 'splat-cli[las]'") from None
     try:
+        _check_las_records(path)
         with laspy.open(path) as reader:
             num_points, length = reader.header.point_count, reader.header.point_format.size
             is_plain = path.suffix.lower() == ".las"
@@ -87,3 +88,15 @@ def _read_las(path: Path) -> Points:
     except Exception as error:  # of many types, of damaged files
         raise FormatError(f"{path} is not a readable LAS file ({reason_of(error)}); export it again") from error
     return Points(positions, colors)
+
+
+def _check_las_records(path: Path) -> None:
+    """ValueError where the header promises more variable-length records than the file holds: laspy reads on forever.
+
+    Their numbers stand at bytes 100 and, from LAS 1.4 on, 243; records take at least 54 and 60 bytes.
+    """
+    with path.open("rb") as file:
+        head = file.read(247)
+    extended = int.from_bytes(head[243:247], "little") if head[25:26] >= b"\x04" else 0
+    if 54 * int.from_bytes(head[100:104], "little") + 60 * extended > path.stat().st_size:
+        raise ValueError("it lists more records than it can hold")

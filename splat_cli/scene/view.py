@@ -17,6 +17,22 @@ T = TypeVar("T")
 _MARGIN = 0.15  # of an image's size, as in cuda_src/raster/projection.cuh
 
 
+@dataclass(frozen=True)
+class DepthFile:
+    """File of a depth map, z along the camera's axis; file of its confidences (0 to 2 or 0 to 255), if any.
+
+    unit: world units per level of integers; None: that of --depth-unit. is_metric: the dataset's format says that
+    depths are in world units. inverse: (scale, offset) such that 1/z is scale * integer / 65536 + offset, as in
+    depth_params.json of the INRIA code; None: depths.
+    """
+
+    path: Path
+    confidence: Path | None = None
+    unit: float | None = None
+    is_metric: bool = False
+    inverse: tuple[float, float] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class View:
     """A photograph and its pinhole camera, at training size.
@@ -26,6 +42,7 @@ class View:
     undistortion, None without distortion. `mask`: image whose dark pixels are ignored. `camera_id`: equal for
     photographs of one camera and lens setting. `radial`: k1 and k2 of the distortion that the image still has, as
     --refine-distortion finds it: the point at slopes s = (x / z, y / z) is seen at s (1 + k1 |s|^2 + k2 |s|^4).
+    `depth`: file of its depth map.
     """
 
     name: str
@@ -41,6 +58,7 @@ class View:
     mask: Path | None = None
     camera_id: int = 0
     radial: tuple[float, float] = (0.0, 0.0)
+    depth: DepthFile | None = None
 
     @property
     def center(self) -> np.ndarray:

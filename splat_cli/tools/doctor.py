@@ -20,6 +20,8 @@ _EXTRAS = {
     "cpu": ("the CPU, without a compiler of the system", ("ziglang",)),
     "sfm": ("splat sfm", ("pycolmap", "imageio_ffmpeg")),
     "heic": ("HEIC photographs", ("pillow_heif",)),
+    "las": ("point clouds in LAS and LAZ files", ("laspy", "lazrs")),
+    "exr": ("depth maps in OpenEXR files", ("OpenEXR",)),
     "video": ("splat render --video", ("imageio_ffmpeg",)),
     "viewer": ("splat view, splat train --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),

@@ -85,7 +85,7 @@ class Trainer:
         self.schedule = upload_schedule(backend, config)
         self.auxiliary = AuxiliaryModels(TrainingSetup(
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats, scene_points,
-            pose_offsets,
+            pose_offsets, images.depth_maps,
         ))  # fmt: skip
         self.rasterizer = Rasterizer(
             backend, self.cameras, self.model.splats.capacity,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
+from splat_cli.config import TrainConfig
 from splat_cli.config.presets import read_settings
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.bounds import field_bounds
@@ -27,6 +28,8 @@ from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_ch
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.depth_maps import load_depth_maps
+from splat_cli.scene.point_cloud import read_point_cloud
 from splat_cli.scene.split import read_split
 from splat_cli.scene.trajectories.path_file import read_path
 from splat_cli.scene.view import View
@@ -45,6 +48,7 @@ from tests.fuzz.records import COLMAP, forge_colmap_text, forge_csv, forge_model
 from tests.fuzz.trees import forge_json, forge_json_lines, forge_toml
 from tests.gaussians.some_splats import some_splats
 from tests.scene.colmap_cameras import distorted_cameras
+from tests.scene.depth_files import write_las, write_map
 from tests.scene.export_files import (
     write_bundler,
     write_metashape,
@@ -165,6 +169,42 @@ def _mask(folder: Path) -> Path:
     return path
 
 
+def _depth_map(suffix: str) -> Target:
+    """Of the first of two photographs; as confidences, too, where the suffix is that of a picture."""
+
+    def prepare(folder: Path) -> Path:
+        write_scene(folder, small_model(("a.png", "b.png")))
+        path = folder / "depths" / f"a{suffix}"
+        write_map(path, np.linspace(1000, 3000, 30 * 40).reshape(30, 40).astype("u2" if suffix == ".png" else "f4"))
+        if suffix == ".png":
+            (folder / "confidence").symlink_to("depths")
+        return path
+
+    return Target(f"depth map ({suffix})", prepare, _read_depths, forge_photograph if suffix == ".png" else None)
+
+
+def _depth_scales(folder: Path) -> Path:
+    write_scene(folder, small_model(("a.png", "b.png")))
+    write_map(folder / "depths" / "a.png", np.full((30, 40), 9, np.uint16))
+    path = folder / "sparse" / "0" / "depth_params.json"
+    path.write_text(json.dumps({"a": {"scale": 0.5, "offset": 0.1}, "b": {"scale": 1, "offset": 0}}))
+    return path
+
+
+def _read_depths(folder: Path) -> None:
+    scene = read_scene(folder)
+    config, nothing = TrainConfig(depth_maps="metric"), lambda line: None
+    load_depth_maps(scene.views, scene.points, config, 1 << 30, nothing, nothing)
+
+
+def _laser_scan(suffix: str) -> Target:
+    def prepare(folder: Path) -> Path:
+        write_las(folder / f"a{suffix}", np.random.default_rng(0).uniform(-5, 5, (30, 3)))
+        return folder / f"a{suffix}"
+
+    return Target(f"points ({suffix})", prepare, lambda folder: read_point_cloud(folder / f"a{suffix}"))
+
+
 def _splats(suffix: str) -> Target:
     def prepare(folder: Path) -> Path:
         write_splats(folder / f"a{suffix}", some_splats(6, 1))
@@ -280,6 +320,9 @@ TARGETS = [
     _point_cloud(text=True),
     _point_cloud(text=False),
     *(_photograph(*kind) for kind in (("jpg",), ("jpg", "CMYK"), ("png", "RGBA"), ("png", "P"), ("tif",), ("webp",))),
+    *(_depth_map(suffix) for suffix in (".png", ".npy", ".exr")),
+    Target("depth_params.json", _depth_scales, _read_depths, forge_json),
+    _laser_scan(".las"),  # not .laz: lazrs ends the process on some damaged files
     Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views), forge_photograph),
     *(_splats(found.suffix) for found in FORMATS.values()),
     Target("field.npz", _field, _read_field, forge_npz),

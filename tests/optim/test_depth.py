@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.optim.depth import DepthSupervision
+from splat_cli.optim.depth import DepthSupervision, PointTargets
+from splat_cli.optim.depth_maps import DEPTH_MAP_DTYPE, MapTargets
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.project import SPLAT_SUMS, Update, project_backward
+from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from splat_cli.scene.observations import MAX_POINTS, Observations, observe
 from tests.compare import BACKWARD, Comparison
 from tests.reference import blend, depth, project
@@ -59,7 +61,7 @@ def supervised(backend: Backend, scene: Scene) -> tuple[OnDevice, DepthSupervisi
     device = on_device(backend, scene, Options())
     pixels, targets = some_points(scene)
     observations = Observations(np.array([0, 0, len(pixels)], np.int32), pixels, targets)
-    supervision = DepthSupervision(backend, observations, Decay(WEIGHT, WEIGHT, 100))
+    supervision = DepthSupervision(backend, PointTargets(backend, observations), Decay(WEIGHT, WEIGHT, 100))
     supervision.resize(device.splats.capacity)
     device.forward()
     device.set_d_image(np.random.default_rng(1).normal(0, 0.01, (3, scene.camera.height, scene.camera.width)))
@@ -128,21 +130,36 @@ def test_hidden_points_are_left_out() -> None:
     assert len(np.unique(found.pixels[: found.begins[1]])) == len(first) <= MAX_POINTS
 
 
-def _setup(backend: Backend, weight: float, points: np.ndarray | None) -> SimpleNamespace:
+def _setup(
+    backend: Backend, weight: float | None, points: np.ndarray | None, depth_maps: DepthMaps | None = None
+) -> SimpleNamespace:
     """Of a run of 100 steps."""
     cameras = SimpleNamespace(current_views=ring_of_views(3))
     config = SimpleNamespace(depth_weight=weight, steps=100)
-    return SimpleNamespace(backend=backend, cameras=cameras, config=config, points=points)
+    return SimpleNamespace(backend=backend, cameras=cameras, config=config, points=points, depth_maps=depth_maps)
 
 
 def test_depths_are_supervised_where_they_are_asked_for_and_there_are_points(backend: Backend) -> None:
     points = np.zeros((5, 3), np.float32)
     assert DepthSupervision.from_setup(_setup(backend, 0.0, points)) is None
+    assert DepthSupervision.from_setup(_setup(backend, None, points)) is None
     assert DepthSupervision.from_setup(_setup(backend, 0.5, None)) is None
     supervision = DepthSupervision.from_setup(_setup(backend, 0.5, points))
     assert supervision is not None
     assert supervision.weight == Decay(0.5, 0.005, 100)
-    np.testing.assert_array_equal(backend.download(supervision.begins), [0, 1, 2, 3])  # they lie on each other
+    assert isinstance(supervision.targets, PointTargets)
+    np.testing.assert_array_equal(backend.download(supervision.targets.begins), [0, 1, 2, 3])  # on each other
+
+
+def test_depth_maps_replace_points(backend: Backend) -> None:
+    maps = DepthMaps([DepthMap.of(np.full((3, 4), 2.0)), None, None])
+    for points in (None, np.zeros((5, 3), np.float32)):
+        supervision = DepthSupervision.from_setup(_setup(backend, 0.5, points, maps))
+        assert supervision is not None
+        assert isinstance(supervision.targets, MapTargets)
+        table = backend.download(supervision.targets.table).view(DEPTH_MAP_DTYPE)[:, 0]
+        assert table["scale"].tolist() == [2, 0, 0]
+        assert table["height"].tolist() == [3, 0, 0]
 
 
 def test_gradients_of_positions_follow_the_capacity(backend: Backend) -> None:
@@ -163,7 +180,7 @@ def test_only_runs_with_depths_pay_for_them() -> None:
 def test_points_are_observed_anew_at_another_resolution(backend: Backend) -> None:
     views, points = ring_of_views(3), np.random.default_rng(0).normal(0, 0.3, (50, 3)).astype(np.float32)
     small = [view.resized(view.width // 2, view.height // 2) for view in views]
-    supervision = DepthSupervision(backend, observe(views, points), Decay(1, 1, 1), points)
-    supervision.set_views(small)
-    np.testing.assert_array_equal(backend.download(supervision.pixels), observe(small, points).pixels)
-    assert 0 <= int(supervision.pixels.min()) <= int(supervision.pixels.max()) < small[0].width * small[0].height
+    targets = PointTargets(backend, observe(views, points), points)
+    DepthSupervision(backend, targets, Decay(1, 1, 1)).set_views(small)
+    np.testing.assert_array_equal(backend.download(targets.pixels), observe(small, points).pixels)
+    assert 0 <= int(targets.pixels.min()) <= int(targets.pixels.max()) < small[0].width * small[0].height

@@ -1,5 +1,6 @@
 """Supervision of depth: a loss of blended inverse depths, and its gradient by the raw splats."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +13,10 @@ Array = np.ndarray
 
 
 def inverse_depths(projected: Projected) -> blend.Flat:
-    """What is blended: the visible splats with 1 / z in place of red, and nothing else."""
+    """What is blended in place of colours: 1 / z, z and 1 of the visible splats."""
     flat = projected.flat()
-    inverse = 1 / projected.depths[projected.splat_from_flat()]
-    return replace(flat, colors=np.column_stack([inverse, 0 * inverse, 0 * inverse]))
+    depths = projected.depths[projected.splat_from_flat()]
+    return replace(flat, colors=np.column_stack([1 / depths, depths, np.ones_like(depths)]))
 
 
 def loss(image: Array, pixels: Array, targets: Array, weight: float) -> tuple[float, Array]:
@@ -29,11 +30,19 @@ def loss(image: Array, pixels: Array, targets: Array, weight: float) -> tuple[fl
 def loss_and_gradients(
     splats: Splats, camera: Camera, options: Options, pixels: Array, targets: Array, weight: float
 ) -> tuple[float, Splats]:
+    """Of `loss`."""
+    return gradients_of(splats, camera, options, lambda image: loss(image[0], pixels, targets, weight))
+
+
+def gradients_of(
+    splats: Splats, camera: Camera, options: Options, loss: Callable[[Array], tuple[float, Array]]
+) -> tuple[float, Splats]:
+    """Of a loss of what is blended, [3, H, W], which returns its gradient by the inverse depths [H, W]."""
     projected = project.forward(splats, camera, options)
     flat, nothing = inverse_depths(projected), np.zeros(3)
     blended = blend.forward(flat, nothing, camera.width, camera.height)
-    value, d_depth = loss(blended.image[0], pixels, targets, weight)
-    d_image = np.stack([d_depth, 0 * d_depth, 0 * d_depth])
+    value, d_inverse = loss(blended.image)
+    d_image = np.stack([d_inverse, 0 * d_inverse, 0 * d_inverse])
     d_flat = blend.backward(flat, nothing, blended, d_image)
     rows = projected.splat_from_flat()
 
@@ -46,5 +55,6 @@ def loss_and_gradients(
         by_splat(d_flat.means2d), by_splat(d_flat.conics), by_splat(d_flat.opacities), np.zeros((splats.num, 3))
     )
     gradients, _ = project_backward.backward(splats, camera, options, projected, d_projected)
-    gradients.means[rows] -= (d_flat.colors[:, 0] / projected.depths[rows] ** 2)[:, None] * camera.w2c[2, :3]
+    d_z = -d_flat.colors[:, 0] / projected.depths[rows] ** 2
+    gradients.means[rows] += d_z[:, None] * camera.w2c[2, :3]
     return value, gradients

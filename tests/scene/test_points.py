@@ -15,6 +15,7 @@ from splat_cli.scene.crop import Box, Sphere, parse_crop
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.point_cloud import is_point_cloud, read_point_cloud
 from splat_cli.scene.points import kept_points, random_points
+from tests.scene.depth_files import write_las
 from tests.scene.models import small_model, write_scene
 from tests.scene.transforms_files import write_point_cloud
 from tests.small_scene import write_small_scene
@@ -89,16 +90,6 @@ def test_random_points_around_few_cameras(num_views):
     assert np.isfinite(positions).all()
 
 
-def write_las(path, positions, colors=None, point_format=2, version="1.2"):
-    laspy = pytest.importorskip("laspy", reason="LAS files are read with laspy (extra las)")
-    las = laspy.create(point_format=point_format, file_version=version)
-    las.header.scales, las.header.offsets = [1e-4] * 3, np.floor(positions.min(axis=0))
-    las.x, las.y, las.z = positions.T
-    if colors is not None:
-        las.red, las.green, las.blue = colors.T
-    las.write(str(path))
-
-
 @pytest.mark.parametrize("name", ["a.las", "a.laz"])
 @pytest.mark.parametrize(
     ("point_format", "factor"), [(2, 257), (2, 1), (0, None), (7, 257)], ids=["16 bits", "8 bits", "grey", "LAS 1.4"]
@@ -119,6 +110,9 @@ def test_damaged_laser_scans(tmp_path):
     whole = (tmp_path / "a.las").read_bytes()
     (tmp_path / "a.las").write_bytes(whole[:-30])
     with pytest.raises(FormatError, match="9 points of 26 bytes are more than it can hold"):
+        read_point_cloud(tmp_path / "a.las")
+    (tmp_path / "a.las").write_bytes(whole[:100] + b"\xff" * 4 + whole[104:])
+    with pytest.raises(FormatError, match="it lists more records than it can hold"):
         read_point_cloud(tmp_path / "a.las")
     (tmp_path / "a.las").write_bytes(b"LASF" + bytes(500))
     with pytest.raises(FormatError, match="is not a readable LAS file"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import load_images, make_sample_scene, read_scene
@@ -45,6 +46,19 @@ def test_the_seed_decides(sample, tmp_path):
     files = [path.relative_to(sample) for path in sample.rglob("*") if path.is_file()]
     assert all((sample / file).read_bytes() == (again / file).read_bytes() for file in files)
     assert any((sample / file).read_bytes() != (other / file).read_bytes() for file in files)
+
+
+def test_depths_are_those_of_the_points(tmp_path):
+    """Half of the points, which are off by 1 % along each axis, lie as deep as the maps say, to 1 %."""
+    folder = make_sample_scene(tmp_path, num_views=2, width=64, height=48, depths=True)
+    scene, differences = read_scene(folder), []
+    for view in scene.views:
+        with Picture.open(folder / "depths" / view.name.replace("jpg", "png")) as picture:
+            depths = np.asarray(picture) / 1000
+        pixels, z, inside = view.project(scene.points)
+        column, row = pixels[inside].astype(int).T
+        differences.append(np.abs(depths[row, column] / z[inside] - 1))
+    assert np.median(np.concatenate(differences)) < 0.02
 
 
 def test_no_place_to_write(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.json_input import parse_json, read_json_text
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name
+from splat_cli.scene.dataset import Dataset, Frame, FrameDepth, Points, Unusable, sanitize_name
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import pose_matrix, w2c_from_opengl
 from splat_cli.scene.lens import Lens
@@ -40,7 +40,9 @@ def read_polycam(root: Path, options: SceneOptions) -> Dataset:
         values = _object(path)
         c2w = pose_matrix([_required(values, key) for key in _POLYCAM])
         lens = [_required(values, key) for key in ("fx", "fy", "cx", "cy")]
-        return _frame(photographs, path.stem, c2w, lens, (_required(values, "width"), _required(values, "height")))
+        size = _required(values, "width"), _required(values, "height")
+        depth = _depth(root, cameras.parent, f"depth/{path.stem}.png", f"confidence/{path.stem}.png")
+        return _frame(photographs, path.stem, c2w, lens, size, depth)
 
     return _dataset(f"Polycam's cameras in {cameras}", photographs, sorted(cameras.glob("*.json")), frame)
 
@@ -61,7 +63,9 @@ def read_scanner_app(root: Path, options: SceneOptions) -> Dataset:
         values = _object(path)
         c2w = pose_matrix(_numbers(values, "cameraPoseARFrame", 16))
         k = _numbers(values, "intrinsics", 9)
-        return _frame(photographs, path.stem, c2w, [k[0], k[4], k[2], k[5]])
+        number = path.stem.removeprefix("frame_")
+        depth = _depth(root, root, f"depth_{number}.png", f"conf_{number}.png")
+        return _frame(photographs, path.stem, c2w, [k[0], k[4], k[2], k[5]], depth=depth)
 
     paths = [path for path in sorted(root.glob("frame_*.json")) if path.with_suffix(".jpg").is_file()]
     return _dataset(f"3D Scanner App's frames in {root}", photographs, paths, frame)
@@ -98,9 +102,18 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
         lens = [k[0], k[4], k[6], k[7]]  # column by column
         if isinstance(lenses, list) and len(lenses) == len(poses):
             lens = _numbers({"lens": lenses[index]}, "lens", 4)
-        return _frame(photographs, str(index), pose_matrix(c2w.ravel().tolist()), lens, size)
+        depth = _depth(root, root, f"depth/{index}.exr", f"confidence/{index}.png")
+        return _frame(photographs, str(index), pose_matrix(c2w.ravel().tolist()), lens, size, depth)
 
     return _dataset(f"Record3D's cameras in {path}", photographs, range(len(poses)), frame)
+
+
+def _depth(root: Path, folder: Path, file: str, confidence: str) -> FrameDepth | None:
+    """Depths in millimetres, or metres in OpenEXR, and confidences; None where there are no depths."""
+    if not (folder / file).is_file():
+        return None
+    place = folder.relative_to(root)
+    return FrameDepth(str(place / file), str(place / confidence), unit=0.001)
 
 
 def _dataset(found: str, photographs: Photographs, entries: Iterable[Any], frame: Any) -> Dataset:
@@ -117,7 +130,7 @@ def _dataset(found: str, photographs: Photographs, entries: Iterable[Any], frame
 
 def _frame(
     photographs: Photographs, label: str, c2w: np.ndarray, intrinsics: Sequence[float],
-    size: tuple[float, float] | None = None,
+    size: tuple[float, float] | None = None, depth: FrameDepth | None = None,
 ) -> Frame:  # fmt: skip
     """intrinsics: fx, fy, cx, cy in pixels of a picture of `size`; by default of the photograph as it is."""
     file = photographs.find(label)
@@ -125,7 +138,7 @@ def _frame(
     fx, fy, cx, cy = intrinsics
     if not (fx > 0 and fy > 0 and min(width, height) > 0):
         raise Unusable(f"its lens has the focal lengths {fx:g}, {fy:g} and the size {width}x{height}")
-    return Frame(sanitize_name(file), file, Lens(width, height, fx, fy, cx, cy), w2c_from_opengl(c2w))
+    return Frame(sanitize_name(file), file, Lens(width, height, fx, fy, cx, cy), w2c_from_opengl(c2w), depth=depth)
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -106,6 +106,26 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
     return _mask_of(white != inverted, size)
 
 
+def decode_levels(path: Path) -> np.ndarray:
+    """Values [H, W] of a grey image, as the file has them: integers of 8 to 32 bits, or floats."""
+    content = _content(path)
+    with _opened(io.BytesIO(content)) as image:
+        if not _is_plausible(image.size, content):
+            raise ValueError(f"has {image.width}x{image.height} pixels in {len(content)} bytes")
+        if image.mode in ("P", "1"):
+            raise ValueError("has a palette, expected grey levels")
+        try:
+            values = np.asarray(image)
+        except Exception as error:
+            raise ValueError(f"cannot be decoded ({reason_of(error)})") from error
+    if values.ndim == 3:
+        colors = values[..., : 3 if image.mode in ("RGB", "RGBA") else 1]
+        if (colors != colors[..., :1]).any():
+            raise ValueError("is a colour picture, expected grey levels")
+        values = values[..., 0]
+    return values
+
+
 def wholly_white(mask: Image.Image, size: tuple[int, int]) -> np.ndarray:
     """Downscaled mask uint8 [H, W]: 255 where all source pixels are 255, else 0."""
     return (np.asarray(mask.resize(size, Image.Resampling.BOX)) == 255).astype(np.uint8) * np.uint8(255)

@@ -13,6 +13,7 @@ from PIL import Image
 
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.images.decode import decode_mask, decode_photo, jpeg_reduction, wholly_white
 from splat_cli.scene.images.jpeg import reduced
 from splat_cli.scene.lens import Lens, undistort
@@ -23,7 +24,7 @@ class ImageSet(NamedTuple):
     """Views with photographs, pixels uint8 [H, W, 3], masks, and "name: reason" of skipped photographs.
 
     A mask is uint8 [H, W], 255 for used pixels and 0 for ignored ones, or None if all are used. bad_pixels: name of a
-    photograph -> number of non-finite pixels, which are masked.
+    photograph -> number of non-finite pixels, which are masked. depth_maps: of these views, if they were read.
     """
 
     views: list[View]
@@ -31,6 +32,7 @@ class ImageSet(NamedTuple):
     masks: Sequence[np.ndarray | None]
     skipped: list[str]
     bad_pixels: Mapping[str, int] = MappingProxyType({})
+    depth_maps: DepthMaps | None = None
 
 
 def load_images(

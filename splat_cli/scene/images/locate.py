@@ -7,6 +7,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Frame, Unusable, file_inside
 from splat_cli.scene.images.decode import image_size
+from splat_cli.scene.images.locate_depths import DepthLocator
 from splat_cli.scene.lens import MAX_SIDE, Lens
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.view import View
@@ -39,7 +40,7 @@ class ImageLocator:
 
     def __init__(self, root: Path, dataset: Dataset, options: SceneOptions) -> None:
         self.root, self.photos, self.options = root, dataset.photos, options
-        self.masks = self._mask_folder()
+        self.masks, self.depths = self._mask_folder(), DepthLocator(root, options.depths)
         self._lenses: dict[tuple[Lens, int, int], Lens] = {}
         self._ids: dict[Lens, int] = {}
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
@@ -65,6 +66,7 @@ class ImageLocator:
         return View(
             frame.name, path, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, frame.w2c,
             lens=lens if lens.distortion else None, mask=self._mask(frame), camera_id=self._camera_id(frame),
+            depth=self.depths.find(frame),
         )  # fmt: skip
 
     def _camera_id(self, frame: Frame) -> int:

@@ -17,11 +17,17 @@ POINTS_PER_BLOCK = 1500
 
 
 def make_sample_scene(
-    folder: str | Path, num_views: int = 48, width: int = 192, height: int = 144, seed: int = 0
+    folder: str | Path,
+    num_views: int = 48,
+    width: int = 192,
+    height: int = 144,
+    seed: int = 0,
+    depths: bool = False,
 ) -> Path:
     """Write a room as `images/` and `sparse/0/` into `folder` and return it.
 
-    seed: of camera shake and points; the room is fixed. SceneError if the folder cannot be written or sizes are zero.
+    seed: of camera shake and points; the room is fixed. depths: also write exact depth maps, see write_photographs.
+    SceneError if the folder cannot be written or sizes are zero.
     """
     folder = Path(folder)
     require_size(num_views, width, height)
@@ -39,6 +45,7 @@ def make_sample_scene(
         bounds,
         NUM_POINTS,
         rng,
+        depths,
     )
     return folder
 

@@ -20,6 +20,8 @@ NOISE = 0.01
 OUTLIERS = 0.02
 """Share of the points that lie anywhere in the scene."""
 EXPOSURE = 1.5
+DEPTH_LEVELS = 1000
+"""Of depth maps, per world unit: what --depth-unit is by default."""
 UPRIGHT = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1.0]])
 """From axes with z up to the scene's (y down), as viewers expect."""
 
@@ -36,10 +38,12 @@ def write_photographs(
     bounds: np.ndarray,
     num_points: int,
     rng: np.random.Generator,
+    depths: bool = False,
 ) -> None:
     """Write `images/` and `sparse/0/` into `folder`. SceneError if it cannot be written.
 
     poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of points that are outliers.
+    depths: also write exact depth maps, `depths/`, 16-bit PNG with DEPTH_LEVELS per world unit.
     """
     names = [f"view_{i:03d}.jpg" for i in range(len(poses))]
     try:
@@ -48,6 +52,8 @@ def write_photographs(
             frames = list(pool.map(lambda pose: _photograph(trace, pose, width, height), poses))
         for name, (picture, _) in zip(names, frames, strict=True):
             Picture.fromarray(picture).save(folder / "images" / name, quality=95, subsampling=0)
+        if depths:
+            _write_depths(folder / "depths", names, trace, poses, width, height)
         write_model(folder / "sparse" / "0", _model(names, poses, frames, bounds, num_points, rng))
     except OSError as error:
         raise SceneError(f"{folder} cannot be written: {error.strerror or error}; choose another place") from error
@@ -75,17 +81,31 @@ def look_at(center: np.ndarray, target: np.ndarray, roll: float = 0.0) -> np.nda
 
 def _photograph(trace: Trace, pose: np.ndarray, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
     """The picture, uint8 [height, width, 3], and the surface point of each pixel, float32 [height, width, 3]."""
-    x = (np.arange(2 * width) + 0.5) / 2 - width / 2
-    y = (np.arange(2 * height) + 0.5) / 2 - height / 2
-    u, v = (grid.ravel() for grid in np.meshgrid(x, y))
-    rays = pose[:3, :3].T @ np.stack([u, v, np.full_like(u, FOCAL * width)])
-    rays = (rays / np.linalg.norm(rays, axis=0)).astype(np.float32)
-    center = (-pose[:3, :3].T @ pose[:3, 3:]).astype(np.float32)
-    colors, points = trace(center, rays)
+    colors, points = _traced(trace, pose, width, height, samples=2)
     shown = (1 - np.exp(-EXPOSURE * colors)) ** (1 / 2.2)
     shown = shown.reshape(3, height, 2, width, 2).mean(axis=(2, 4)).transpose(1, 2, 0)
     seen = points.reshape(3, height, 2, width, 2)[:, :, 0, :, 0].transpose(1, 2, 0)
     return (shown * 255 + 0.5).astype(np.uint8), seen
+
+
+def _traced(trace: Trace, pose: np.ndarray, width: int, height: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Colours and points [3, n] of the rays through samples x samples places of each pixel, row by row."""
+    x = (np.arange(samples * width) + 0.5) / samples - width / 2
+    y = (np.arange(samples * height) + 0.5) / samples - height / 2
+    u, v = (grid.ravel() for grid in np.meshgrid(x, y))
+    rays = pose[:3, :3].T @ np.stack([u, v, np.full_like(u, FOCAL * width)])
+    rays = (rays / np.linalg.norm(rays, axis=0)).astype(np.float32)
+    return trace((-pose[:3, :3].T @ pose[:3, 3:]).astype(np.float32), rays)
+
+
+def _write_depths(folder: Path, names: list[str], trace: Trace, poses: np.ndarray, width: int, height: int) -> None:
+    """Depths along the cameras' axes at the centres of pixels."""
+    folder.mkdir(exist_ok=True)
+    for name, pose in zip(names, poses, strict=True):
+        _, points = _traced(trace, pose, width, height, samples=1)
+        depths = pose[2, :3] @ points + pose[2, 3]
+        levels = np.rint(np.clip(DEPTH_LEVELS * depths, 0, 65535)).astype(np.uint16)
+        Picture.fromarray(levels.reshape(height, width)).save((folder / name).with_suffix(".png"))
 
 
 def _model(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.scene.dataset import Frame, Unusable, file_inside, sanitize_name
+from splat_cli.scene.dataset import Frame, FrameDepth, Unusable, file_inside, sanitize_name
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Distortion, Polynomial
@@ -31,7 +31,9 @@ def frame_from(entry: Any, shared: dict[str, Any], photos: Path) -> Frame:
     if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
         raise Unusable("its `transform_matrix` is not an invertible matrix of finite numbers")
     lens = _lens({**shared, **entry}, photos / file)
-    return Frame(sanitize_name(file), file, lens, w2c_of(c2w), text(entry, "mask_path"))
+    return Frame(
+        sanitize_name(file), file, lens, w2c_of(c2w), text(entry, "mask_path"), depth=_depth({**shared, **entry})
+    )
 
 
 def name_of(entry: Any, index: int) -> str:
@@ -74,6 +76,22 @@ def _lens(values: dict[str, Any], photo: Path) -> Lens:
     return Lens(
         width, height, fx, fy, width / 2 if cx is None else cx, height / 2 if cy is None else cy, _distortion(values)
     )
+
+
+def _depth(values: dict[str, Any]) -> FrameDepth | None:
+    """nerfstudio's depth_file_path, instant-ngp's depth_path with integer_depth_scale."""
+    file = text(values, "depth_file_path")
+    if file is not None:
+        return FrameDepth(file, unit=_positive(values, "depth_unit_scale_factor"))
+    file = text(values, "depth_path")
+    return None if file is None else FrameDepth(file, unit=_positive(values, "integer_depth_scale"))
+
+
+def _positive(values: dict[str, Any], key: str) -> float | None:
+    value = number(values, key)
+    if value is not None and not 1e-12 <= value <= 1e12:
+        raise Unusable(f"its `{key}` is {value:g}, expected a positive number")
+    return value
 
 
 def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:

@@ -163,7 +163,7 @@ def test_broken_photographs_are_left_out(tmp_path):
     (tmp_path / "empty.jpg").write_bytes(b"")
     names = ("empty.jpg", "good.jpg", "gone.jpg", "half.jpg")
     calls = []
-    views, images, _, skipped, _ = load_images([view_of(tmp_path / name) for name in names], progress=calls.append)
+    views, images, _, skipped, *_ = load_images([view_of(tmp_path / name) for name in names], progress=calls.append)
     assert [view.name for view in views] == ["good.jpg"]
     assert len(images) == 1
     assert [reason.split(":")[0] for reason in skipped] == ["empty.jpg", "gone.jpg", "half.jpg"]
@@ -184,7 +184,7 @@ def test_random_damage(tmp_path):
         path = tmp_path / f"{i}.img"
         path.write_bytes(damaged.tobytes())
         views.append(view_of(path))
-    kept, images, _, skipped, _ = load_images(views)
+    kept, images, _, skipped, *_ = load_images(views)
     assert len(kept) + len(skipped) == len(views)
     assert all(image.shape == (30, 40, 3) for image in images)
 
@@ -193,7 +193,7 @@ def test_decompression_bomb(tmp_path, monkeypatch):
     good = save(tmp_path, "good.png", Picture.new("RGB", (5, 5)))
     bomb = save(tmp_path, "bomb.png", Picture.fromarray(gradient()))
     monkeypatch.setattr(Picture, "MAX_IMAGE_PIXELS", 100)
-    views, _, _, skipped, _ = load_images([view_of(bomb), view_of(good)])
+    views, _, _, skipped, *_ = load_images([view_of(bomb), view_of(good)])
     assert [view.name for view in views] == ["good.png"]
     assert "bomb" in skipped[0]
 

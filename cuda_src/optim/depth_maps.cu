@@ -1,0 +1,145 @@
+// Supervision of depth by maps: L1, quadratic near 0, of the blended inverse depth against the map's, which is given in world units
+// or up to scale and shift (Ranftl et al. 2020, "Towards Robust Monocular Depth Estimation", sec. 5: least squares in inverse
+// depth). Transparent splats near the camera dominate blended inverse depths: so these push them away, but scale and shift
+// are fitted to the inverse of the expected depth.
+//
+// A map stores half floats whose mean is 1, and 0 where there is no depth. Its inverse depth is scale * (value - 1) + shift.
+#include "field/half.cuh"
+#include "optim/per_view.cuh"
+
+#define NUM_SUMS 7
+#define SMOOTH 1.1f             // largest ratio of neighbours between which values are interpolated: others are edges
+#define OPAQUE 0.5f             // least opacity of a pixel that scale and shift are fitted to
+#define TOLERANCE 0.02f         // residual relative to the mean from which on a pixel's weight falls
+#define SOFT 0.05f              // residual relative to the mean under which the loss is quadratic (Huber)
+#define MIN_WEIGHT 16.0f        // in pixels, of a fit
+#define MIN_VARIANCE 1e-5f      // of a map with a slope to fit
+
+// optim/depth_maps.py mirrors this layout.
+struct DepthMap {
+    unsigned long long values;  // address of half [height, width], or 0: the view has no map
+    unsigned long long weights; // address of u8 [height, width], 255 for a weight of 1, or 0: all are 1
+    int width, height;          // px, at most those of the view at full resolution
+    float scale;                // of the values, in inverse world units
+    int relative;               // 1: scale and shift are fitted to the splats instead
+};
+
+struct Sample { float value, weight; };     // weight 0: no depth
+
+// The map at the centre of pixel p of the view's picture. Bilinear, the nearest value at edges.
+__device__ __forceinline__ Sample sample_map(const DepthMap& map, const Camera& camera, int p)
+{
+    Sample none; none.value = none.weight = 0.0f;
+    const unsigned char* mask = (const unsigned char*)camera.mask;
+    if (mask && !mask[p]) return none;
+    const float x = (p % camera.width + 0.5f) * map.width / camera.width - 0.5f;
+    const float y = (p / camera.width + 0.5f) * map.height / camera.height - 0.5f;
+    const float u = fminf(fmaxf(x, 0.0f), map.width - 1.0f), v = fminf(fmaxf(y, 0.0f), map.height - 1.0f);
+    const int x0 = (int)u, y0 = (int)v, x1 = min(x0 + 1, map.width - 1), y1 = min(y0 + 1, map.height - 1);
+    const float dx = u - x0, dy = v - y0;
+    const int nearest = (dy < 0.5f ? y0 : y1) * map.width + (dx < 0.5f ? x0 : x1);
+    const unsigned short* values = (const unsigned short*)map.values;
+    const unsigned char* weights = (const unsigned char*)map.weights;
+    Sample found;
+    found.value = half_to_float(values[nearest]);
+    found.weight = found.value > 0.0f ? (weights ? weights[nearest] / 255.0f : 1.0f) : 0.0f;
+    const float a = half_to_float(values[y0 * map.width + x0]), b = half_to_float(values[y0 * map.width + x1]);
+    const float c = half_to_float(values[y1 * map.width + x0]), d = half_to_float(values[y1 * map.width + x1]);
+    const float low = fminf(fminf(a, b), fminf(c, d)), high = fmaxf(fmaxf(a, b), fmaxf(c, d));
+    if (low > 0.0f && high <= SMOOTH * low)
+        found.value = (1.0f - dy) * ((1.0f - dx) * a + dx * b) + dy * ((1.0f - dx) * c + dx * d);
+    return found;
+}
+
+__device__ __forceinline__ float target_of(const float* __restrict__ fit, float value)
+{
+    return fmaxf(fit[1] + fit[0] * (value - 1.0f), 0.0f);       // behind infinity: infinitely far
+}
+
+// Inverse of the expected depth (blended depth over opacity); 0 where the picture is too transparent for one.
+__device__ __forceinline__ float expected_inverse(const float* __restrict__ image, int plane, int p)
+{
+    const float depth = image[plane + p], opacity = image[2 * plane + p];
+    return opacity >= OPAQUE && depth > 0.0f && is_finite(depth) ? opacity / depth : 0.0f;
+}
+
+// Sums over the view's pixels, for fit_depth_map. A thread owns every n-th pixel, a block one row of sums.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_depth_map(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,    // [1]
+    const DepthMap* __restrict__ maps,      // [num_views]
+    const float* __restrict__ fit,          // [3] of the pass before
+    int reweighted,                         // 1: pixels far from that fit count less; 0: there is none yet
+    const float* __restrict__ image,        // [3, height, width] of which green is the blended depth, blue the opacity
+    float* __restrict__ rows)               // [gridDim.x, NUM_SUMS]
+{
+    __shared__ float shared[NUM_SUMS * SUM_THREADS];
+    if (state->overflowed) return;
+    const Camera& camera = cameras[state->view];
+    const DepthMap map = maps[state->view];
+    float sums[NUM_SUMS] = {};
+    const int plane = map.values ? camera.width * camera.height : 0;
+    for (int p = blockIdx.x * blockDim.x + threadIdx.x; p < plane; p += gridDim.x * blockDim.x) {
+        const Sample sample = sample_map(map, camera, p);
+        if (!(sample.weight > 0.0f)) continue;
+        const float x = sample.value - 1.0f, inverse = expected_inverse(image, plane, p);
+        sums[0] += sample.weight; sums[1] += sample.weight * x;
+        if (!(inverse > 0.0f)) continue;
+        float weight = sample.weight;
+        if (reweighted) weight *= fminf(TOLERANCE * fit[1] / fmaxf(fabsf(target_of(fit, sample.value) - inverse), 1e-30f), 1.0f);
+        sums[2] += weight; sums[3] += weight * x; sums[4] += weight * x * x;
+        sums[5] += weight * inverse; sums[6] += weight * x * inverse;
+    }
+    block_sum<NUM_SUMS>(shared, sums);
+    if (threadIdx.x == 0)
+        for (int k = 0; k < NUM_SUMS; ++k) rows[blockIdx.x * NUM_SUMS + k] = sums[k];
+}
+
+// Scale and shift of the view's map by weighted least squares, or the given ones; and the divisor of the loss. One block.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) fit_depth_map(
+    const IterState* __restrict__ state,    // [1]
+    const DepthMap* __restrict__ maps,      // [num_views]
+    const float* __restrict__ rows,         // [num_rows, NUM_SUMS]
+    int num_rows,
+    float* __restrict__ fit)                // [3] scale, shift, 1 / sum of the targets; the last is 0 where there is no loss
+{
+    __shared__ float shared[NUM_SUMS * SUM_THREADS];
+    if (state->overflowed) return;
+    float sums[NUM_SUMS];
+    sum_rows<NUM_SUMS>(shared, rows, num_rows, sums);
+    if (threadIdx.x > 0) return;
+    const DepthMap map = maps[state->view];
+    float scale = map.scale, shift = scale;
+    if (map.relative) {
+        const float inv = 1.0f / fmaxf(sums[2], 1e-12f), x = sums[3] * inv, inverse = sums[5] * inv;
+        const float variance = sums[4] * inv - x * x;
+        scale = (sums[6] * inv - x * inverse) / fmaxf(variance, 1e-12f);
+        shift = inverse - scale * x;
+        if (!(sums[2] >= MIN_WEIGHT && variance >= MIN_VARIANCE)) scale = 0.0f;
+    }
+    const float total = scale * sums[1] + shift * sums[0];
+    fit[0] = scale; fit[1] = shift;
+    fit[2] = scale > 0.0f && shift > 0.0f && total > 0.0f ? 1.0f / total : 0.0f;
+}
+
+// The gradient of weight * sum of h(blended inverse depth - the map's) / sum of the map's, both weighted, where h is |x| beyond
+// SOFT * shift, and quadratic within. A thread owns a pixel.
+extern "C" __global__ void depth_map_loss(
+    const Camera* __restrict__ cameras,     // [num_views]
+    const IterState* __restrict__ state,    // [1]
+    const DepthMap* __restrict__ maps,      // [num_views]
+    const float* __restrict__ fit,          // [3]
+    float weight, float weight_final,
+    int max_steps,
+    const float* __restrict__ image,        // [3, height, width]
+    float* __restrict__ d_image)            // [3, height, width] of which red is written
+{
+    if (state->overflowed || !(fit[2] > 0.0f)) return;
+    const Camera& camera = cameras[state->view];
+    const int p = blockIdx.x * blockDim.x + threadIdx.x;
+    if (p >= camera.width * camera.height) return;
+    const Sample sample = sample_map(maps[state->view], camera, p);
+    if (!(sample.weight > 0.0f)) return;
+    const float slope = fminf(fmaxf((image[p] - target_of(fit, sample.value)) / (SOFT * fit[1]), -1.0f), 1.0f);
+    d_image[p] = slope * decayed(weight, weight_final, *state, max_steps) * sample.weight * fit[2];
+}
