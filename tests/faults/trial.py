@@ -39,7 +39,7 @@ _OPTIONS = [
     "--checkpoint-every=30", "--keep=2", "--densify-start=10", "--densify-interval=20", "--densify-stop=100",
     "--noise-scale=1000", "--background=random",
 ]  # fmt: skip
-_SECONDS = 120  # a trial takes one or two, on a busy machine ten
+_SECONDS = 240  # a trial takes one or two, on a busy machine ten
 
 
 @dataclass

@@ -8,6 +8,7 @@ import pytest
 
 from splat_cli.console import Display
 from splat_cli.scene.quaternion import matrix_from_quat
+from tests.processes import HANG
 
 pytest.importorskip("viser", reason="the viewer needs viser (extra viewer)")
 pytestmark = pytest.mark.browser
@@ -32,11 +33,13 @@ def camera(chromium):
 
 
 def until(page, found):
-    for _ in range(600):
-        if result := found():
-            return result
+    """The first result of `found` that counts as true; the page works in between."""
+    end = time.monotonic() + HANG
+    while not (result := found()):
+        if time.monotonic() > end:
+            pytest.fail("it does not happen")
         page.wait_for_timeout(100)
-    pytest.fail("it does not happen")
+    return result
 
 
 def forward(camera):
@@ -44,21 +47,22 @@ def forward(camera):
 
 
 def drag(page, camera, pixels, button="left"):
-    """Degrees between the ways that the camera looks before and after a horizontal drag."""
+    """Degrees between the ways that the camera looks before a horizontal drag and once it rests after it."""
     before = forward(camera)
     page.mouse.move(300, 400)
     page.mouse.down(button=button)
     for step in range(20):
         page.mouse.move(300 + pixels * (step + 1) / 20, 400)
     page.mouse.up(button=button)
-    deadline, last = time.monotonic() + 30, before
-    while time.monotonic() < deadline:  # the camera follows smoothly
-        page.wait_for_timeout(500)
-        now = forward(camera)
-        if np.abs(now - last).max() < 1e-4 and np.abs(now - before).max() > 1e-4:
-            break
-        last = now
-    return np.degrees(np.arccos(np.clip(forward(camera) @ before, -1, 1)))
+    seen = [before]
+
+    def rests():  # the camera follows smoothly
+        page.wait_for_timeout(400)
+        seen.append(forward(camera))
+        return np.abs(seen[-1] - before).max() > 1e-4 and np.ptp(seen[-4:], axis=0).max() < 1e-4
+
+    until(page, rests)
+    return np.degrees(np.arccos(np.clip(seen[-1] @ before, -1, 1)))
 
 
 def test_a_drag_of_200_pixels_turns_by_40_degrees(camera):

@@ -1,5 +1,6 @@
 """Pages in a real browser: headless Chromium, without a GPU."""
 
+import time
 from io import BytesIO
 
 import numpy as np
@@ -23,6 +24,7 @@ from splat_cli.viewer.initial_camera import find_initial_camera
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import open_source
 from splat_cli.viewer.window import Window
+from tests.processes import HANG
 from tests.views import render_view
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -43,6 +45,17 @@ def sample_run(tmp_path_factory):
     return run
 
 
+def wait_for(page, condition, work=lambda: None):
+    """Until the page shows what is expected; machines differ in how long that takes."""
+    end = time.monotonic() + HANG
+    work()
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail("the browser does not show it")
+        page.wait_for_timeout(100)
+        work()
+
+
 def screenshot(page):
     return np.asarray(Image.open(BytesIO(page.screenshot())).convert("RGB"))
 
@@ -54,23 +67,20 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     requests = []
     page.on("request", lambda request: requests.append(request.url.partition(":")[0]))
     page.goto(f"{(tmp_path / 'a.html').as_uri()}?noui")
-    page.wait_for_selector("body[data-state=ready]", timeout=60_000)
-    page.wait_for_timeout(1000)
-    shown = screenshot(page)
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
 
     backend = open_device("cpu")
     splats = Splats.from_arrays(backend, read_splats(sample_run.ply_path(300)))
     view = with_size(opening.start, **SIZE)
     rendered = to_8bit(render_view(backend, splats, view, antialias=True))
-    assert psnr(shown, rendered) > 29  # the viewer has another filter for pixels
+    wait_for(page, lambda: psnr(screenshot(page), rendered) > 29)  # the viewer has another filter for pixels
     assert set(requests) == {"file", "blob"}
 
     page.mouse.move(200, 200)
     page.mouse.down()
     page.mouse.move(150, 220, steps=5)
     page.mouse.up()
-    page.wait_for_timeout(1000)
-    assert psnr(screenshot(page), rendered) < 25
+    wait_for(page, lambda: psnr(screenshot(page), rendered) < 25)
 
 
 def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, open_device):
@@ -84,13 +94,8 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
         page.goto(f"http://127.0.0.1:{server.get_port()}")
 
         def until(condition):
-            """Works for the browser until it shows what is expected; machines differ in how long that takes."""
-            for _ in range(300):
-                window.work()
-                page.wait_for_timeout(100)
-                if condition():
-                    return
-            pytest.fail("the browser does not show it")
+            """Works for the browser until it shows what is expected."""
+            wait_for(page, condition, window.work)
 
         def shows(picture):
             return psnr(screenshot(page)[FREE], picture[FREE]) > 20

@@ -15,6 +15,7 @@ from splat_cli.errors import UsageError
 from splat_cli.viewer import request_guard, server
 from splat_cli.viewer.request_guard import own_names, refusal
 from splat_cli.viewer.server import serving
+from tests.processes import HANG
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def open_socket(port, **options):
 
     protocol = f"viser-v{viser.__version__}"
     with connect(f"ws://127.0.0.1:{port}", subprotocols=[protocol], proxy=None, **options) as socket:
-        return socket.recv(timeout=10)
+        return socket.recv(timeout=HANG)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_own_pages_and_programs_are_answered(port):
 )
 def test_pages_under_foreign_names_are_refused(port, host, status):
     """DNS rebinding: a page's own name is made to resolve to this machine. Tunnels change the port only."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
     connection.request("GET", "/", headers={"Host": host})
     response = connection.getresponse()
     assert response.status == status
@@ -119,7 +120,7 @@ def open_server(monkeypatch):
 
 
 def _get(port, path, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
     connection.request("GET", path, headers=headers)
     response = connection.getresponse()
     response.read()
