@@ -18,6 +18,7 @@ from PIL import Image, ImageDraw
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from splat_cli.device import Backend, open_backend
+from splat_cli.eval.metrics import psnr
 from splat_cli.scene.colmap.model import Camera
 from splat_cli.scene.images.image_set import load_images
 from splat_cli.scene.images.jpeg import decode_jpeg, reduced
@@ -75,12 +76,6 @@ def print_row(
     expected = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
     shape = f"{size[0]}x{size[1]}"
     print(f"{label:12} {shape:>11} {cpu / len(paths):8.3f} {wall / len(paths):8.3f} {psnr(images[0], expected):9.1f}")
-
-
-def psnr(a: np.ndarray, b: np.ndarray) -> float:
-    """Of two pictures of 0 to 255, dB."""
-    mean_square = ((a.astype(np.float64) - b) ** 2).mean()
-    return float(20 * np.log10(255) - 10 * np.log10(mean_square)) if mean_square else float("inf")
 
 
 def synthetic_photo(path: Path, width: int, height: int, seed: int) -> Path:

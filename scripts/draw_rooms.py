@@ -36,10 +36,15 @@ def rooms_svg() -> str:
 
 def _imports(room: str, rooms: list[str]) -> set[str]:
     """The other packages that modules of `room` import, anywhere in them."""
-    trees = (ast.parse(path.read_text()) for path in (PACKAGE / room).rglob("*.py"))
-    nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
-    names = {node.module.split(".")[1] for node in nodes if node.module and node.module.startswith("splat_cli.")}
+    names = {name for path in (PACKAGE / room).rglob("*.py") for name in imported(path)}
     return names & set(rooms) - {room}
+
+
+def imported(path: Path) -> set[str]:
+    """The packages, and modules outside of them, that a module imports from anywhere in it."""
+    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+    modules = (node.module or "" for node in nodes)
+    return {module.split(".")[1] for module in modules if module.startswith("splat_cli.")}
 
 
 def _without_implied(imports: dict[str, set[str]]) -> dict[str, set[str]]:

@@ -1,10 +1,11 @@
 """What docs/architecture.md says about rooms: each is listed, and imports only from those below."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
+
+from scripts.draw_rooms import imported
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "splat_cli"
@@ -27,22 +28,12 @@ def test_every_module_outside_the_rooms_is_listed():
 def test_a_room_imports_only_from_below(room):
     above = set(ROOMS[: ROOMS.index(room)] if room else ROOMS)
     paths = (PACKAGE / room).rglob("*.py") if room else set(PACKAGE.glob("*.py")) - TOP
-    wrong = {f"{path.relative_to(ROOT)}: {name}" for path in paths for name in _imported(path) & above}
+    wrong = {f"{path.relative_to(ROOT)}: {name}" for path in paths for name in imported(path) & above}
     assert wrong == set()
 
 
 def test_nothing_imports_the_top_floor():
     """A room that called the package's own functions would import all rooms above it."""
     top = {path.stem for path in TOP}
-    wrong = {path for path in set(PACKAGE.rglob("*.py")) - TOP if _imported(path) & top}
+    wrong = {path for path in set(PACKAGE.rglob("*.py")) - TOP if imported(path) & top}
     assert wrong == set()
-
-
-def _imported(path: Path) -> set[str]:
-    """The rooms, and modules outside of them, that a module imports from anywhere in it."""
-    modules = [
-        node.module
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("splat_cli.")
-    ]
-    return {module.split(".")[1] for module in modules}

@@ -1,12 +1,15 @@
 """Training runs inside the test's process."""
 
 import io
+import shutil
 
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.device import open_device
 from splat_cli.run.resume import plan_resumption
 from splat_cli.run.session import train_scene
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import existing_run, new_run_folder
 
 SETTINGS = {
@@ -16,7 +19,7 @@ SETTINGS = {
 
 
 class Trained:
-    """Trains, and keeps what was said."""
+    """Trains, and keeps what was said, and the result."""
 
     def __init__(self, scene):
         self.scene = scene
@@ -27,15 +30,23 @@ class Trained:
     def said(self):
         return self._stream.getvalue().splitlines()
 
-    def new(self, path, **changes):
+    def new(self, path, callback=None, **changes):
         config = load_config(None, {**SETTINGS, **changes})
         with new_run_folder(path) as run:
-            train_scene(self.scene, run, config, open_device("cpu", config, self.display), self.display)
+            backend = open_device("cpu", config, self.display)
+            self.result = train_scene(self.scene, run, config, backend, self.display, callback=callback)
         return run
 
     def resume(self, path, **changes):
         with existing_run(path) as run:
             plan = plan_resumption(run, None, changes, self.display)
             backend = open_device("cpu", plan.config, self.display)
-            train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
+            self.result = train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
         return run
+
+    def resume_before_end(self, finished, path):
+        """Resumes a copy of a finished run as if it had been killed before its last checkpoint."""
+        run = RunDir(shutil.copytree(finished.path, path))
+        run.result_path.unlink()
+        checkpoint_paths(run.checkpoints_path)[0].unlink()
+        return self.resume(run.path)

@@ -162,15 +162,18 @@ def _frames(name: str, middle: str, begin: str = "") -> LargeFile:
     return LargeFile(name, _repeated("transforms.json", begin, middle, "0]}", is_scene=True), read_scene)
 
 
+def zip_of_members(size: int) -> bytes:
+    """A zip archive of about so many bytes: a list of members, all of one name, and no members."""
+    count = size // 47
+    member = b"PK\1\2" + bytes(24) + struct.pack("<HHHHHII", 1, 0, 0, 0, 0, 0, 0) + b"a"
+    return member * count + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 65535, 65535, 47 * count, 0, 0)
+
+
 def _zip_members(file: str) -> Builder:
-    """A list of members, all of one name, and no members."""
 
     def build(folder: Path, size: int) -> Path:
         (folder / "images").mkdir()
-        count = size // 47
-        member = b"PK\1\2" + bytes(24) + struct.pack("<HHHHHII", 1, 0, 0, 0, 0, 0, 0) + b"a"
-        end = b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 65535, 65535, 47 * count, 0, 0)
-        (folder / file).write_bytes(member * count + end)
+        (folder / file).write_bytes(zip_of_members(size))
         return folder if file.endswith(".zip") else folder / file
 
     return build

@@ -8,9 +8,9 @@ from splat_cli.device import Backend
 from splat_cli.optim.bilateral_grid import GRID_SHAPE, BilateralGridLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
 from tests.compare import BACKWARD, FORWARD, Comparison
+from tests.optim.passed_loss import PassedLoss
 from tests.reference import adam, bilateral_grid, ssim_loss
 from tests.reference.pipeline import central_difference
 
@@ -48,27 +48,19 @@ def test_reference_against_central_differences() -> None:
                                    rtol=1e-5, atol=1e-7)  # fmt: skip
 
 
-class Changed:
+class Changed(PassedLoss):
     """The second of two views, changed by a grid, after a forward and a backward pass."""
 
     def __init__(self, backend: Backend, size: tuple[int, int]) -> None:
-        self.backend = backend
         self.image, self.photograph, self.grid = some_case(*size)
         views = [View("view", None, *size, 1.0, 1.0, 0.0, 0.0, np.eye(4))] * 2
         cameras = CameraTable(backend, views, [backend.upload(self.photograph)] * 2)
-        self.loss = BilateralGridLoss(backend, cameras, SSIM_WEIGHT, DECAY, WEIGHT, DECAY, SMOOTHNESS)
+        loss = BilateralGridLoss(backend, cameras, SSIM_WEIGHT, DECAY, WEIGHT, DECAY, SMOOTHNESS)
         self.exposure = np.random.default_rng(1).normal(0, 0.1, (3, 4)).astype(np.float32)
-        self.loss.exposures[1, 0] = backend.upload(self.exposure.ravel())
-        self.loss.grids[1, 0] = backend.upload(self.grid.reshape(GRID_SHAPE))
-        self.state = IterState(backend, view=1, step=6)
-        image = backend.upload(self.image.astype(np.float32).ravel())
-        self.d_image = backend.xp.full_like(image, np.nan)
-        self.loss.forward(self.state, image)
-        self.loss.backward(self.state, image, self.d_image)
+        loss.exposures[1, 0] = backend.upload(self.exposure.ravel())
+        loss.grids[1, 0] = backend.upload(self.grid.reshape(GRID_SHAPE))
+        super().__init__(backend, loss, self.image)
         self.loss.step(self.state)
-
-    def download(self, array: object) -> np.ndarray:
-        return self.backend.download(array).astype(np.float64)
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)

@@ -7,8 +7,8 @@ from splat_cli.device import Backend
 from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.iter_state import IterState
 from tests.compare import BACKWARD, FORWARD, Comparison
+from tests.optim.passed_loss import PassedLoss
 from tests.reference import adam, exposure, ssim_loss
 from tests.reference.pipeline import central_difference
 from tests.views import unplaced_view
@@ -42,24 +42,16 @@ def test_reference_against_central_differences() -> None:
                                    [by_image, by_difference], rtol=1e-5, atol=1e-8)  # fmt: skip
 
 
-class Exposed:
+class Exposed(PassedLoss):
     """The second of two views, exposed by D, after a forward and a backward pass."""
 
     def __init__(self, backend: Backend, size: tuple[int, int]) -> None:
-        self.backend = backend
         self.image, self.photograph, self.difference = some_case(*size)
         views = [unplaced_view(*size)] * 2
         cameras = CameraTable(backend, views, [backend.upload(self.photograph)] * 2)
-        self.loss = ExposureLoss(backend, cameras, SSIM_WEIGHT, DECAY, WEIGHT)
-        self.loss.exposures[1, 0] = backend.upload(self.difference.ravel())
-        self.state = IterState(backend, view=1, step=6)
-        image = backend.upload(self.image.astype(np.float32).ravel())
-        self.d_image = backend.xp.full_like(image, np.nan)
-        self.loss.forward(self.state, image)
-        self.loss.backward(self.state, image, self.d_image)
-
-    def download(self, array: object) -> np.ndarray:
-        return self.backend.download(array).astype(np.float64)
+        loss = ExposureLoss(backend, cameras, SSIM_WEIGHT, DECAY, WEIGHT)
+        loss.exposures[1, 0] = backend.upload(self.difference.ravel())
+        super().__init__(backend, loss, self.image)
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)

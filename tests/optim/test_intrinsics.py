@@ -8,7 +8,6 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.optim.intrinsics import CameraRefinement, intrinsics_decay
 from splat_cli.optim.per_view import Decay
-from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
@@ -19,7 +18,7 @@ from tests.reference import project as reference
 from tests.reference.inputs import Camera
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, distorted, hard_scene, without_ties
-from tests.render.on_device import VIEW, OnDevice, gradients_of_sums, on_device
+from tests.render.on_device import VIEW, OnDevice, blend_backward_of_noise, on_device, projected_gradients
 from tests.views import ring_of_views
 
 OFFSET = np.array([0.03, -0.02, 0.01, 0.05, -0.03])
@@ -65,13 +64,9 @@ def refinement(
     backend: Backend, options: Options, seed: int = 1, distortion: bool = False
 ) -> tuple[OnDevice, CameraRefinement]:
     """A scene with random gradients of its projected splats, and a refinement of its cameras."""
-    scene = random_scene(seed, distortion)
-    device = on_device(backend, scene, options)
+    device = on_device(backend, random_scene(seed, distortion), options)
     refined = CameraRefinement(backend, device.cameras, RATES, 2.0, RATES, WEIGHT, distortion)
-    device.forward()
-    device.set_d_image(np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width)))
-    picture = device.rasterizer.picture
-    blend_backward(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture, absgrad=False)
+    blend_backward_of_noise(device)
     return device, refined
 
 
@@ -80,11 +75,8 @@ def refinement(
 def test_gradient(backend: Backend, comparison: Comparison, options: Options, seed: int, distortion: bool) -> None:
     device, refined = refinement(backend, options, seed, distortion)
     refined.accumulate(device.splats, device.state, device.rasterizer, None)
-    scene, rows = random_scene(seed, distortion), device.visible()
-    projected = reference.forward(scene.splats, scene.camera, options)
-    sums = np.zeros((scene.splats.num, 12))
-    sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]
-    d_projected = gradients_of_sums(sums, projected.conics, np.where(rows, projected.opacities, 1))
+    scene = random_scene(seed, distortion)
+    projected, d_projected = projected_gradients(device, scene, options)
     expected = intrinsics.d_camera(scene.splats, scene.camera, options, projected, d_projected)
     actual = device.download(refined.d_pose).sum(axis=0)[6:]
     comparison.check("pose_backward", "intrinsics", actual, expected[: len(actual)], BACKWARD)

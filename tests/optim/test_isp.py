@@ -11,8 +11,8 @@ from splat_cli.optim.camera_response import CameraResponse
 from splat_cli.optim.isp import CAMERA_VALUES, PHOTO_VALUES, IspLoss, photo_decay
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.iter_state import IterState
 from tests.compare import BACKWARD, FORWARD, Comparison
+from tests.optim.passed_loss import PassedLoss
 from tests.reference import adam, isp, ssim_loss
 from tests.reference.pipeline import central_difference
 from tests.views import unplaced_view
@@ -50,28 +50,20 @@ def test_reference_against_central_differences() -> None:
             np.testing.assert_allclose((gradients[number] * move).sum(), expected, rtol=1e-5, atol=1e-7)
 
 
-class Taken:
+class Taken(PassedLoss):
     """The second of three views, the camera's first, after a forward and a backward pass."""
 
     def __init__(self, backend: Backend, size: tuple[int, int]) -> None:
-        self.backend = backend
         self.image, self.photograph, self.photo, self.camera = some_case(*size)
         views = [dataclasses.replace(unplaced_view(*size), camera_id=number) for number in (3, 7, 7)]
         cameras = CameraTable(backend, views, [backend.upload(self.photograph)] * 3)
-        self.loss = IspLoss(
+        loss = IspLoss(
             backend, cameras, SSIM_WEIGHT, PHOTO_DECAY, PHOTO_WEIGHT, CAMERA_DECAY, CAMERA_WEIGHT
         )  # fmt: skip
-        self.loss.photo_params[1, 0] = backend.upload(self.photo)
-        self.loss.camera_params[1, 0] = backend.upload(self.camera)
-        self.loss.camera_steps[1] = CAMERA_STEPS
-        self.state = IterState(backend, view=1, step=STEP)
-        image = backend.upload(self.image.astype(np.float32).ravel())
-        self.d_image = backend.xp.full_like(image, np.nan)
-        self.loss.forward(self.state, image)
-        self.loss.backward(self.state, image, self.d_image)
-
-    def download(self, array: object) -> np.ndarray:
-        return self.backend.download(array).astype(np.float64)
+        loss.photo_params[1, 0] = backend.upload(self.photo)
+        loss.camera_params[1, 0] = backend.upload(self.camera)
+        loss.camera_steps[1] = CAMERA_STEPS
+        super().__init__(backend, loss, self.image, STEP)
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)

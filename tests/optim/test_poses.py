@@ -8,15 +8,13 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.optim.per_view import Decay
 from splat_cli.optim.poses import PoseRefinement, pose_decay
-from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.scene.poses import moved_pose
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import adam, pipeline, pose, project_backward
-from tests.reference import project as reference
 from tests.reference.project import Options
 from tests.reference.random_scene import hard_scene, without_ties
-from tests.render.on_device import VIEW, OnDevice, gradients_of_sums, on_device
+from tests.render.on_device import VIEW, OnDevice, blend_backward_of_noise, on_device, projected_gradients
 
 OFFSET = np.array([0.04, -0.03, 0.02, 0.05, -0.02, 0.03])
 RATES, EXTENT = Decay(first=1e-2, last=1e-4, steps=100), 2.0
@@ -46,13 +44,9 @@ def test_pose_on_the_host_is_that_of_the_reference() -> None:
 
 def refinement(backend: Backend, options: Options, seed: int = 1) -> tuple[OnDevice, PoseRefinement]:
     """A scene with random gradients of its projected splats, and a refinement of its cameras."""
-    scene = hard_scene(seed)
-    device = on_device(backend, scene, options)
+    device = on_device(backend, hard_scene(seed), options)
     poses = PoseRefinement(backend, device.cameras, RATES, EXTENT)
-    device.forward()
-    device.set_d_image(np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width)))
-    picture = device.rasterizer.picture
-    blend_backward(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture, absgrad=False)
+    blend_backward_of_noise(device)
     return device, poses
 
 
@@ -61,11 +55,8 @@ def refinement(backend: Backend, options: Options, seed: int = 1) -> tuple[OnDev
 def test_gradient(backend: Backend, comparison: Comparison, options: Options, seed: int) -> None:
     device, poses = refinement(backend, options, seed)
     poses.accumulate(device.splats, device.state, device.rasterizer, None)
-    scene, rows = hard_scene(seed), device.visible()
-    projected = reference.forward(scene.splats, scene.camera, options)
-    sums = np.zeros((scene.splats.num, 12))
-    sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]
-    d_projected = gradients_of_sums(sums, projected.conics, np.where(rows, projected.opacities, 1))
+    scene = hard_scene(seed)
+    projected, d_projected = projected_gradients(device, scene, options)
     _, d_w2c = project_backward.backward(scene.splats, scene.camera, options, projected, d_projected)
     actual = device.download(poses.d_pose).sum(axis=0)[:6]
     comparison.check(

@@ -6,13 +6,8 @@ from typing import Any
 
 import psutil
 
-from splat_cli.config.presets import load_config
 from splat_cli.ranks.share import RANK_BLOCK
-from splat_cli.run.device import open_device
-from splat_cli.run.resume import plan_resumption
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.run_lock import existing_run, new_run_folder
 from splat_cli.train.trainer import Trainer
 from tests.training import Trained
 
@@ -41,20 +36,7 @@ class Callback:
 
 def train(training: Trained, path: Path, gpus: int, callback: Callback | None = None, **changes: Any) -> RunDir:
     """A new run."""
-    config = load_config(None, {**SETTINGS, "gpus": gpus, **changes})
-    with new_run_folder(path) as run:
-        backend = open_device("cpu", config, training.display)
-        train_scene(training.scene, run, config, backend, training.display, callback=callback)
-    return run
-
-
-def resume(training: Trained, path: Path, **changes: Any) -> RunDir:
-    """The run from its newest checkpoint on."""
-    with existing_run(path) as run:
-        plan = plan_resumption(run, None, changes, training.display)
-        backend = open_device("cpu", plan.config, training.display)
-        train_scene(plan.scene, run, plan.config, backend, training.display, plan.checkpoint)
-    return run
+    return training.new(path, callback, **{**SETTINGS, "gpus": gpus, **changes})
 
 
 def bits(run: RunDir, step: int = 48) -> bytes:

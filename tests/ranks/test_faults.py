@@ -10,7 +10,7 @@ import pytest
 from splat_cli.ranks import followers
 from splat_cli.ranks.protocol import RankError
 from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
-from tests.ranks.runs import SETTINGS, Callback, bits, children, resume, train
+from tests.ranks.runs import SETTINGS, Callback, bits, children, train
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_killed_rank_ends_the_run_which_resumes_to_the_same_bits(alone, training
     message = _lost(training, tmp_path / "run", lambda _: _kill(children()[-1], delay))
     assert message.startswith("rank 1 of 2 was ended by SIGKILL; go on with: splat train --resume")
     assert not children()
-    assert bits(resume(training, tmp_path / "run")) == bits(alone)
+    assert bits(training.resume(tmp_path / "run")) == bits(alone)
 
 
 def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):

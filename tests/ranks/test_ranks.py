@@ -9,7 +9,7 @@ from splat_cli.errors import UsageError
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
-from tests.ranks.runs import Callback, bits, children, resume, train
+from tests.ranks.runs import Callback, bits, children, train
 
 
 def test_shares_are_all_splats():
@@ -54,7 +54,7 @@ def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_
         path.unlink()
     shutil.rmtree(run.ply_path(48).parent)
     run.result_path.unlink()
-    resume(training, run.path, gpus=gpus)
+    training.resume(run.path, gpus=gpus)
     assert any(line.startswith("Going on from step ") for line in training.said)
     assert bits(run) == bits(alone)
 
@@ -88,7 +88,7 @@ def test_interrupted_run_is_saved_and_leaves_no_process(alone, training, tmp_pat
     with pytest.raises(Interrupted, match="Interrupted after step"):
         train(training, tmp_path / "run", 2, Callback(interrupt))
     assert not children()
-    assert bits(resume(training, tmp_path / "run")) == bits(alone)
+    assert bits(training.resume(tmp_path / "run")) == bits(alone)
 
 
 @pytest.mark.parametrize(("changes", "named"), [

@@ -7,14 +7,15 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, QUATS, SH0, SHN, Splats
+from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SUM_COLORS, Projection
+from splat_cli.render.project import SPLAT_SUMS, SUM_COLORS, Projection
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 from tests.reference import inputs
 from tests.reference.blend import Flat
-from tests.reference.project import Options
+from tests.reference.project import Options, Projected, forward
 from tests.reference.project_backward import ProjectedGradients
 from tests.reference.random_scene import Scene
 
@@ -95,6 +96,23 @@ def on_device(backend: Backend, scene: Scene, options: Options, masked: bool = F
     )
     rasterizer = Rasterizer(backend, cameras, splats.capacity, training=True, antialias=options.antialias)
     return OnDevice(backend, splats, cameras, state, rasterizer)
+
+
+def blend_backward_of_noise(device: OnDevice, absgrad: bool = False) -> None:
+    """Forward pass, and the blend's backward pass for random gradients of the image."""
+    device.forward()
+    view, rasterizer = device.cameras.views[VIEW], device.rasterizer
+    device.set_d_image(np.random.default_rng(0).normal(size=(3, view.height, view.width)))
+    projection, tiles, picture = rasterizer.projection, rasterizer.tiles, rasterizer.picture
+    blend_backward(device.cameras, device.state, projection, tiles, picture, absgrad=absgrad)
+
+
+def projected_gradients(device: OnDevice, scene: Scene, options: Options) -> tuple[Projected, ProjectedGradients]:
+    """The reference's projection, and the gradients of its values from the sums that the blend left on the device."""
+    projected, rows = forward(scene.splats, scene.camera, options), device.visible()
+    sums = np.zeros((scene.splats.num, SPLAT_SUMS))
+    sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]
+    return projected, gradients_of_sums(sums, projected.conics, np.where(rows, projected.opacities, 1))
 
 
 def by_parameter(planes: Array, num: int) -> inputs.Splats:

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.render.blend import blend_backward
-from splat_cli.render.project import SPLAT_SUMS, Update, project, project_backward
+from splat_cli.render.project import Update, project, project_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import project as reference
 from tests.reference import project_backward as reference_backward
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene
-from tests.render.on_device import OnDevice, by_parameter, gradients_of_sums, on_device
+from tests.render.on_device import OnDevice, blend_backward_of_noise, by_parameter, on_device, projected_gradients
 
 
 def check_forward(comparison: Comparison, device: OnDevice, scene: Scene, options: Options) -> None:
@@ -54,21 +53,13 @@ def differentiated(
     """A scene of which the kernels have left random gradients of projected splats, all sums of absolute values too."""
     options = replace(options, sh_degree=request.param)
     device = on_device(backend, scene, options)
-    device.forward()
-    device.set_d_image(np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width)))
-    picture = device.rasterizer.picture
-    blend_backward(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture, absgrad=True)
+    blend_backward_of_noise(device, absgrad=True)
     return device, options
 
 
 def expected_gradients(device: OnDevice, scene: Scene, options: Options) -> tuple[reference.Splats, np.ndarray]:
     """By raw parameters and, [N, 2], by means2d, from the sums on the device."""
-    projected = reference.forward(scene.splats, scene.camera, options)
-    rows = device.visible()
-    sums = np.zeros((scene.splats.num, SPLAT_SUMS))
-    sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]
-    opacities = np.where(rows, projected.opacities, 1)
-    d_projected = gradients_of_sums(sums, projected.conics, opacities)
+    projected, d_projected = projected_gradients(device, scene, options)
     gradients, _ = reference_backward.backward(scene.splats, scene.camera, options, projected, d_projected)
     return gradients, d_projected.means2d
 

@@ -5,13 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from splat_cli.config.presets import load_config
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.interrupt import Interrupted
-from splat_cli.run.device import open_device
-from splat_cli.run.session import train_scene
-from splat_cli.run.storage.run_lock import new_run_folder
-from tests.training import SETTINGS
 
 
 class Watching:
@@ -32,20 +27,13 @@ class Watching:
             raise KeyboardInterrupt  # as `check` does
 
 
-def train(training, path, callback):
-    config = load_config(None, SETTINGS)
-    with new_run_folder(path) as run:
-        backend = open_device("cpu", config, training.display)
-        return train_scene(training.scene, run, config, backend, training.display, callback=callback)
-
-
 def test_it_sees_every_round_and_changes_nothing(training, finished, tmp_path):
     watching = Watching()
-    result = train(training, tmp_path / "run", watching)
+    run = training.new(tmp_path / "run", watching)
     assert watching.began == [(0, tmp_path / "run")]
     assert watching.steps == sorted(watching.steps)
     assert watching.steps[-1] == 60
-    seen, alone = (read_ply(run.ply_path(60)) for run in (result.run, finished))
+    seen, alone = (read_ply(run.ply_path(60)) for run in (run, finished))
     for name, array in seen.arrays().items():
         np.testing.assert_array_equal(array, getattr(alone, name))
 
@@ -54,11 +42,11 @@ def test_its_time_is_no_training(training, tmp_path, monkeypatch):
     """Each call puts the clock forward by ten hours."""
     now, hours = time.perf_counter, []
     monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
-    result = train(training, tmp_path / "run", Watching(lambda: hours.append(10)))
-    assert result.seconds < 36000
+    training.new(tmp_path / "run", Watching(lambda: hours.append(10)))
+    assert training.result.seconds < 36000
 
 
 def test_training_can_be_stopped_from_a_pause(training, tmp_path):
     with pytest.raises(Interrupted, match="Interrupted after step"):
-        train(training, tmp_path / "run", Watching(stop=5))
+        training.new(tmp_path / "run", Watching(stop=5))
     assert list((tmp_path / "run" / "point_cloud").iterdir())

@@ -35,10 +35,7 @@ def whole(scene, tmp_path_factory):
 
 
 def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
-    run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
-    run.result_path.unlink()
-    checkpoint_paths(run.checkpoints_path)[0].unlink()
-    training.resume(run.path)
+    run = training.resume_before_end(whole, tmp_path / "run")
     assert any(line.startswith("Going on from step ") for line in training.said)
     assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
     assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
@@ -46,10 +43,7 @@ def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
 
 def test_run_with_grids_and_robust_loss_resumes_with_the_same_bits(scene, training, tmp_path):
     whole = Trained(scene).new(tmp_path / "whole", eval=True, appearance="grid", robust=True)
-    run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
-    run.result_path.unlink()
-    checkpoint_paths(run.checkpoints_path)[0].unlink()
-    training.resume(run.path)
+    run = training.resume_before_end(whole, tmp_path / "run")
     assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
     arrays = read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).arrays
     assert arrays["outlier_threshold"][0] > 0
@@ -61,10 +55,7 @@ def test_run_with_grids_and_robust_loss_resumes_with_the_same_bits(scene, traini
 def test_run_with_responses_and_intrinsics_of_cameras_resumes_with_the_same_bits(scene, training, tmp_path):
     settings = {"appearance": "camera", "pose_opt": True, "refine_intrinsics": True}
     whole = Trained(scene).new(tmp_path / "whole", eval=True, **settings)
-    run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
-    run.result_path.unlink()
-    checkpoint_paths(run.checkpoints_path)[0].unlink()
-    training.resume(run.path)
+    run = training.resume_before_end(whole, tmp_path / "run")
     assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
     assert run.responses_path.read_bytes() == whole.responses_path.read_bytes()
     assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
+from splat_cli.eval.metrics import psnr
 from splat_cli.scene import View, load_images
 from splat_cli.scene.colmap.model import Camera
 from splat_cli.scene.images.decode import image_size
@@ -329,15 +330,11 @@ def smooth_photo(path, width=400, height=300):
     return path
 
 
-def psnr_of(a, b):
-    return -10 * np.log10(((a.astype(float) - b) ** 2).mean() / 255**2)
-
-
 @pytest.mark.parametrize("factor", [4, 8])
 def test_a_small_picture_of_a_jpeg_is_that_of_all_its_pixels(tmp_path, factor):
     path, size = smooth_photo(tmp_path / "a.jpg"), (400 // factor, 300 // factor)
     filtered = np.asarray(Picture.open(path).resize(size, Picture.Resampling.LANCZOS))
-    assert psnr_of(loaded(path, width=size[0], height=size[1]), filtered) > 45
+    assert psnr(loaded(path, width=size[0], height=size[1]), filtered) > 45
 
 
 @pytest.mark.parametrize("factor", [4, 8])
@@ -349,4 +346,4 @@ def test_a_small_picture_through_a_lens_is_that_of_all_its_pixels(backend, tmp_p
     (found,) = load_images([view], backend=backend).images
     whole, _ = undistort(backend, lens, np.asarray(Picture.open(path)))
     filtered = np.asarray(Picture.fromarray(whole).resize((camera.width, camera.height), Picture.Resampling.LANCZOS))
-    assert psnr_of(found, filtered) > 42
+    assert psnr(found, filtered) > 42
