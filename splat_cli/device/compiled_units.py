@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Generic, TypeVar
@@ -42,7 +43,7 @@ class CompiledUnits(Generic[T]):
     def prepare(
         self, units: Iterable[Unit], num_threads: int, enter: Callable[[], object] = lambda: None
     ) -> Callable[[], None]:
-        """Start to compile `units` in daemon threads; `get` raises their errors.
+        """Start to compile `units` in daemon threads, as long as this object lives; `get` raises their errors.
 
         enter: called first in each thread. Returns a function that waits for all of them.
         """
@@ -50,15 +51,18 @@ class CompiledUnits(Generic[T]):
         for unit in units:
             waiting.put(unit)
 
+        owner = weakref.ref(self)
+
         def work() -> None:
             enter()
-            while True:
+            while units := owner():
                 try:
-                    self.get(*waiting.get_nowait())
+                    units.get(*waiting.get_nowait())
                 except queue.Empty:
                     return
                 except Exception:  # raised again in the thread that needs the unit
-                    continue
+                    pass
+                del units
 
         names = [f"compiler {k}" for k in range(min(num_threads, waiting.qsize()))]
         threads = [threading.Thread(target=work, name=name, daemon=True) for name in names]

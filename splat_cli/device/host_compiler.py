@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from splat_cli.device.kernel_cache import add_library, build_folder, is_intact, open_cache, unusable_cache
+from splat_cli.device.kernel_cache import add_library, build_folder, build_lock, is_intact, open_cache, unusable_cache
 from splat_cli.device.sources import headers_digest
 from splat_cli.errors import DeviceError, escape_unprintable
 
@@ -82,9 +82,12 @@ class HostCompiler:
             key.update(text.encode() + b"\0")
         name = name.replace("/", "-")  # "raster/blend"
         path = open_cache() / f"{name}-{key.hexdigest()[:32]}.so"
-        if not is_intact(path):
+        if is_intact(path):
+            return path
+        with build_lock(path):
             try:
-                self._compile(path, name, unit, (*flags, *(f"-I{folder}" for folder in include)))
+                if not is_intact(path):
+                    self._compile(path, name, unit, (*flags, *(f"-I{folder}" for folder in include)))
             except OSError as error:
                 raise unusable_cache(error) from error
         return path

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import filelock
+
 from splat_cli.errors import DeviceError
 from splat_cli.files import flush
 
@@ -74,6 +76,22 @@ def add_library(built: Path, path: Path) -> None:
         file.write(digest)
     flush(built)
     built.replace(path)
+
+
+@contextmanager
+def build_lock(path: Path) -> Iterator[None]:
+    """Waits while another thread or process builds the library; where files cannot be locked, it does not."""
+    lock = filelock.FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire()
+    except (OSError, NotImplementedError):  # a network disk, or a cache that cannot be written
+        yield
+        return
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def _nvrtc() -> Any:
 
 def variants(path: Path) -> list[dict[str, int]]:
     """All combinations of the defines that a kernel file tests with #ifdef, starting with none; not of SPLAT_CPU."""
-    names = dict.fromkeys(re.findall(r"^#ifdef (?!SPLAT_CPU$)(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    names = dict.fromkeys(re.findall(r"^#ifdef (?!SPLAT_CPU\b)(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
     subsets = itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(len(names) + 1))
     return [dict.fromkeys(subset, 1) for subset in subsets]
 

@@ -107,3 +107,20 @@ def test_kernels_can_be_prepared(small_kernels):
     _all_threads_end()
     with pytest.raises(DeviceError, match="no kernel file"):
         small_kernels.kernel("no such file", "k")
+
+
+def test_units_that_nobody_can_ask_for_any_more_are_not_compiled():
+    begun, go_on, compiled = threading.Event(), threading.Event(), []
+
+    def compile(file, defines):
+        compiled.append(file)
+        begun.set()
+        assert go_on.wait(HANG)
+
+    units = CompiledUnits(compile)
+    units.prepare([("a", {}), ("b", {})], num_threads=1)
+    assert begun.wait(HANG)
+    del units
+    go_on.set()
+    _all_threads_end()
+    assert compiled == ["a"]

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from splat_cli.device import host_compiler, open_backend
-from splat_cli.device.host_compiler import find_compiler
+from splat_cli.device.host_compiler import HostCompiler, find_compiler
 from splat_cli.device.kernel_cache import cache_dir, is_intact
 from splat_cli.errors import DeviceError
 from tests.processes import HANG, started, wait_until
@@ -47,6 +48,19 @@ def test_cache_is_used_and_never_stale(sources):
     assert value(sources) == 20
     assert value(sources, EXTRA=5) == 25
     assert not [p for p in cache_dir().iterdir() if p.suffix != ".so"]
+
+
+def test_who_needs_a_library_that_is_being_compiled_waits_for_it(sources, monkeypatch):
+    compiled, compile = [], HostCompiler._compile
+
+    def counted(self, path, name, *arguments):
+        compiled.append(name)
+        compile(self, path, name, *arguments)
+
+    monkeypatch.setattr(HostCompiler, "_compile", counted)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: value(sources), range(4))) == [1] * 4
+    assert compiled.count("k") == 1
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "flip"])
