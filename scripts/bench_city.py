@@ -41,8 +41,8 @@ NEAR = 16  # px of a projected border
 @click.option("--size", type=(int, int), default=(192, 144), show_default=True)
 @click.option("--splats", default=16_000, show_default=True, help="Of the whole.")
 @click.option("--cell-splats", default=8_000, show_default=True)
-@click.option("--steps", default=800, show_default=True, help="Of the coarse run.")
-@click.option("--cell-steps", default=800, show_default=True)
+@click.option("--steps", default=1000, show_default=True, help="Of the coarse run.")
+@click.option("--cell-steps", default=1800, show_default=True)
 @click.option("--device", default="auto", show_default=True)
 def main(
     folder: Path, blocks: tuple[int, int], views: int, size: tuple[int, int], splats: int, cell_splats: int,
