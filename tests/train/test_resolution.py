@@ -137,7 +137,7 @@ def test_points_are_observed_at_the_resolution_of_the_step():
     for step, factor in ((29, 2), (31, 1)):
         trainer.run_until(step)
         expected = observe([view.downscaled(factor) for view in trainer.cameras.views], points[0])
-        np.testing.assert_array_equal(supervision.pixels, expected.pixels)
+        np.testing.assert_array_equal(supervision.targets.pixels, expected.pixels)
 
 
 def test_loss_of_the_last_step_is_that_of_full_resolution(scene):
