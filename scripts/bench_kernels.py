@@ -44,9 +44,9 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.optim.model import Model
-from splat_cli.run.make_trainer import make_trainer
+from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.training_data import read_data
 from splat_cli.run.storage.find_run import find_splats, open_run
-from splat_cli.run.training_data import read_data
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.train.trainer import Trainer

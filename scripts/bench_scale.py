@@ -19,8 +19,8 @@ from timing import copy_bandwidth
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 from splat_cli.train.trainer import Trainer

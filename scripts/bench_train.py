@@ -24,8 +24,8 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
-from splat_cli.run.make_trainer import make_trainer
-from splat_cli.run.training_data import read_data
+from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.training_data import read_data
 
 
 def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) -> dict[str, Any]:

@@ -60,8 +60,8 @@ from splat_cli.render.blend import blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.run.make_trainer import make_trainer
-from splat_cli.run.training_data import TrainingData, read_data
+from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.training_data import TrainingData, read_data
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.lens.camera import Lens, Pinhole

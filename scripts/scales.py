@@ -31,8 +31,8 @@ from splat_cli.render.frame import render_frame
 from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.make_trainer import make_trainer
-from splat_cli.run.training_data import TrainingData, read_data
+from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.training_data import TrainingData, read_data
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.train.trainer import Trainer

@@ -16,7 +16,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import evaluate as evaluate_images
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.interrupt import Interrupted
@@ -27,11 +27,11 @@ from splat_cli.run import session
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.device import open_device
 from splat_cli.run.in_memory import train_in_memory
+from splat_cli.run.setup.training_data import TrainingData, load_image_set, with_initial_points
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
-from splat_cli.run.training_data import TrainingData, load_image_set, with_initial_points
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split

@@ -26,7 +26,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import format_for, write_splats
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.camera_response import CameraResponse
+from splat_cli.optim.appearance.camera_response import CameraResponse
 from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.render.error_map import side_by_side
 from splat_cli.render.view import render_picture

@@ -12,7 +12,7 @@ from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from tests.gaussians.some_splats import some_splats as random_splats
 from tests.training import SETTINGS

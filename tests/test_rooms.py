@@ -12,6 +12,7 @@ PACKAGE = ROOT / "splat_cli"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 ROOMS = re.findall(r"^\| `(\w+)/` \|", PAGE, re.MULTILINE)
 TOP = {PACKAGE / name for name in ("__init__.py", "__main__.py", "api.py", "result.py")}
+MOST_MODULES = 15  # of a folder
 
 
 def test_every_room_is_listed():
@@ -30,6 +31,14 @@ def test_a_room_imports_only_from_below(room):
     paths = (PACKAGE / room).rglob("*.py") if room else set(PACKAGE.glob("*.py")) - TOP
     wrong = {f"{path.relative_to(ROOT)}: {name}" for path in paths for name in imported(path) & above}
     assert wrong == set()
+
+
+def test_a_folder_has_few_modules():
+    """One that needs more has folders of its own; `cli/` has a module a command, `formats/` one a format."""
+    folders = {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE, PACKAGE / "cli"}
+    sizes = {folder: len([p for p in folder.glob("*.py") if p.stem != "__init__"]) for folder in folders}
+    crowded = {str(folder.relative_to(PACKAGE)): size for folder, size in sizes.items() if size > MOST_MODULES}
+    assert {name: size for name, size in crowded.items() if not name.endswith("formats")} == {}
 
 
 def test_nothing_imports_the_top_floor():

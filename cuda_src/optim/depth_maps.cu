@@ -15,7 +15,7 @@
 #define MIN_WEIGHT 16.0f        // in pixels, of a fit
 #define MIN_VARIANCE 1e-5f      // of a map with a slope to fit
 
-// optim/depth_maps.py mirrors this layout.
+// optim/depth/depth_maps.py mirrors this layout.
 struct DepthMap {
     unsigned long long values;  // address of half [height, width], or 0: the view has no map
     unsigned long long weights; // address of u8 [height, width], 255 for a weight of 1, or 0: all are 1

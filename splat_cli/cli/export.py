@@ -138,7 +138,7 @@ def command(
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     """
     from splat_cli.errors import UsageError
-    from splat_cli.gaussians.edits import Edits
+    from splat_cli.gaussians.editing.edits import Edits
     from splat_cli.gaussians.formats import format_for
     from splat_cli.gaussians.formats.streamed_sog import NAME as STREAMED
     from splat_cli.run.storage.load_splats import save_cameras

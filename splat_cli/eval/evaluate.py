@@ -14,7 +14,7 @@ from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appe
 from splat_cli.eval.metrics import Score, score
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.camera_response import CameraResponse
+from splat_cli.optim.appearance.camera_response import CameraResponse
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images.image_set import ImageSet

@@ -13,7 +13,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.observations import observe
+from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import View, evenly_spread
 
 REACH = 0.8  # of a point's depth: where its free space ends

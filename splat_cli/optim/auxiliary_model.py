@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.camera_response import CameraResponse
+from splat_cli.optim.appearance.camera_response import CameraResponse
 from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState

@@ -12,7 +12,7 @@ from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 
 

@@ -15,9 +15,9 @@ from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.followers import Lifeline
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run.device import open_device, prepare_kernels
-from splat_cli.run.initial_state import placeholder_state
 from splat_cli.run.ranks import make_ranks
-from splat_cli.run.training_data import read_data
+from splat_cli.run.setup.initial_state import placeholder_state
+from splat_cli.run.setup.training_data import read_data
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked_trainer import FollowingTrainer
 

@@ -9,8 +9,8 @@ from splat_cli.console import Display, Progress
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.run.callback import OnProgress
-from splat_cli.run.make_trainer import make_trainer
-from splat_cli.run.training_data import TrainingData, load_data
+from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.training_data import TrainingData, load_data
 from splat_cli.scene.view import Scene
 from splat_cli.train.initialization import check_source
 from splat_cli.train.trainer import Trainer

@@ -12,9 +12,9 @@ from splat_cli.errors import UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_path, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.plan import with_whole_batches
+from splat_cli.run.setup.training_data import with_fixed_paths
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.training_data import with_fixed_paths
 
 _FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
           "field_appearance", "field_direction_degree", "crop_start", "points", "depths", "depth_maps", "depth_unit",

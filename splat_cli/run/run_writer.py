@@ -10,9 +10,9 @@ from splat_cli.eval.free_space import free_space_facts
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.run.export_splats import Saved, save_splats
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
+from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.metrics_file import write_metrics
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.training_data import TrainingData
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 

@@ -19,16 +19,16 @@ from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
 from splat_cli.run.cpu_duration import warn_of_duration
 from splat_cli.run.device import prepare_kernels
-from splat_cli.run.initial_state import find_initial_state, placeholder_state
 from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
-from splat_cli.run.make_trainer import fitting_trainer
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.run_writer import RunWriter
+from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
+from splat_cli.run.setup.make_trainer import fitting_trainer
+from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.scene.formats import scene_folder
 from splat_cli.scene.split import write_split
 from splat_cli.train.initialization import check_source

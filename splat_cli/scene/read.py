@@ -8,8 +8,8 @@ from splat_cli.scene.dataset import Dataset, Unusable
 from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.images.locate import ImageLocator
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.point_cloud import read_point_cloud
-from splat_cli.scene.points import kept_points
+from splat_cli.scene.points.point_cloud import read_point_cloud
+from splat_cli.scene.points.random_points import kept_points
 from splat_cli.scene.view import Scene, View
 
 

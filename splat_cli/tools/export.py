@@ -14,10 +14,10 @@ from splat_cli.errors import UsageError
 from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edits import Edits, SplatStats
+from splat_cli.gaussians.editing.edits import Edits, SplatStats
+from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats import FORMATS
 from splat_cli.gaussians.knn import neighbor_distances
-from splat_cli.gaussians.selection import merged
 from splat_cli.render.contribution import contributions
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.load_splats import bake_for_viewers, load_trained_splats

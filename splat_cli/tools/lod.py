@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.selection import keep_largest
+from splat_cli.gaussians.editing.selection import keep_largest
 from splat_cli.render.contribution import contributions
 from splat_cli.run.fine_tune import fine_tune
 from splat_cli.run.storage.load_images import load_run_images

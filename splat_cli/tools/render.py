@@ -15,8 +15,8 @@ from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.dense_places import dense_places
+from splat_cli.gaussians.editing.move import resized
 from splat_cli.gaussians.formats import read_splats
-from splat_cli.gaussians.move import resized
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from

@@ -16,15 +16,15 @@ from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.appearance.bilateral_grid import BilateralGridLoss
+from splat_cli.optim.appearance.camera_response import CameraResponse
+from splat_cli.optim.appearance.exposure import ExposureLoss
+from splat_cli.optim.appearance.isp import IspLoss
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.background import LearnedBackground
-from splat_cli.optim.bilateral_grid import BilateralGridLoss
-from splat_cli.optim.camera_response import CameraResponse
-from splat_cli.optim.depth import DepthSupervision
-from splat_cli.optim.exposure import ExposureLoss
-from splat_cli.optim.free_space import FreeSpaceLoss
+from splat_cli.optim.depth.free_space import FreeSpaceLoss
+from splat_cli.optim.depth.sparse_depth import DepthSupervision
 from splat_cli.optim.intrinsics import CameraRefinement
-from splat_cli.optim.isp import IspLoss
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.outliers import OutlierMask
 from splat_cli.optim.poses import PoseRefinement

@@ -17,7 +17,7 @@ from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.selection import merged
+from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.loss import PhotometricLoss

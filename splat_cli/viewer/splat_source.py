@@ -16,9 +16,9 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import background_color
 from splat_cli.render.view import render_picture
+from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.training_data import load_image_set
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View

@@ -13,7 +13,7 @@ from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
-from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene import load_images, read_scene
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.train.schedule import view_order

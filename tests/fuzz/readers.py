@@ -29,7 +29,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.depth_maps import load_depth_maps
-from splat_cli.scene.point_cloud import read_point_cloud
+from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.split import read_split
 from splat_cli.scene.trajectories.path_file import read_path
 from splat_cli.scene.view import View

@@ -8,7 +8,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.optim.background import LearnedBackground
 from splat_cli.optim.per_view import Decay
-from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from tests.compare import BACKWARD, Comparison
 from tests.reference import adam, blend

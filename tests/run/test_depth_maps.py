@@ -12,10 +12,10 @@ from splat_cli.console import Display
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
-from splat_cli.run.memory_plan import plan_memory
 from splat_cli.run.plan import DEPTH_WEIGHT, resolve_plan
+from splat_cli.run.setup.memory_plan import plan_memory
+from splat_cli.run.setup.training_data import read_data
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.training_data import read_data
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 

@@ -9,11 +9,11 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.errors import SceneError
-from splat_cli.run.training_data import with_initial_points
+from splat_cli.run.setup.training_data import with_initial_points
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.formats import scene_folder
 from splat_cli.scene.lens.distortion import Polynomial
-from splat_cli.scene.point_cloud import is_point_cloud
+from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 from tests.gaussians.some_splats import some_splats
 from tests.scene.transforms_files import frame_entry, write_point_cloud, write_transforms

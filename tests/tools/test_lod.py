@@ -12,7 +12,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.console import Display, Level
 from splat_cli.device import open_backend
 from splat_cli.eval.metrics import psnr
-from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import to_8bit

@@ -5,8 +5,8 @@ import pytest
 
 from splat_cli.config import TrainConfig
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.memory_recovery import keep_most_opaque
 from tests.gaussians.some_splats import some_splats

@@ -6,14 +6,14 @@ import pytest
 from splat_cli.config.presets import load_config
 from splat_cli.data.training_images import TrainingImages
 from splat_cli.device import open_backend
-from splat_cli.optim.depth import DepthSupervision
+from splat_cli.optim.depth.sparse_depth import DepthSupervision
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
-from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.checkpoints.state import capture_state, restore_state
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.downscale import downscale_image, downscale_mask
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.observations import observe
+from splat_cli.scene.points.observations import observe
 from splat_cli.train.schedule import downscale_at
 from tests.views import ring_of_views
 

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
-from splat_cli.run.build_trainer import build_trainer
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.extent import lost_digits, scene_extent, scene_size, viewing_distance
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS

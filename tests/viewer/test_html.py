@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.editing.edits import Edits
+from splat_cli.gaussians.editing.move import rotation_about_axes
+from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.move import rotation_about_axes
-from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.viewer.camera_defaults import looked_at, upright_rotation

@@ -14,6 +14,7 @@ import plyfile
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
@@ -25,7 +26,6 @@ from splat_cli.gaussians.formats.quantize import (
 )
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import antialias_comments, finite_splats, is_antialiased
-from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
 
 _CHUNK = 256

@@ -15,13 +15,13 @@ from splat_cli.errors import FormatError, ShapeError, reason_of
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
 from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.editing.move import rotated
+from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats.content import read_bytes
 from splat_cli.gaussians.formats.gltf_arrays import EXTENSION, ArrayReader, add_array, read_container, write_container
 from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.move import rotated
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.gaussians.selection import merged
 
 _HALF_TURN = np.diag([-1.0, -1.0, 1.0])
 _MAX_LOG_SCALE = 80.0

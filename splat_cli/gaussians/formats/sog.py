@@ -20,6 +20,7 @@ from splat_cli.archives import max_unpacked_bytes, open_zip, read_member
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, reason_of
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
+from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.cluster import codebook, nearest_codes, palette
 from splat_cli.gaussians.formats.quantize import (
@@ -31,7 +32,6 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.gaussians.selection import in_morton_order
 from splat_cli.image_files import open_image
 from splat_cli.json_input import parse_json
 

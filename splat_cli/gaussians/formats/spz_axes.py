@@ -10,7 +10,7 @@ import struct
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.move import flipped, rotated
+from splat_cli.gaussians.editing.move import flipped, rotated
 
 AXES = (
     "",

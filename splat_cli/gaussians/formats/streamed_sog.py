@@ -17,7 +17,7 @@ from splat_cli import __version__
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.decimate import extents, halved
+from splat_cli.gaussians.editing.decimate import extents, halved
 from splat_cli.gaussians.formats.sog import sog_files
 
 NAME = "lod-meta.json"

@@ -8,8 +8,8 @@ from splat_cli.console import Display
 from splat_cli.data.image_budget import all_fit
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.training_data import load_image_set
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene

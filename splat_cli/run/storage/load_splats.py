@@ -9,7 +9,7 @@ from pathlib import Path
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import DeviceError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.edits import Edits
+from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.run.storage.find_run import find_splats

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from splat_cli.json_input import parse_json
-from splat_cli.optim.camera_response import CameraResponse
+from splat_cli.optim.appearance.camera_response import CameraResponse
 
 Color = tuple[float, float, float]
 

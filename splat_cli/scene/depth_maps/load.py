@@ -14,7 +14,7 @@ from splat_cli.scene.depth_maps.depth_map import DepthMaps
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
 from splat_cli.scene.depth_maps.fit import Sampled, agreement
 from splat_cli.scene.depth_maps.units import depth_map_in, error_of, units_of
-from splat_cli.scene.observations import observe
+from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import DepthFile, View
 
 _MAX_SHARE = 4  # of a map's pixels relative to the photograph's

@@ -5,7 +5,7 @@ from pathlib import Path
 from splat_cli.scene.dataset import Dataset, Points
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.point_cloud import read_point_cloud
+from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.transforms.document import read_document
 from splat_cli.scene.transforms.nerfstudio import frames_from
 

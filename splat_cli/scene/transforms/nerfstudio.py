@@ -10,7 +10,7 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, file_inside
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.point_cloud import read_point_cloud
+from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.transforms.document import matrix, read_document
 from splat_cli.scene.transforms.frames import frame_from, name_of
 

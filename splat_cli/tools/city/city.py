@@ -22,11 +22,11 @@ from splat_cli.errors import SplatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.device import open_device
-from splat_cli.run.memory_plan import plan_memory
 from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
+from splat_cli.run.setup.memory_plan import plan_memory
+from splat_cli.run.setup.training_data import split_scene, with_fixed_paths
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.training_data import split_scene, with_fixed_paths
 from splat_cli.scene.cameras_json import read_json
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene

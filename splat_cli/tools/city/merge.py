@@ -9,9 +9,9 @@ from pathlib import Path
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
 from splat_cli.gaussians.ply import read_ply, write_ply
-from splat_cli.gaussians.selection import merged
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras

@@ -13,8 +13,8 @@ from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.ply import read_ply, write_ply
-from splat_cli.gaussians.selection import merged
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.run_dir import RunDir

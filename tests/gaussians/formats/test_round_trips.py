@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import UsageError
+from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, format_for, read_splats, write_splats
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply
-from splat_cli.gaussians.selection import in_morton_order
 from tests.gaussians.formats.differences import differences
 from tests.gaussians.some_splats import some_splats
 

@@ -17,8 +17,8 @@ from splat_cli.scene.extent import lost_digits
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.scene.options import SceneOptions, placed_paths
-from splat_cli.scene.point_cloud import is_point_cloud
-from splat_cli.scene.points import points_out_of_view
+from splat_cli.scene.points.point_cloud import is_point_cloud
+from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View

@@ -10,9 +10,9 @@ import pytest
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
-from splat_cli.run import pose_alignment
-from splat_cli.run.initial_state import find_initial_state
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup import pose_alignment
+from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import Scene, View

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.optim.exposure import ExposureLoss
+from splat_cli.optim.appearance.exposure import ExposureLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from tests.compare import BACKWARD, FORWARD, Comparison

@@ -11,11 +11,11 @@ from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
-from splat_cli.run.pose_alignment import align_poses
+from splat_cli.run.setup.pose_alignment import align_poses
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.plane_sweep import MIN_POINTS, plane_sweep_points
-from splat_cli.scene.points import random_points
+from splat_cli.scene.points.random_points import random_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.train.initialization import frozen_splats

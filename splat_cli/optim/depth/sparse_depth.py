@@ -15,14 +15,14 @@ from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
-from splat_cli.optim.depth_maps import MapTargets
+from splat_cli.optim.depth.depth_maps import MapTargets
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import Picture, blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.scene.observations import Observations, observe
+from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.scene.view import View
 
 THREADS = 256

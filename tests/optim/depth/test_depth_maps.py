@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.optim.depth import DepthSupervision
-from splat_cli.optim.depth_maps import PASSES, MapTargets
+from splat_cli.optim.depth.depth_maps import PASSES, MapTargets
+from splat_cli.optim.depth.sparse_depth import DepthSupervision
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.project import Update, project_backward

@@ -7,8 +7,8 @@ import pytest
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
-from splat_cli.optim.camera_response import CameraResponse
-from splat_cli.optim.isp import CAMERA_VALUES, PHOTO_VALUES, IspLoss, photo_decay
+from splat_cli.optim.appearance.camera_response import CameraResponse
+from splat_cli.optim.appearance.isp import CAMERA_VALUES, PHOTO_VALUES, IspLoss, photo_decay
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from tests.compare import BACKWARD, FORWARD, Comparison

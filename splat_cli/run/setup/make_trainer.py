@@ -6,11 +6,11 @@ from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.protocol import Ranks
-from splat_cli.run.build_trainer import build_trainer
-from splat_cli.run.initial_state import InitialState, find_initial_state
-from splat_cli.run.memory_plan import plan_memory
 from splat_cli.run.plan import RunPlan, resolve_plan
-from splat_cli.run.training_data import TrainingData
+from splat_cli.run.setup.build_trainer import build_trainer
+from splat_cli.run.setup.initial_state import InitialState, find_initial_state
+from splat_cli.run.setup.memory_plan import plan_memory
+from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.train.trainer import Trainer
 
 

@@ -13,8 +13,8 @@ from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import evaluate
-from splat_cli.run.memory_plan import plan_memory
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
 from tests.noise_trainer import noise_trainer
 from tests.training import SETTINGS

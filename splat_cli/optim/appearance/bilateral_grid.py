@@ -8,8 +8,8 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.optim.appearance.exposure import ExposureLoss
 from splat_cli.optim.auxiliary_model import TrainingSetup
-from splat_cli.optim.exposure import ExposureLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState

@@ -18,7 +18,7 @@ from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.scene.observations import Observations, observe
+from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.scene.view import View
 
 THREADS = 256

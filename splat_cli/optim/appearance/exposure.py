@@ -9,7 +9,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.compiled_units import Unit
-from splat_cli.optim.appearance import AppearanceLoss
+from splat_cli.optim.appearance.appearance_loss import AppearanceLoss
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable

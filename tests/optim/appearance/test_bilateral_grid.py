@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
-from splat_cli.optim.bilateral_grid import GRID_SHAPE, BilateralGridLoss
+from splat_cli.optim.appearance.bilateral_grid import GRID_SHAPE, BilateralGridLoss
 from splat_cli.optim.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.scene.view import View

@@ -15,8 +15,8 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.optim.poses import PoseRefinement
-from splat_cli.run.build_trainer import build_trainer
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.poses import moved_views

@@ -6,8 +6,8 @@ import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree, opacities
-from splat_cli.gaussians.move import rotated, rotation_about_axes, scaled, translated
-from splat_cli.gaussians.selection import coverage, in_morton_order, keep_largest
+from splat_cli.gaussians.editing.move import rotated, rotation_about_axes, scaled, translated
+from splat_cli.gaussians.editing.selection import coverage, in_morton_order, keep_largest
 from splat_cli.scene.crop import Crop
 from splat_cli.scene.poses import Similarity
 

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.edits import Edits
-from splat_cli.gaussians.move import rotated, rotation_about_axes
+from splat_cli.gaussians.editing.edits import Edits
+from splat_cli.gaussians.editing.move import rotated, rotation_about_axes
 from splat_cli.gaussians.splats import Splats
 from tests.gaussians.some_splats import some_splats
 from tests.views import render_view, ring_of_views

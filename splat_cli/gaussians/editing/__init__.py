@@ -1,0 +1,1 @@
+"""Selection, motion and decimation of splats."""

@@ -1,0 +1,1 @@
+"""Corrections of pictures towards photographs: exposure, a camera's response, a bilateral grid."""

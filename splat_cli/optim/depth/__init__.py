@@ -1,0 +1,1 @@
+"""Losses on depth: of sparse points, of depth maps, of free space before points."""

@@ -1,0 +1,1 @@
+"""From a resolved plan to a trainer: photographs, initial state, memory."""

@@ -1,0 +1,1 @@
+"""Points of a scene: random ones, point clouds, observations in photographs."""
