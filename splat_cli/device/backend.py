@@ -74,7 +74,8 @@ class Backend(Protocol):
         """The launches of `function` as one call that repeats them.
 
         Call `function` once before: compilation and loading on first use cannot be captured. Launches and `fill` are
-        repeated with the same arrays and scalars, other work is not; values that vary must lie in device memory.
+        repeated with the same arrays, which the caller keeps alive, and scalars; other work is not. Values that vary
+        must lie in device memory.
         """
 
     def fill(self, array: Any, value: float) -> None:

@@ -192,10 +192,10 @@ class CpuKernel:
         check_count(self.name, self._parameters, args)
         values = map(self._value, self._parameters, self._sizes, args)
         packed = struct.pack("=6I", *shape), self._packer.pack(*values)
-        self._recorder.run(functools.partial(self.launch, *packed, args))
+        self._recorder.run(functools.partial(self.launch, *packed))
 
-    def launch(self, shape: bytes, packed: bytes, args: Sequence[Any]) -> None:
-        """Run the kernel with packed arguments. args: the arrays, which stay alive as long as a recorded launch."""
+    def launch(self, shape: bytes, packed: bytes) -> None:
+        """Run the kernel with packed arguments: as on a GPU, addresses of arrays that others keep alive."""
         self._launch(self._run_blocks, shape, packed, self._threads)
 
     def _value(self, parameter: Parameter, size: int, arg: Any) -> Any:

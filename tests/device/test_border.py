@@ -12,6 +12,7 @@ from splat_cli.field.bounds import BOUNDS_DTYPE
 from splat_cli.field.color_field import RATE
 from splat_cli.field.hash_grid import LEVEL_DTYPE
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, OPACITY, QUATS, SH0, SHN
+from splat_cli.optim.depth.depth_maps import DEPTH_MAP_DTYPE
 from splat_cli.paths import resource_dir
 from splat_cli.ranks.share import RANK_BLOCK, SHARE_DTYPE
 from splat_cli.render.blend import SEGMENT
@@ -37,6 +38,7 @@ STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
     ("Share", "common.cuh", SHARE_DTYPE, {}),
     ("SlotLayout", "raster/project_backward.cu", SLOT_LAYOUT_DTYPE, {}),
     ("UpdateOptions", "raster/project_backward.cu", UPDATE_OPTIONS_DTYPE, {}),
+    ("DepthMap", "optim/depth_maps.cu", DEPTH_MAP_DTYPE, {}),
     ("Level", "field/hash_grid.cu", LEVEL_DTYPE, {}),
     ("FieldBounds", "field/color_field.cu", BOUNDS_DTYPE, {}),
     ("Lens", "image/undistort.cu", _LENS_DTYPE, {"matrix": "fx", "coefficients": "c"}),

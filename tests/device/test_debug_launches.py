@@ -116,7 +116,7 @@ def test_the_message_survives_what_fails_afterwards(monkeypatch, scene, tmp_path
 
 
 def test_an_error_in_cleaning_up_does_not_hide_the_kernel(monkeypatch, capsys):
-    def fail(path):
+    def fail(*arguments):
         try:
             raise KernelError("kernel blend failed")
         finally:

@@ -1,5 +1,8 @@
 """Fixtures of runs on several ranks."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from splat_cli.train import density_control
@@ -7,15 +10,22 @@ from tests.ranks.runs import train
 from tests.training import Trained
 
 
-@pytest.fixture(scope="package", autouse=True)
-def sorts():
+@contextmanager
+def _frequent_sorts() -> Iterator[None]:
     """Splats are sorted every 16 steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(density_control, "SORT_INTERVAL", 16)
         yield
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module", autouse=True)
+def sorts():
+    with _frequent_sorts():
+        yield
+
+
+@pytest.fixture(scope="session")
 def alone(scene, tmp_path_factory):
     """The run on one rank. Not to be changed."""
-    return train(Trained(scene), tmp_path_factory.mktemp("runs") / "alone", gpus=1)
+    with _frequent_sorts():
+        return train(Trained(scene), tmp_path_factory.mktemp("runs") / "alone", gpus=1)
