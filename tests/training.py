@@ -2,10 +2,13 @@
 
 import io
 import shutil
+from contextlib import contextmanager
+
+import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display
-from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
 from splat_cli.run.device import open_device
 from splat_cli.run.resume import plan_resumption
 from splat_cli.run.session import train_scene
@@ -16,6 +19,21 @@ SETTINGS = {
     "deterministic": True, "steps": 60, "save_at": (), "densify_start": 5, "densify_stop": 50, "densify_interval": 10,
     "checkpoint_every": 15, "keep": 3, "noise_scale": 1000.0, "background": "random",
 }  # fmt: skip
+
+
+@contextmanager
+def _every_checkpoint():
+    """Training waits for checkpoints; else those that are due while one is written to a slow disk are left out."""
+    save = Checkpointer.save
+
+    def save_and_wait(self, *arguments):
+        save(self, *arguments)
+        if self._thread:
+            self._thread.join()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpointer, "save", save_and_wait)
+        yield
 
 
 class Trained:
@@ -34,14 +52,16 @@ class Trained:
         config = load_config(None, {**SETTINGS, **changes})
         with new_run_folder(path) as run:
             backend = open_device("cpu", config, self.display)
-            self.result = train_scene(self.scene, run, config, backend, self.display, callback=callback)
+            with _every_checkpoint():
+                self.result = train_scene(self.scene, run, config, backend, self.display, callback=callback)
         return run
 
     def resume(self, path, **changes):
         with existing_run(path) as run:
             plan = plan_resumption(run, None, changes, self.display)
             backend = open_device("cpu", plan.config, self.display)
-            self.result = train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
+            with _every_checkpoint():
+                self.result = train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
         return run
 
     def resume_before_end(self, finished, path):

@@ -105,7 +105,8 @@ def run(arguments: list[str]) -> int:
             with suppress(OSError):  # the terminal is gone
                 click.echo(message, err=True)
         if as_json:
-            click.echo(to_json({"error": message.removeprefix("Error: "), "exit_code": code}))
+            with suppress(OSError):  # so is who reads
+                click.echo(to_json({"error": message.removeprefix("Error: "), "exit_code": code}))
         return code
     if isinstance(result, Output):
         return _shown(result, as_json)

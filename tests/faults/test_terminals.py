@@ -40,6 +40,12 @@ def test_a_result_that_cannot_be_printed(scene):
     assert (ended.returncode, ended.stderr) == (1, "Error: the result cannot be printed: No space left on device\n")
 
 
+def test_an_error_that_cannot_be_printed(scene):
+    ended = finished(f"{sys.executable} -m splat_cli info nowhere --json > /dev/full", shell=True)
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert ended.stderr.startswith("Error: nowhere ")
+
+
 def test_nohup(scene, tmp_path):
     """SIGHUP stays ignored: training goes on until another signal ends it."""
     run = RunDir(tmp_path / "run")
