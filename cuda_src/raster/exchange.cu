@@ -1,4 +1,4 @@
-// What ranks exchange in a batch, besides projected splats (receive_splats.cu): gradients on their way to the owners of splats, the
+// What ranks exchange in a batch, apart from projected splats (receive_splats.cu): gradients on their way to the owners of splats, the
 // results of views, and, between two batches, the owners' parameters. In send_sums and copy_share one thread owns one splat, in the
 // others one thread owns all. `columns`: the number of a rank's splats, rounded up, the same for each rank.
 #include "raster/share.cuh"
