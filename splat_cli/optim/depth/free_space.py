@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,14 +13,13 @@ from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
-from splat_cli.render.blend import blend, blend_backward
+from splat_cli.optim.depth.blended_values import THREADS, BlendedValues
+from splat_cli.render.blend import Picture
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.scene.view import View
 
-THREADS = 256
 LAYERS = 3  # as in cuda_src/optim/free_space.cu
 
 
@@ -35,8 +33,8 @@ class FreeSpaceLoss(AuxiliaryModel):
     def __init__(self, backend: Backend, views: Sequence[View], points: np.ndarray, weight: float) -> None:
         self.backend, self.points, self.weight = backend, points, weight
         self.layers = backend.xp.zeros(LAYERS, "float32")
+        self.blended = BlendedValues(backend)
         self.set_views(views)
-        self.resize(0)
 
     @staticmethod
     def enabled(config: TrainConfig) -> bool:
@@ -55,7 +53,7 @@ class FreeSpaceLoss(AuxiliaryModel):
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_splat=4 * (4 + SPLAT_SUMS))
+        return MemoryCost(per_splat=BlendedValues.bytes_per_splat)
 
     def set_views(self, views: Sequence[View]) -> None:
         """See AuxiliaryModel.set_views."""
@@ -67,34 +65,27 @@ class FreeSpaceLoss(AuxiliaryModel):
         self.begins, self.pixels, self.inverse_depths = map(upload, (seen.begins, seen.pixels, seen.inverse_depths))
         self.most_points = int(np.diff(seen.begins).max())
 
-    def resize(self, capacity: int) -> None:
-        """Allocate buffers for `capacity` splats."""
-        empty = self.backend.xp.empty
-        self.values, self.d_values = empty((capacity, 4), "float32"), empty((capacity, SPLAT_SUMS), "float32")
-
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
         """Add gradients to projection.d_splats. Must follow the backward pass of colours."""
-        cameras, projection, picture = rasterizer.cameras, rasterizer.projection, rasterizer.picture
+        cameras, projection, blended = rasterizer.cameras, rasterizer.projection, self.blended
         capacity = len(projection.depths)
-        if len(self.values) != capacity:
-            self.resize(capacity)
-        by_splat, pixels = -(-capacity // THREADS), -(-cameras.extent.pixels // THREADS)
+        blended.resize(capacity)
+        by_splat = -(-capacity // THREADS)
         self._launch("draw_layers", 1, state.array, self.begins, self.inverse_depths, self.layers)
         self._launch(
-            "nearer_than_layers", by_splat, state.array, projection.depths, self.layers, self.values, self.d_values
-        )
-        of_layers = dataclasses.replace(projection, colors=self.values, d_splats=self.d_values)
-        blend(cameras, state, of_layers, rasterizer.tiles, dataclasses.replace(picture, segments=None))
-        self.backend.kernel("optim/depth", "clear_depth")(
-            (pixels,), (THREADS,), cameras.array, state.array, picture.final_T, picture.image, picture.d_image
-        )
-        self._launch(
-            "free_space_loss", max(-(-self.most_points // THREADS), 1), cameras.array, state.array, self.begins,
-            self.pixels, self.inverse_depths, self.layers, float(self.weight), picture.image, picture.d_image,
+            "nearer_than_layers", by_splat,
+            state.array, projection.depths, self.layers, blended.values, blended.d_values,
         )  # fmt: skip
-        blend_backward(cameras, state, of_layers, rasterizer.tiles, picture, absgrad=False)
+
+        def loss(picture: Picture) -> None:
+            self._launch(
+                "free_space_loss", max(-(-self.most_points // THREADS), 1), cameras.array, state.array, self.begins,
+                self.pixels, self.inverse_depths, self.layers, float(self.weight), picture.image, picture.d_image,
+            )  # fmt: skip
+
+        blended.differentiate(state, rasterizer, loss)
         self._launch(
-            "free_space_backward", by_splat, state.array, projection.depths, self.d_values, projection.d_splats
+            "free_space_backward", by_splat, state.array, projection.depths, blended.d_values, projection.d_splats
         )
 
     def _launch(self, name: str, blocks: int, *arguments: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,17 +14,15 @@ from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
+from splat_cli.optim.depth.blended_values import THREADS, BlendedValues
 from splat_cli.optim.depth.depth_maps import MapTargets
 from splat_cli.optim.per_view import Decay
-from splat_cli.render.blend import Picture, blend, blend_backward
+from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.scene.view import View
-
-THREADS = 256
 
 
 class DepthTargets(Protocol):
@@ -76,6 +73,7 @@ class DepthSupervision(AuxiliaryModel):
 
     def __init__(self, backend: Backend, targets: DepthTargets, weight: Decay) -> None:
         self.backend, self.targets, self.weight = backend, targets, weight
+        self.blended = BlendedValues(backend)
         self.resize(0)
 
     @staticmethod
@@ -104,7 +102,7 @@ class DepthSupervision(AuxiliaryModel):
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_splat=4 * (4 + SPLAT_SUMS + 3))
+        return MemoryCost(per_splat=BlendedValues.bytes_per_splat + 4 * 3)
 
     def position_gradients(self, capacity: int) -> Any:
         """See AuxiliaryModel.position_gradients."""
@@ -114,28 +112,24 @@ class DepthSupervision(AuxiliaryModel):
 
     def resize(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats."""
-        empty = self.backend.xp.empty
-        self.values, self.d_values = empty((capacity, 4), "float32"), empty((capacity, SPLAT_SUMS), "float32")
-        self._d_means = empty((3, capacity), "float32")
+        self.blended.resize(capacity)
+        self._d_means = self.backend.xp.empty((3, capacity), "float32")
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
         """Add gradients to projection.d_splats and d_means, or write the latter to an own buffer.
 
         Must follow the backward pass of colours; overwrites the rasterizer's picture.
         """
-        cameras, projection, picture = rasterizer.cameras, rasterizer.projection, rasterizer.picture
+        cameras, projection, blended = rasterizer.cameras, rasterizer.projection, self.blended
         capacity = len(projection.depths)
-        by_splat, pixels = (-(-capacity // THREADS),), (-(-cameras.extent.pixels // THREADS),)
-        self._launch("inverse_depths", by_splat, state.array, projection.depths, self.values, self.d_values)
-        of_depth = dataclasses.replace(projection, colors=self.values, d_splats=self.d_values)
-        listed = dataclasses.replace(picture, segments=None)  # keeps those of the colours: the same
-        blend(cameras, state, of_depth, rasterizer.tiles, listed)
-        self._launch("clear_depth", pixels, cameras.array, state.array, picture.final_T, picture.image, picture.d_image)
-        self.targets.launch(cameras, state, picture, self.weight)
-        blend_backward(cameras, state, of_depth, rasterizer.tiles, picture, absgrad=False)
+        by_splat = (-(-capacity // THREADS),)
+        self._launch("inverse_depths", by_splat, state.array, projection.depths, blended.values, blended.d_values)
+        blended.differentiate(
+            state, rasterizer, lambda picture: self.targets.launch(cameras, state, picture, self.weight)
+        )
         self._launch(
             "depth_backward", by_splat,
-            cameras.array, state.array, capacity, int(d_means is not None), projection.depths, self.d_values,
+            cameras.array, state.array, capacity, int(d_means is not None), projection.depths, blended.d_values,
             projection.d_splats, self._d_means if d_means is None else d_means,
         )  # fmt: skip
 

@@ -169,7 +169,7 @@ def test_gradients_of_positions_follow_the_capacity(backend: Backend) -> None:
     assert first.shape == (3, 64)
     assert supervision.position_gradients(64) is first
     assert supervision.position_gradients(128).shape == (3, 128)
-    assert supervision.values.shape[0] == 128
+    assert supervision.blended.values.shape[0] == 128
 
 
 def test_only_runs_with_depths_pay_for_them() -> None:
