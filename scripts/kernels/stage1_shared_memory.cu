@@ -15,13 +15,7 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) stage1_shared_memory( 
     const unsigned begin = tile_begins[tile];
     Pixel pixel = load_pixel(camera, state->background, tile, thread % TILE, thread / TILE, begin, final_T, last_pair, d_image);
     for (unsigned stop = tile_begins[tile + 1], num; stop > begin; stop -= num) {
-        num = min(stop - begin, (unsigned)TILE_PIXELS);
-        __syncthreads();                                            // all are done with the splats before
-        if (thread < num) {
-            const unsigned id = splat_from_pair[stop - 1 - thread];
-            splats[thread] = {means2d[id], id, conic_opacity[id], colors[id]};
-        }
-        __syncthreads();
+        num = fetch_splats(splats, begin, stop, splat_from_pair, means2d, conic_opacity, colors);
         for (unsigned j = 0; j < num; ++j) {
             float gradients[NUM_GRADIENTS];
             if (stop - 1 - j >= pixel.last || !splat_gradients(splats[j], pixel, gradients)) continue;

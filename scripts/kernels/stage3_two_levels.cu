@@ -54,13 +54,7 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS, 5) stage3_two_levels(
         unsigned warp_last = pixel.last;
         for (int bit = 16; bit > 0; bit /= 2) warp_last = max(warp_last, __shfl_xor_sync(ALL_LANES, warp_last, bit));
         for (unsigned stop = tile_begins[tile + 1], num; stop > begin; stop -= num) {
-            num = min(stop - begin, (unsigned)TILE_PIXELS);
-            __syncthreads();                                        // all are done with the splats before
-            if (thread < num) {
-                const unsigned id = splat_from_pair[stop - 1 - thread];
-                splats[thread] = {means2d[id], id, conic_opacity[id], colors[id]};
-            }
-            __syncthreads();
+            num = fetch_splats(splats, begin, stop, splat_from_pair, means2d, conic_opacity, colors);
             for (unsigned group = 0; group < num; group += 32) {
                 const unsigned mine = group + lane;
                 const bool wanted = mine < num && stop - 1 - mine < warp_last && reaches(splats[mine], warp_x, warp_y);

@@ -26,6 +26,21 @@ struct Pixel {
     unsigned last;              // pair after the last one that contributed
 };
 
+// The threads of a block fetch the tile's splats before `stop`, one each, the farthest first, as far back as `begin`; returns how many.
+__device__ __forceinline__ unsigned fetch_splats(
+    Splat* splats /* [TILE_PIXELS], shared */, unsigned begin, unsigned stop, const unsigned* __restrict__ splat_from_pair,
+    const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, const float4* __restrict__ colors)
+{
+    const unsigned num = min(stop - begin, (unsigned)TILE_PIXELS);
+    __syncthreads();                                                // all are done with the splats before
+    if (threadIdx.x < num) {
+        const unsigned id = splat_from_pair[stop - 1 - threadIdx.x];
+        splats[threadIdx.x] = {means2d[id], id, conic_opacity[id], colors[id]};
+    }
+    __syncthreads();
+    return num;
+}
+
 // Pixel (column, row) of a tile. `last` of one outside the image is the tile's first pair: nothing contributes there.
 __device__ __forceinline__ Pixel load_pixel(
     const Camera& camera, const float* background, unsigned tile, int column, int row, unsigned first_pair,
