@@ -30,10 +30,11 @@ _QUALITY = 98
 
 
 class CellPreparer:
-    """Writes the files of cells; the coarse run is read once. Cells of earlier rounds must be trained."""
+    """Writes the files of cells of a round. The coarse run and the trained cells of earlier rounds are read once."""
 
     def __init__(self, coarse: RunDir, out: Path, plan: CityPlan, backend: Backend, display: Display) -> None:
         self.out, self.plan = out, plan
+        self._trained: dict[int, SplatArrays] = {}
         self.splats = read_ply(coarse.ply_path(coarse.saved_steps()[-1]))
         photographs = load_run_images(coarse, coarse.views("train"), None, backend, display)
         self.photographs = _with_one_exposure(photographs, coarse, display)
@@ -49,7 +50,7 @@ class CellPreparer:
         names = set(cell.views)
         indices = [i for i, view in enumerate(self.photographs.views) if view.name in names]
         shown = self._write_pictures(files, indices, around)
-        done = [own_splats(self.out, self.plan, other) for other in before]
+        done = [self._own_splats(other) for other in before]
         near = [part.select(cell.cell.trains(self.plan.ground(part.means))) for part in done]
         frozen = merged([self.splats.select(shown & ~around), *near])
         if len(frozen):
@@ -57,6 +58,11 @@ class CellPreparer:
         start = self.splats.select(around & ~self.plan.filled(places, before))
         _write_model(files, [self.photographs.views[i] for i in indices], start.means)
         write_ply(files.start, start, durable=True)
+
+    def _own_splats(self, number: int) -> SplatArrays:
+        if number not in self._trained:
+            self._trained[number] = own_splats(self.out, self.plan, number)
+        return self._trained[number]
 
     def _write_pictures(self, files: CellFiles, indices: list[int], around: np.ndarray) -> np.ndarray:
         """Write the pictures of a cell; returns which splats these show, bool [N]."""
