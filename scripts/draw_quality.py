@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from splat_cli.report.markup import Markup, tag
+
 PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
 _LEFT, _RIGHT, _TOP, _ROW, _BAR, _WIDTH = 140, 200, 44, 46, 15, 760
 _STYLE = (
@@ -40,15 +42,16 @@ def quality_svg(table: list[Row]) -> str:
     """Bars of PSNR above FastGS's, a group a scene."""
     height = _TOP + _ROW * len(table) + 28
     ticks = [-0.5, 0.5, 1.0, 1.5, 0.0]  # the line of zero over the others
-    lines = [_line(_x(tick), _TOP - 6, height - 24, "grid" if tick else "zero") for tick in ticks]
-    marks = [_text(_x(tick), height - 8, f"{tick:+.1f} dB" if tick else "FastGS", "tick") for tick in ticks]
-    bars = [part for place, row in enumerate(table) for part in _bars(row, _TOP + place * _ROW)]
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}">'
-    )
-    paper = '<rect width="100%" height="100%" fill="white"/>'
-    title = _text(12, 22, "Held-out PSNR above FastGS, and seconds of training on one H200")
-    return "\n".join([head, f"<style>{_STYLE}</style>", paper, title, *lines, *marks, *bars, "</svg>"]) + "\n"
+    parts = [_text(12, 22, "Held-out PSNR above FastGS, and seconds of training on one H200")]
+    for tick in ticks:
+        x = _x(tick)
+        parts.append(tag("line", class_="grid" if tick else "zero", x1=x, x2=x, y1=_TOP - 6, y2=height - 24))
+        parts.append(_text(x, height - 8, f"{tick:+.1f} dB" if tick else "FastGS", "tick"))
+    parts += [part for place, row in enumerate(table) for part in _bars(row, _TOP + place * _ROW)]
+    paper, box = tag("rect", width="100%", height="100%", fill="white"), f"0 0 {_WIDTH} {height}"
+    svg = tag("svg", tag("style", _STYLE), paper, *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box,
+              width=_WIDTH, height=height)  # fmt: skip
+    return svg + "\n"
 
 
 def _row(scene: str, splat: str, seconds: str, _splats: str, fastgs: str, gsplat: str) -> Row:
@@ -77,7 +80,7 @@ def _x(decibels: float) -> float:
     return round(_LEFT + (decibels + 0.5) / 2.1 * (_WIDTH - _LEFT - _RIGHT), 1)
 
 
-def _bars(row: Row, top: int) -> list[str]:
+def _bars(row: Row, top: int) -> list[Markup]:
     parts = [_text(12, top + 13, row.scene)]
     if row.fastgs_seconds:
         parts.append(_text(12, top + 30, f"FastGS: {row.fastgs_seconds:.0f} s", "seconds"))
@@ -86,18 +89,14 @@ def _bars(row: Row, top: int) -> list[str]:
             continue
         gain = psnr - row.fastgs
         left, right = sorted((_x(0), _x(gain)))
-        parts.append(f'<rect class="{name}" x="{left}" y="{top}" width="{right - left:.1f}" height="{_BAR}"/>')
+        parts.append(tag("rect", class_=name, x=left, y=top, width=round(right - left, 1), height=_BAR))
         parts.append(_text(right + 6, top + 12, f"{name} {gain:+.2f} dB" + (f", {seconds:.0f} s" if seconds else "")))
         top += _BAR + 3
     return parts
 
 
-def _line(x: float, top: int, bottom: int, look: str) -> str:
-    return f'<line class="{look}" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>'
-
-
-def _text(x: float, y: float, text: str, look: str = "name") -> str:
-    return f'<text class="{look}" x="{x}" y="{y}">{text}</text>'
+def _text(x: float, y: float, text: str, look: str | None = None) -> Markup:
+    return tag("text", text, class_=look, x=x, y=y)
 
 
 if __name__ == "__main__":
