@@ -20,3 +20,9 @@ def noise_trainer(backend: Backend, num_points: int, **settings: object) -> Trai
     return build_trainer(
         backend, load_config(None, settings), ImageSet(views, images, [None] * 4, []), (points, colors)
     )
+
+
+def launch_anew(trainer: Trainer) -> None:
+    """From now on, steps call the trainer's functions anew in place of a captured graph: patched ones act."""
+    trainer.backend.capture_graph = lambda launch: launch  # type: ignore[method-assign]
+    trainer.rasterizer.generation += 1

@@ -9,6 +9,7 @@ from splat_cli.errors import UsageError
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from tests.noise_trainer import launch_anew
 from tests.ranks.runs import Callback, bits, children, train
 
 
@@ -68,8 +69,7 @@ def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tm
             backward(state, *rest)
 
         trainer.loss.backward = poisoned
-        trainer.backend.capture_graph = lambda launch: launch  # replays run the function above
-        trainer.rasterizer.generation += 1
+        launch_anew(trainer)
 
     callback = Callback(poison)
     train(training, tmp_path / "run", 2, callback, steps=12, densify_start=20)

@@ -98,11 +98,11 @@ def on_device(backend: Backend, scene: Scene, options: Options, masked: bool = F
     return OnDevice(backend, splats, cameras, state, rasterizer)
 
 
-def blend_backward_of_noise(device: OnDevice, absgrad: bool = False) -> None:
-    """Forward pass, and the blend's backward pass for random gradients of the image."""
+def blend_backward_of_noise(device: OnDevice, absgrad: bool = False, seed: int = 0, scale: float = 1.0) -> None:
+    """Forward pass, and the blend's backward pass for random gradients of the image, of standard deviation `scale`."""
     device.forward()
     view, rasterizer = device.cameras.views[VIEW], device.rasterizer
-    device.set_d_image(np.random.default_rng(0).normal(size=(3, view.height, view.width)))
+    device.set_d_image(np.random.default_rng(seed).normal(0, scale, (3, view.height, view.width)))
     projection, tiles, picture = rasterizer.projection, rasterizer.tiles, rasterizer.picture
     blend_backward(device.cameras, device.state, projection, tiles, picture, absgrad=absgrad)
 

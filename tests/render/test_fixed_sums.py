@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
-from tests.noise_trainer import noise_trainer
+from tests.noise_trainer import launch_anew, noise_trainer
 
 SETTINGS = {"steps": 40, "densify_start": 5, "densify_interval": 10, "noise_scale": 1000.0, "absgrad": True}
 
@@ -51,8 +51,7 @@ def test_sum_that_does_not_fit_skips_the_splat():
         d_image[:100] = np.nan
 
     trainer.loss.backward = poisoned
-    trainer.backend.capture_graph = lambda launch: launch  # replays run the function above
-    trainer.rasterizer.generation += 1
+    launch_anew(trainer)
     trainer.run_until(3)
     assert trainer.bad_numbers["skipped_updates"] > 0
     assert np.isfinite(trainer.splats.params).all()

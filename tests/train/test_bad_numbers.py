@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import open_backend
 from splat_cli.train.trainer import Trainer
-from tests.noise_trainer import noise_trainer
+from tests.noise_trainer import launch_anew, noise_trainer
 from tests.training import SETTINGS
 
 CALM = {"noise_scale": 0.0, "opacity_reg": 0.0, "scale_reg": 0.0, "densify_start": 50, "steps": 40}
@@ -83,8 +83,7 @@ def test_step_whose_loss_is_not_finite_changes_nothing():
     trainer.run_until(3)
     before, loss = trainer.splats.params.copy(), trainer.state.read()["loss"]
     trainer.loss.forward, forward = lambda state, image: state.write(loss_l1=np.nan), trainer.loss.forward
-    trainer.backend.capture_graph = lambda launch: launch  # replays run the function above
-    trainer.rasterizer.generation += 1
+    launch_anew(trainer)
     trainer.run_until(5)
     np.testing.assert_array_equal(trainer.splats.params, before)
     assert trainer.state.read()["loss"] == loss

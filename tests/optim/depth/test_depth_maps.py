@@ -9,7 +9,6 @@ from splat_cli.device import Backend
 from splat_cli.optim.depth.depth_maps import PASSES, MapTargets
 from splat_cli.optim.depth.sparse_depth import DepthSupervision
 from splat_cli.optim.per_view import Decay
-from splat_cli.render.blend import blend_backward
 from splat_cli.render.project import Update, project_backward
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from tests.compare import BACKWARD, Comparison
@@ -17,7 +16,7 @@ from tests.reference import blend, depth, depth_maps, project
 from tests.reference.pipeline import central_difference
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, hard_scene, without_ties
-from tests.render.on_device import VIEW, OnDevice, by_parameter, on_device
+from tests.render.on_device import VIEW, OnDevice, blend_backward_of_noise, by_parameter, on_device
 
 WEIGHT = 0.7
 
@@ -51,10 +50,7 @@ def supervised(
     targets = MapTargets(backend, DepthMaps([None, depth_map]))
     supervision = DepthSupervision(backend, targets, Decay(WEIGHT, WEIGHT, 100))
     supervision.resize(device.splats.capacity)
-    device.forward()
-    device.set_d_image(np.random.default_rng(1).normal(0, 0.01, (3, scene.camera.height, scene.camera.width)))
-    picture = device.rasterizer.picture
-    blend_backward(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture, absgrad=False)
+    blend_backward_of_noise(device, seed=1, scale=0.01)
     return device, targets, supervision, depth_map
 
 

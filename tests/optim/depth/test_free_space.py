@@ -7,7 +7,6 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.optim.depth.free_space import FreeSpaceLoss
-from splat_cli.render.blend import blend_backward
 from splat_cli.render.project import Update, project_backward
 from splat_cli.scene.points.observations import Observations
 from tests.compare import BACKWARD, Comparison
@@ -15,7 +14,7 @@ from tests.reference import blend, free_space, project
 from tests.reference.pipeline import central_difference
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, hard_scene, without_ties
-from tests.render.on_device import OnDevice, by_parameter, on_device
+from tests.render.on_device import OnDevice, blend_backward_of_noise, by_parameter, on_device
 
 WEIGHT = 50.0
 
@@ -54,10 +53,7 @@ def penalized(backend: Backend, scene: Scene) -> tuple[OnDevice, FreeSpaceLoss, 
     penalty = FreeSpaceLoss(backend, device.cameras.views, np.zeros((0, 3), np.float32), WEIGHT)
     pixels, depths = some_points(scene)
     penalty.observe(Observations(np.array([0, 0, len(pixels)], np.int32), pixels, (1 / depths).astype(np.float32)))
-    device.forward()
-    device.set_d_image(np.random.default_rng(1).normal(0, 0.01, (3, scene.camera.height, scene.camera.width)))
-    picture = device.rasterizer.picture
-    blend_backward(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture, absgrad=False)
+    blend_backward_of_noise(device, seed=1, scale=0.01)
     return device, penalty, pixels, depths
 
 

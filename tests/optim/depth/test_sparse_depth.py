@@ -10,7 +10,6 @@ from splat_cli.device import Backend
 from splat_cli.optim.depth.depth_maps import DEPTH_MAP_DTYPE, MapTargets
 from splat_cli.optim.depth.sparse_depth import DepthSupervision, PointTargets
 from splat_cli.optim.per_view import Decay
-from splat_cli.render.blend import blend_backward
 from splat_cli.render.project import SPLAT_SUMS, Update, project_backward
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from splat_cli.scene.points.observations import MAX_POINTS, Observations, observe
@@ -19,7 +18,7 @@ from tests.reference import blend, depth, project
 from tests.reference.pipeline import central_difference
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, hard_scene, without_ties
-from tests.render.on_device import OnDevice, by_parameter, on_device
+from tests.render.on_device import OnDevice, blend_backward_of_noise, by_parameter, on_device
 from tests.views import ring_of_views
 
 WEIGHT = 0.7
@@ -63,10 +62,7 @@ def supervised(backend: Backend, scene: Scene) -> tuple[OnDevice, DepthSupervisi
     observations = Observations(np.array([0, 0, len(pixels)], np.int32), pixels, targets)
     supervision = DepthSupervision(backend, PointTargets(backend, observations), Decay(WEIGHT, WEIGHT, 100))
     supervision.resize(device.splats.capacity)
-    device.forward()
-    device.set_d_image(np.random.default_rng(1).normal(0, 0.01, (3, scene.camera.height, scene.camera.width)))
-    picture = device.rasterizer.picture
-    blend_backward(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture, absgrad=False)
+    blend_backward_of_noise(device, seed=1, scale=0.01)
     return device, supervision, pixels, targets
 
 
