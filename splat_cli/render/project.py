@@ -22,13 +22,13 @@ BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 24  # of `struct BatchView` in cuda_s
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
-# Mirrors `struct SlotLayout` in cuda_src/raster/project_backward.cu.
+# Mirrors `struct SlotLayout` in cuda_src/raster/slots.cuh.
 SLOT_LAYOUT_DTYPE = np.dtype([
     ("num_ranks", np.int32), ("views_per_rank", np.int32), ("columns", np.int32),
-    ("depths", np.int32), ("colors", np.int32),
+    ("depth_stride", np.int32), ("color_stride", np.int32),
 ])  # fmt: skip
 
-# Mirrors `struct UpdateOptions` in cuda_src/raster/project_backward.cu.
+# Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
 UPDATE_OPTIONS_DTYPE = np.dtype([
     ("antialias", np.int32), ("dense", np.int32), ("absgrad", np.int32),
     ("opacity_reg", np.float32), ("scale_reg", np.float32),

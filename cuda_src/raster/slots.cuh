@@ -1,0 +1,64 @@
+// The views of an update. Each is projected into a slot of its own; with BATCH there are as many, else one.
+#pragma once
+#include "common.cuh"
+#include "lanes.cuh"
+
+#ifdef BATCH
+constexpr int NUM_SLOTS = BATCH;
+#else
+constexpr int NUM_SLOTS = 1;
+#endif
+
+// Where the arrays of a slot begin. Slots of views that the same rank shows lie together. render/project.py mirrors this layout.
+struct SlotLayout {
+    int num_ranks, views_per_rank;
+    int columns;                    // splats of a slot: stride of d_splats, d_rays, and of the latter's rows
+    int depth_stride, color_stride; // from slot to slot: floats, float4s
+};
+
+// The place of a slot's arrays among those of all slots.
+__device__ __forceinline__ size_t place_of(const SlotLayout& s, int slot)
+{
+    return slot % s.num_ranks * s.views_per_rank + slot / s.num_ranks;
+}
+
+// Of the splats in m, those that the slot's view sees. depths: the lane's own element of the first slot.
+__device__ __forceinline__ vbool seen_in(
+    const float* __restrict__ depths /* [slots, depth_stride] */, const SlotLayout& layout, int slot, vbool m)
+{
+    return m & (load_own(depths + place_of(layout, slot) * layout.depth_stride, m) > 0.0f);
+}
+
+// Those that any view sees.
+__device__ __forceinline__ vbool seen(
+    const float* __restrict__ depths /* [slots, depth_stride] */, const SlotLayout& layout, vbool m)
+{
+    vbool found = seen_in(depths, layout, 0, m);
+    for (int slot = 1; slot < NUM_SLOTS; ++slot) found = found | seen_in(depths, layout, slot, m);
+    return found;
+}
+
+// The camera of a slot's view as it was rendered.
+__device__ __forceinline__ const Camera& camera_of(
+    const Camera* __restrict__ cameras /* [num_views] */, const BatchView* __restrict__ views /* [slots]; with BATCH */,
+    const IterState& state, int slot)
+{
+#ifdef BATCH
+    return views[slot].camera;
+#else
+    return cameras[state.view];
+#endif
+}
+
+// Whether the losses of all views are numbers. Where one is not, nothing is updated.
+__device__ __forceinline__ bool losses_are_finite(
+    const IterState& state, const BatchView* __restrict__ views /* [slots]; with BATCH */)
+{
+#ifdef BATCH
+    bool finite = true;
+    for (int slot = 0; slot < NUM_SLOTS; ++slot) finite = finite && is_finite(views[slot].loss);
+    return finite;
+#else
+    return loss_is_finite(state);
+#endif
+}

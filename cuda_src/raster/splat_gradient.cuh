@@ -1,0 +1,66 @@
+// The gradient of one splat in one view, by its raw geometry and by its colour, and sums of such gradients over views.
+#pragma once
+#include "raster/smoothing.cuh"
+
+// Zero where the view does not see the splat.
+struct SplatGradient {
+    GeometryGradient geometry;
+    vfloat3 direction;              // from the camera's centre to the splat
+    vfloat3 color;                  // dL/d colour in that direction
+};
+
+// sums: of blend_backward. rgb: colour in the view, 0 where it was clamped. params and filters: the lane's own element of the first
+// plane; filters may be null.
+__device__ __forceinline__ SplatGradient splat_backward(
+    const SplatSums& sums, Gaussian g, vfloat4 rgb, const Camera& camera, int antialias, int degree,
+    const float* __restrict__ params, const float* __restrict__ filters, size_t stride, vbool m)
+{
+    SplatGradient d;
+    Smoothing smoothing = {};
+    if (filters) smoothing = smooth(g, load_own(filters, m));
+    d.geometry = geometry_backward(g, camera, sums, antialias);
+    if (filters) smooth_backward(smoothing, sums.g, d.geometry);
+    d.color = unclamped(sums, rgb);
+    const vfloat3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    const vfloat inv_length = rsqrtf(dot(ray, ray));
+    d.direction = scale(inv_length, ray);
+    d.geometry.mean = add(d.geometry.mean, ray_backward(params, stride, m, degree, ray, inv_length, d.color));
+    return d;
+}
+
+// Zero where m does not hold.
+__device__ __forceinline__ SplatGradient masked(vbool m, const SplatGradient& d)
+{
+    const vfloat3 zero = make_vec(0.0f, 0.0f, 0.0f);
+    SplatGradient r = d;
+    GeometryGradient& g = r.geometry;
+    r.direction = select(m, d.direction, zero);
+    r.color = select(m, d.color, zero);
+    g.mean = select(m, g.mean, zero);
+    g.log_scale = select(m, g.log_scale, zero);
+    g.quat.x = select(m, g.quat.x, zero.x); g.quat.y = select(m, g.quat.y, zero.x);
+    g.quat.z = select(m, g.quat.z, zero.x); g.quat.w = select(m, g.quat.w, zero.x);
+    g.logit_opacity = select(m, g.logit_opacity, zero.x);
+    return r;
+}
+
+// The sum of the gradients so far and those of a further view, by the raw geometry.
+__device__ __forceinline__ GeometryGradient add_view(const GeometryGradient& sum, const GeometryGradient& d)
+{
+    GeometryGradient s = sum;
+    s.mean = add(sum.mean, d.mean);
+    s.log_scale = add(sum.log_scale, d.log_scale);
+    s.quat.x += d.quat.x; s.quat.y += d.quat.y; s.quat.z += d.quat.z; s.quat.w += d.quat.w;
+    s.logit_opacity += d.logit_opacity;
+    return s;
+}
+
+__device__ __forceinline__ GeometryGradient scaled(float factor, const GeometryGradient& d)
+{
+    GeometryGradient s = d;
+    s.mean = scale(factor, d.mean);
+    s.log_scale = scale(factor, d.log_scale);
+    s.quat.x *= factor; s.quat.y *= factor; s.quat.z *= factor; s.quat.w *= factor;
+    s.logit_opacity *= factor;
+    return s;
+}
