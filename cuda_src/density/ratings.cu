@@ -24,6 +24,24 @@ extern "C" __global__ void mean_scores(
     }
 }
 
+// Of different views, as blend_scores leaves them.
+extern "C" __global__ void add_scores(
+    const float* __restrict__ part,             // [num, 2], with FIXED_SUMS [num, 4]
+    int num,
+    float* __restrict__ sums)                   // [capacity, 2 or 4] += part
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num) return;
+    for (int k = 0; k < 2; ++k) {
+        const size_t at = 2 * (size_t)i + k;
+#ifdef FIXED_SUMS
+        ((long long*)sums)[at] += ((const long long*)part)[at];
+#else
+        sums[at] += part[at];
+#endif
+    }
+}
+
 // Frozen splats are neither dead nor copied. Of the others, those too transparent to matter are dead; the others may be copied, with a weight of their error or of their opacity.
 extern "C" __global__ void rate_splats(
     const float* __restrict__ logit_opacities,  // [num]

@@ -30,20 +30,19 @@ extern "C" __global__ void send_result(
     for (int r = 0; r < num_ranks; ++r) sent[r * views_per_rank + view] = result;
 }
 
-// Once all views are rendered: an overflow on any rank makes the batch a no-op on all.
+// Once the first num_views views of a batch are rendered: an overflow on any rank makes the batch a no-op on all.
 extern "C" __global__ void agree(
     IterState* __restrict__ state,          // [1]
-    int num_ranks, int views_per_rank,
+    int num_ranks, int views_per_rank, int num_views,
     const ViewResult* __restrict__ results, // [num_ranks, views_per_rank]
     BatchView* __restrict__ views)          // [num_ranks * views_per_rank] view b is that of rank b % num_ranks
 {
-    for (int r = 0; r < num_ranks; ++r)
-        for (int v = 0; v < views_per_rank; ++v) {
-            const ViewResult result = results[r * views_per_rank + v];
-            views[v * num_ranks + r].loss = result.loss;
-            if (result.overflowed) state->overflowed = 1;
-        }
-    return_to(state, views[num_ranks * views_per_rank - 1]);            // the state is that after the last step, on all ranks
+    for (int b = 0; b < num_views; ++b) {
+        const ViewResult result = results[b % num_ranks * views_per_rank + b / num_ranks];
+        views[b].loss = result.loss;
+        if (result.overflowed) state->overflowed = 1;
+    }
+    return_to(state, views[num_views - 1]);                             // the state is that after the last view, on all ranks
 }
 
 // Between planes of all splats and those of a share. blockIdx.y is the row.

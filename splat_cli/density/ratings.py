@@ -15,9 +15,18 @@ FILE = "density/ratings"
 
 def mean_scores(backend: Backend, sums: Any, num: int, num_views: int) -> Any:
     """Means over views, float32 [2, num], of the sums [capacity, 2 or 4] of blend_scores (render/blend.py)."""
-    means, defines = backend.xp.empty((2, num), "float32"), {"FIXED_SUMS": 1} if sums.shape[1] == 4 else {}
-    launch(backend, FILE, "mean_scores", num, sums, num, float(num_views), means, **defines)
+    means = backend.xp.empty((2, num), "float32")
+    launch(backend, FILE, "mean_scores", num, sums, num, float(num_views), means, **_defines(sums))
     return means
+
+
+def add_scores(backend: Backend, part: Any, sums: Any) -> None:
+    """Add the sums [num, 2 or 4] of some views to those of others [capacity, 2 or 4]."""
+    launch(backend, FILE, "add_scores", len(part), part, len(part), sums, **_defines(sums))
+
+
+def _defines(sums: Any) -> dict[str, int]:
+    return {"FIXED_SUMS": 1} if sums.shape[1] == 4 else {}
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,10 @@ class Exchange:
         """Send the gradients of each view's splats to their owners, and its loss to all."""
         self.ranks.exchange([(self._sums[0], self._sums[1]), (self._results[0], self._results[1])])
 
+    def exchange_results(self) -> None:
+        """Send the results of each view to all, where no gradients are asked for."""
+        self.ranks.exchange([(self._results[0], self._results[1])])
+
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:
         """Queue what `project` does for all splats, from what the ranks have sent of the rank's `view`-th view."""
         b = view * self.ranks.size + self.ranks.rank
@@ -79,11 +83,17 @@ class Exchange:
             (-(-self.capacity // THREADS),), (THREADS,),
             state.array, size, stride, projection.depths, projection.d_splats, sent,
         )  # fmt: skip
-        self._kernel("send_result")((1,), (1,), state.array, size, self.num_views, view, self._results[0])
+        self.send_result(view, state)
 
-    def agree(self, state: IterState) -> None:
-        """Queue the losses of all views for the update; an overflow on any rank sets `overflowed` on all."""
-        self._kernel("agree")((1,), (1,), state.array, self.ranks.size, self.num_views, self._results[1], self.views)
+    def send_result(self, view: int, state: IterState) -> None:
+        """Queue the loss of the rank's `view`-th view, and whether its pairs exceeded the buffers, to be sent."""
+        arrays = state.array, self.ranks.size, self.num_views, view, self._results[0]
+        self._kernel("send_result")((1,), (1,), *arrays)
+
+    def agree(self, state: IterState, count: int) -> None:
+        """Queue the losses of the first `count` views for the update; an overflow of one sets `overflowed` on all."""
+        arrays = state.array, self.ranks.size, self.num_views, count, self._results[1], self.views
+        self._kernel("agree")((1,), (1,), *arrays)
 
     def record_view(self, slot: int, cameras: CameraTable, state: IterState) -> None:
         """Queue a copy of the current view's camera and background to a slot."""

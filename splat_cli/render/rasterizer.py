@@ -145,9 +145,9 @@ class Rasterizer:
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def score(self, state: IterState, errors: Any, scores: Any) -> None:
+    def score(self, state: IterState, errors: Any, scores: Any, fixed_sums: bool = False) -> None:
         """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
-        blend_scores(self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, self.deterministic)
+        blend_scores(self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums)
 
     def backward(
         self, splats: Splats, state: IterState, update: Update, between: Callable[[], None] | None = None

@@ -13,6 +13,7 @@ from splat_cli.device.cuda import why_no_cuda
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
 from splat_cli.train.auxiliary import auxiliary_kernels
+from splat_cli.train.view_scores import has_fixed_scores
 
 _NVIDIA_DRIVER = Path("/dev/nvidiactl")
 
@@ -66,7 +67,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units.append(("raster/fixed_to_float", {}))
     if config.smooth_3d > 0:
         units.append(("optim/filter_3d", {}))
-    return units + _of_initialization(config) + _of_density(config, fixed) + auxiliary_kernels(config)
+    return units + _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
 
 
 def _of_initialization(config: TrainConfig) -> list[Unit]:
@@ -76,7 +77,8 @@ def _of_initialization(config: TrainConfig) -> list[Unit]:
     return [*sweep, ("knn", {})]
 
 
-def _of_density(config: TrainConfig, fixed: dict[str, int]) -> list[Unit]:
+def _of_density(config: TrainConfig, device: str) -> list[Unit]:
+    fixed = {"FIXED_SUMS": 1} if has_fixed_scores(config, device == "cuda") else {}
     schedule = resolve_schedule(config, config.steps or STEPS_RANGE[0])
     units: list[Unit] = [("density/columns", {}), ("density/ratings", {}), ("density/refine", {}), ("morton", {})]
     if schedule["strategy"] in ("copies", "splits"):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
@@ -17,9 +19,12 @@ from splat_cli.ranks.share import Share
 from splat_cli.render.exchange import copy_share
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.ranked_scores import RankedScorer
 from splat_cli.train.ranked_step import RankedStep
+from splat_cli.train.ranked_views import RankedViews
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.trainer import Trainer
+from splat_cli.train.view_scores import ViewScorer
 
 
 class RankedTrainer(Trainer):
@@ -39,8 +44,16 @@ class RankedTrainer(Trainer):
             f"GPU {self.ranks.rank} of {self.ranks.size} is out of memory: use --max-splats or a larger --downscale"
         )
 
+    def _make_scorer(self, *arguments: Any) -> ViewScorer:
+        state, batch = self.state, self.config.batch_size
+        self.ranked_views = RankedViews(self.ranks, self.share, self.rasterizer, self.model, state, batch)
+        return RankedScorer(self.ranked_views, *arguments, lead=self._lead_scores)
+
+    def _lead_scores(self, views: np.ndarray) -> None:
+        """On rank 0, have the others score these views."""
+
     def _step_loop(self) -> StepLoop:
-        graph = RankedStep(self.batch_step, self.ranks, self.share)
+        graph = RankedStep(self.batch_step, self.ranked_views)
         return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size)
 
 
@@ -49,7 +62,7 @@ class LeadingTrainer(RankedTrainer):
 
     def __init__(self, ranks: Ranks, backend: Backend, config: ResolvedConfig, *arguments: Any, **options: Any) -> None:
         self._is_collected = True  # rank 0 has what the others trained
-        self._is_scattered = False  # they have what it has
+        self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
         ranks.tell("train", config)
         super().__init__(ranks, backend, config, *arguments, **options)
 
@@ -74,10 +87,10 @@ class LeadingTrainer(RankedTrainer):
     def load_planes(self, planes: dict[str, Any], capacity: int) -> None:
         """See Trainer.load_planes."""
         super().load_planes(planes, capacity)
-        self._is_collected, self._is_scattered = True, False
+        self._is_collected, self._num_scattered = True, -1
 
     def _run_steps(self, target: int) -> None:
-        if not self._is_scattered:
+        if self._num_scattered < 0:
             self._scatter()
         self.ranks.tell("run", target)
         self._is_collected = False
@@ -87,12 +100,17 @@ class LeadingTrainer(RankedTrainer):
     def _refine(self) -> None:
         self.collect()
         super()._refine()
-        self._is_scattered = False
+        self._num_scattered = -1
 
     def _constrain(self) -> None:
-        if self._is_scattered and self.step % self.config.densify_interval == 0:
+        if self._num_scattered >= 0 and self.step % self.config.densify_interval == 0:
             self.ranks.tell("constrain")
         super()._constrain()
+
+    def _lead_scores(self, views: np.ndarray) -> None:
+        if self._num_scattered != self.model.num:  # splats were removed since the last step
+            self._scatter()
+        self.ranks.tell("score", views)
 
     def _scatter(self) -> None:
         """Send the others their shares of all splats."""
@@ -102,7 +120,7 @@ class LeadingTrainer(RankedTrainer):
                 part = self._part(planes)
                 copy_share(self.backend, Share(rank, self.ranks.size), self.model.num, planes, part, gather=False)
                 self.ranks.send(part, rank)
-        self._is_scattered = True
+        self._num_scattered = self.model.num
 
     def _part(self, planes: Any) -> Any:
         return self.backend.xp.zeros((len(planes), self.share.columns(self.splats.capacity)), "float32")
@@ -115,7 +133,7 @@ class FollowingTrainer(RankedTrainer):
         """Do what rank 0 tells, until it leaves."""
         works: dict[str, Callable[..., None]] = {
             "scatter": self._take_share, "run": self._run_steps,
-            "constrain": self._constrain, "collect": self._send_share,
+            "constrain": self._constrain, "collect": self._send_share, "score": self.scorer.sums,
         }  # fmt: skip
         while True:
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule, view_order
 from splat_cli.train.step_loop import StepLoop
-from splat_cli.train.view_scores import ViewScorer
+from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
@@ -95,17 +95,18 @@ class Trainer:
         )  # fmt: skip
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=num_frozen)
-        show = (self.stream.show,) if self.stream else ()
         random = random or np.random.default_rng(config.seed)
-        scorer = ViewScorer(self.rasterizer, self.loss, self.model, self.state, random, *show)
-        self.density = DensityControl(config, self.extent, self.model, scorer, self.rasterizer, self.state, random)
+        show = self.stream.show if self.stream else lambda views: None
+        is_fixed = has_fixed_scores(config, backend.name == "cuda")
+        self.scorer = self._make_scorer(self.rasterizer, self.loss, self.model, self.state, random, show, is_fixed)
+        self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, random)
         self.batch_step = BatchStep(
             backend, config, self.model, self.rasterizer, self.auxiliary, self.state, self.density.strategy,
             self.schedule, backend.upload(order),
         )  # fmt: skip
         self.set_size(scene_size(images.views, splats.means))
         self.loop = self._step_loop()
-        self.scratch = ScratchMemory(self.model, self.rasterizer, scorer, self.state)
+        self.scratch = ScratchMemory(self.model, self.rasterizer, self.scorer, self.state)
         self._constrain()
 
     @staticmethod
@@ -116,8 +117,8 @@ class Trainer:
         scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=slots)
         if config.gpus > 1:
             scratch += Exchange.memory_cost(config.batch_size, config.gpus)
-        scores, loss = ViewScorer.memory_cost(deterministic), PhotometricLoss.buffer_cost()
-        return splats + scratch + scores + loss + auxiliary_memory(config, num_views)
+        scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
+        return splats + scratch + scores + PhotometricLoss.buffer_cost() + auxiliary_memory(config, num_views)
 
     @property
     def bad_numbers(self) -> dict[str, int]:
@@ -193,6 +194,9 @@ class Trainer:
         """Scale learning rates and regularisers to a scene of `size` world units, from the next graph capture on."""
         self.size, self.batch_step.unit = size, size / REFERENCE_SIZE
         set_position_rates(self.backend, self.schedule, self.config, size)
+
+    def _make_scorer(self, *arguments: Any) -> ViewScorer:
+        return ViewScorer(*arguments)
 
     def _step_loop(self) -> StepLoop:
         launch = self.batch_step.launch

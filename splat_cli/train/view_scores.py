@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config import TrainConfig
 from splat_cli.density.ratings import mean_scores
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.loss import PhotometricLoss
@@ -30,51 +31,87 @@ class ViewScorer:
         state: IterState,
         random: np.random.Generator,
         show: Callable[[np.ndarray], object] = lambda views: None,
+        fixed_sums: bool = False,
     ) -> None:
-        """show: called with the views to score, to load their photographs."""
+        """show: called with the views to score, to load their photographs. fixed_sums: with any rasterizer."""
         self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
-        self._show = show
+        self._load_photographs, self._fixed_sums = show, fixed_sums
         self._graph = CapturedGraph(rasterizer, self._launch)
-        self._scores: Any = None
+        self._sums: Any = None
         self._views: Any = None  # to score, int32, and number of views done, int32 [1]
         self._cursor: Any = None
 
     @staticmethod
-    def memory_cost(deterministic: bool) -> MemoryCost:
-        """Device memory of the scores."""
-        return MemoryCost(per_splat=16 if deterministic else 8)
+    def memory_cost(fixed_sums: bool, num_ranks: int = 1) -> MemoryCost:
+        """Device memory of the scores, on rank 0 also of those of another rank."""
+        return MemoryCost(per_splat=(16 if fixed_sums else 8) * min(num_ranks, 2))
+
+    @property
+    def fixed_sums(self) -> bool:
+        """Whether scores are added in fixed point: in any order with the same bits."""
+        return self._fixed_sums or self.rasterizer.deterministic
 
     def release(self) -> None:
         """Free the buffer of scores; the rasterizer frees its own."""
-        self._scores = None
+        self._sums = None
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
         """Mean over random views of every splat's blending weight and share of the error, float32 [num], px."""
         num_cameras = len(self.rasterizer.cameras.views)
         views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
-        self._show(views)
+        means = mean_scores(self.rasterizer.backend, self.sums(views), self.model.num, len(views))
+        return means[0], means[1]
+
+    def sums(self, views: np.ndarray) -> Any:
+        """Sums of the scores over `views` int32, as blend_scores leaves them; valid until the next call."""
+        self._load(views)
         self._score(views)
         while self.rasterizer.grow_if_overflowed(self.state):
             self._score(views)
-        means = mean_scores(self.rasterizer.backend, self._scores, self.model.num, len(views))
-        return means[0], means[1]
+        return self._sums
+
+    def _load(self, views: np.ndarray) -> None:
+        """Load the photographs of `views`."""
+        self._load_photographs(views)
 
     def _score(self, views: np.ndarray) -> None:
         """Score `views`, except those whose pairs exceed the buffers."""
-        backend = self.rasterizer.backend
-        if self._graph.current:
-            self._scores[...] = 0
-            self._views[...], self._cursor[...] = backend.upload(views), 0
-        else:
-            words = 4 if self.rasterizer.deterministic else 2
-            self._scores = backend.xp.zeros((self.model.splats.capacity, words), "float32")
-            self._views, self._cursor = backend.upload(views), backend.upload(np.zeros(1, np.int32))
+        self._reset(views, self._graph.current)
         self._graph.run(len(views))
 
+    def _reset(self, views: np.ndarray, keep: bool) -> None:
+        """Set the sums to 0 and the cursor before the first view. keep: the arrays, which captured graphs hold."""
+        backend = self.rasterizer.backend
+        if keep:
+            self._sums[...] = 0
+            self._views[...], self._cursor[...] = backend.upload(views), 0
+        else:
+            words = 4 if self.fixed_sums else 2
+            self._sums = backend.xp.zeros((self._capacity, words), "float32")
+            self._views, self._cursor = backend.upload(views), backend.upload(np.zeros(1, np.int32))
+
+    @property
+    def _capacity(self) -> int:
+        return len(self.rasterizer.projection.depths)
+
     def _launch(self) -> None:
+        self._begin_view()
+        self.rasterizer.forward(self.model.splats, self.state)
+        self._add_scores()
+
+    def _begin_view(self) -> None:
+        """Queue the choice of the next view."""
+        arrays = self.state.array, self._views, self._cursor
+        self.rasterizer.backend.kernel("optim/begin_step", "next_view")((1,), (1,), *arrays)
+
+    def _add_scores(self) -> None:
+        """Queue the scores of the rendered view."""
         raster = self.rasterizer
-        raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), self.state.array, self._views, self._cursor)
-        raster.forward(self.model.splats, self.state)
         errors = raster.picture.d_image  # unused between training steps
         self.loss.forward(self.state, raster.picture.image, errors)
-        raster.score(self.state, errors, self._scores)
+        raster.score(self.state, errors, self._sums, self.fixed_sums)
+
+
+def has_fixed_scores(config: TrainConfig, is_cuda: bool) -> bool:
+    """Whether --deterministic needs scores in fixed point: a GPU and several ranks add them in any order."""
+    return config.deterministic and (is_cuda or config.batch_size > 1)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from splat_cli.ranks.share import RANK_BLOCK
@@ -15,7 +16,7 @@ SETTINGS = {
     "deterministic": True, "steps": 48, "batch": 4, "save_at": (), "densify_start": 7, "densify_interval": 8,
     "densify_stop": 40, "checkpoint_every": 16, "keep": 9, "noise_scale": 1000.0, "dropout": 0.1, "init": "random",
     "init_points": 3 * RANK_BLOCK + 100, "max_splats": 5 * RANK_BLOCK, "splat_budget": 0.0, "sh_degree": 1,
-    "growth_rate": 0.1, "background": "random", "score_views": 2,
+    "growth_rate": 0.1, "background": "random", "score_views": 5,
 }  # fmt: skip
 
 
@@ -37,6 +38,17 @@ class Callback:
 def train(training: Trained, path: Path, gpus: int, callback: Callback | None = None, **changes: Any) -> RunDir:
     """A new run."""
     return training.new(path, callback, **{**SETTINGS, "gpus": gpus, **changes})
+
+
+def before_scores(trainer: Trainer, work: Callable[[], object]) -> None:
+    """Call `work` on rank 0 before each of the rounds of view scores to come."""
+    lead = trainer.scorer._lead
+
+    def work_and_lead(views: np.ndarray) -> None:
+        lead(views)
+        work()
+
+    trainer.scorer._lead = work_and_lead
 
 
 def bits(run: RunDir, step: int = 48) -> bytes:

@@ -10,7 +10,7 @@ from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from tests.noise_trainer import launch_anew
-from tests.ranks.runs import Callback, bits, children, train
+from tests.ranks.runs import Callback, before_scores, bits, children, train
 
 
 def test_shares_are_all_splats():
@@ -43,9 +43,36 @@ def test_overflow_on_one_rank_changes_no_bits(alone, training, tmp_path):
         generations.append(trainer.rasterizer.generation)
         trainer.rasterizer.resize_pairs(5000)
 
+    def work(trainer):
+        if not generations:
+            before_scores(trainer, lambda: shrink(trainer))
+        shrink(trainer)
+
     generations = []
-    assert bits(train(training, tmp_path / "run", 2, Callback(shrink))) == bits(alone)
+    assert bits(train(training, tmp_path / "run", 2, Callback(work))) == bits(alone)
     assert generations[-1] == 2 * len(generations)  # each time it shrank, it grew again
+
+
+def test_ranks_divide_the_views_to_score(training, tmp_path):
+    def count(trainer):
+        if not counted:
+            add, trainer.scorer._add_scores = trainer.scorer._add_scores, lambda: (add(), counted.append(1))
+            before_scores(trainer, lambda: counted.append(0))
+            launch_anew(trainer)
+
+    counted = []
+    train(training, tmp_path / "run", 2, Callback(count), steps=12, keep=0)
+    assert counted == [0, 1, 1, 1]  # of 5 views, the first, third and fifth
+
+
+def test_splats_removed_before_scores_are_removed_on_all_ranks(training, tmp_path):
+    def poison(trainer):
+        if trainer.step == 8:
+            trainer.splats.params[0, 5] = np.nan
+
+    runs = [train(training, tmp_path / str(gpus), gpus, Callback(poison), steps=20, keep=0) for gpus in (1, 2)]
+    assert runs[0].result()["removed_splats"] == 1
+    assert bits(runs[0], 20) == bits(runs[1], 20)
 
 
 @pytest.mark.parametrize("gpus", [1, 4])

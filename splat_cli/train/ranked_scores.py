@@ -1,0 +1,73 @@
+"""Scores of splats on several ranks: each scores its own of the views, and rank 0 adds up the sums of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from splat_cli.density.ratings import add_scores
+from splat_cli.render.captured_graph import CapturedGraph
+from splat_cli.train.ranked_views import RankedViews
+from splat_cli.train.view_scores import ViewScorer
+
+
+class RankedScorer(ViewScorer):
+    """The j-th view to score is rank j % ranks' own. On rank 0, `sums` are those of all ranks.
+
+    lead: on rank 0, called with the views first, to have the others call `sums`, too.
+    """
+
+    def __init__(
+        self, ranked_views: RankedViews, *arguments: Any, lead: Callable[[np.ndarray], object] = lambda views: None
+    ) -> None:
+        super().__init__(*arguments)
+        self._ranked_views, self._ranks, self._lead = ranked_views, ranked_views.ranks, lead
+        self._graphs: dict[int, list[CapturedGraph]] = {}  # number of views -> own splats into all; own views; the end
+
+    def sums(self, views: np.ndarray) -> Any:
+        """See ViewScorer.sums; all ranks call it with the same views."""
+        self._lead(views)
+        sums, num = super().sums(views), int(self.state.read()["num_splats"])
+        if self._ranks.rank > 0:
+            self._ranks.send(sums[:num], 0)
+            return sums
+        part = self.rasterizer.backend.xp.empty((num, sums.shape[1]), "float32")
+        for rank in range(1, self._ranks.size):
+            self._ranks.receive(part, rank)
+            add_scores(self.rasterizer.backend, part, sums)
+        return sums
+
+    def _load(self, views: np.ndarray) -> None:
+        super()._load(views[self._ranks.rank :: self._ranks.size])
+
+    def _score(self, views: np.ndarray) -> None:
+        is_current = all(graph.current for graphs in self._graphs.values() for graph in graphs)
+        if not is_current:
+            self._graphs.clear()
+        self._reset(views, keep=bool(self._graphs))
+        for first in range(0, len(views), self._ranked_views.batch):
+            count = min(self._ranked_views.batch, len(views) - first)
+            project_graph, render_graph, end_graph = self._graphs.setdefault(count, self._make_graphs(count))
+            project_graph.run(1)
+            self._ranked_views.exchange.exchange_projections()
+            render_graph.run(1)
+            self._ranked_views.exchange.exchange_results()
+            end_graph.run(1)
+
+    def _make_graphs(self, count: int) -> list[CapturedGraph]:
+        """Of `count` views; all ranks know afterwards whether one of them overflowed."""
+
+        def project_views() -> None:
+            self._ranked_views.project(count, self._begin_view)
+
+        def render_views() -> None:
+            for number in self._ranked_views.pictures(count):
+                self._add_scores()
+                self._ranked_views.exchange.send_result(number, self.state)
+
+        def end() -> None:
+            self._ranked_views.exchange.agree(self.state, count)
+
+        return [CapturedGraph(self.rasterizer, launch) for launch in (project_views, render_views, end)]

@@ -1,0 +1,56 @@
+"""Views of a batch on several ranks: each projects its own splats into all of them and renders its own views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from splat_cli.optim.model import Model
+from splat_cli.ranks.protocol import Ranks
+from splat_cli.ranks.share import Share
+from splat_cli.render.exchange import Exchange
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import project
+from splat_cli.render.rasterizer import Rasterizer
+
+
+class RankedViews:
+    """What training steps and view scores have in common. View b of a batch is shown by rank b % ranks.
+
+    batch: number of views that are projected and exchanged together.
+    """
+
+    def __init__(
+        self, ranks: Ranks, share: Share, rasterizer: Rasterizer, model: Model, state: IterState, batch: int
+    ) -> None:
+        self.ranks, self.share, self.rasterizer, self.batch = ranks, share, rasterizer, batch
+        self._model, self._state = model, state
+        self._exchange: Exchange | None = None
+
+    @property
+    def capacity(self) -> int:
+        """Number of splats of all ranks that there is room for."""
+        return len(self.rasterizer.projection.depths)
+
+    @property
+    def exchange(self) -> Exchange:
+        """Buffers between the ranks, of the rasterizer's capacity; not to be asked for in a captured graph at first."""
+        if self._exchange is None or self._exchange.capacity != self.capacity:
+            self._exchange = None  # free before the next is allocated
+            self._exchange = Exchange(self.rasterizer.backend, self.ranks, self.share, self.capacity, self.batch)
+        return self._exchange
+
+    def project(self, count: int, begin_view: Callable[[], None], dropout: float = 0.0) -> None:
+        """Queue the projection of own splats into the next `count` views; `begin_view` queues the choice of each."""
+        raster, state = self.rasterizer, self._state
+        for slot, projection in enumerate(self.exchange.slots[:count]):
+            begin_view()
+            project(self._model.splats, raster.cameras, state, raster.antialias, projection, dropout, self.share)
+            self.exchange.record_view(slot, raster.cameras, state)
+
+    def pictures(self, count: int) -> Iterator[int]:
+        """Queue the pictures of own views among the first `count`, one at a time; yields the number of each."""
+        raster = self.rasterizer
+        for number in range(len(range(self.ranks.rank, count, self.ranks.size))):
+            self.exchange.receive(number, raster.cameras, self._state, raster.projection)
+            raster.blend_projection(self._state)
+            yield number
