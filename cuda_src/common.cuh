@@ -21,7 +21,7 @@
 // Learning rates in IterState.lr. render/iter_state.py has the same order.
 enum { LR_MEANS, LR_LOG_SCALES, LR_QUATS, LR_OPACITIES, LR_SH0, LR_SHN, NUM_LR };     // LR_SHN: or the field's
 
-// Columns of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (struct SplatSums in geometry_backward.cuh).
+// Columns of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (struct SplatSums in raster/splat_sums.cuh).
 #ifndef SPLAT_SUMS                  // a benchmark tries wider rows (scripts/blend_stages.py)
 #define SPLAT_SUMS 12
 #endif

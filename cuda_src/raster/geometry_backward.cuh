@@ -8,14 +8,7 @@
 #pragma once
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
-
-// A row of d_splats [capacity, SPLAT_SUMS].
-struct SplatSums {
-    vfloat g, gx, gy, gxx, gxy, gyy;    // moments of g = dL/dpower: times (1, dx, dy, dx^2, dx dy, dy^2)
-    vfloat red, green, blue;            // dL/d colour
-    vfloat abs_x, abs_y;                // sums of |dL/d mean2d|; with ABSGRAD
-    vfloat unused;
-};
+#include "raster/splat_sums.cuh"
 
 // Gradient of the viewing ray mean - camera centre, from that of the colour. params: the lane's own element of the first plane.
 __device__ __forceinline__ vfloat3 ray_backward(
@@ -54,16 +47,6 @@ struct GeometryGradient {
     vfloat distortion;                  // d of radial_distortion.cuh; with RADIAL_DISTORTION
     vfloat k1, k2;                      // by the camera's coefficients of it; with RADIAL_DISTORTION
 };
-
-// Where m holds. d_splats: the lane's own row.
-__device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [SPLAT_SUMS] */, vbool m)
-{
-    constexpr int STRIDE = SPLAT_SUMS / 4;
-    const float4* row = (const float4*)d_splats;
-    const vfloat4 a = load4_own(row, m, STRIDE), b = load4_own(row + 1, m, STRIDE), c = load4_own(row + 2, m, STRIDE);
-    const SplatSums s = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, c.z, c.w};
-    return s;
-}
 
 // dL/d colour before it was clamped: `color` is 0 where it was.
 __device__ __forceinline__ vfloat3 unclamped(const SplatSums& s, vfloat4 color)

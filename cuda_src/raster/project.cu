@@ -4,6 +4,7 @@
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
 #include "raster/smoothing.cuh"
+#include "raster/splat_sums.cuh"
 
 // params: the lane's own element of the first plane.
 __device__ __forceinline__ vfloat3 color_of(
@@ -103,10 +104,6 @@ extern "C" __global__ void project(
     store2_own(means2d + j, view.x, view.y, visible);
     store4_own(conic_opacity + j, view.conic_opacity, visible);
     store4_own(colors + j, view.color, visible);
-    if (d_splats) {
-        const vfloat4 zero = {0.0f, 0.0f, 0.0f, 0.0f};
-        for (int k = 0; k < SPLAT_SUMS / 4; ++k)
-            store4_own((float4*)(d_splats + (size_t)j * SPLAT_SUMS) + k, zero, visible, SPLAT_SUMS / 4);
-    }
+    if (d_splats) clear_sums(d_splats, j, visible);
     if (tile_counts) list_splats(work, first, capacity, visible, view.ellipse, camera, view.depth, state, tile_counts, large_splats);
 }

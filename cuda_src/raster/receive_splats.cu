@@ -3,6 +3,7 @@
 // its splats, rounded up, which is the same for each rank.
 #include "raster/tile_walk.cuh"
 #include "raster/share.cuh"
+#include "raster/splat_sums.cuh"
 
 extern "C" __global__ void receive_splats(
     const Camera* __restrict__ cameras,     // [num_views]
@@ -34,9 +35,7 @@ extern "C" __global__ void receive_splats(
     store2_own(means2d + i, x, y, visible);
     store4_own(conic_opacity + i, conic, visible);
     store4_own(colors + i, load4_own((const float4*)(part + 7 * (size_t)columns) + j, visible), visible);
-    const vfloat4 zero = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (int k = 0; k < SPLAT_SUMS / 4; ++k)
-        store4_own((float4*)(d_splats + (size_t)i * SPLAT_SUMS) + k, zero, visible, SPLAT_SUMS / 4);
+    clear_sums(d_splats, i, visible);
     Ellipse ellipse = {};
     if (some(visible)) ellipse = make_ellipse(x, y, conic);
     list_splats(work, first, capacity, visible, ellipse, camera, depth, state, tile_counts, large_splats);

@@ -43,8 +43,8 @@ class Projection:
     conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
     tile_counts uint32 [max_tiles]: 0 but between `project` and `TileLists.build`.
     large_splats uint32 [capacity]: the state's `num_large` splats whose tiles `project` left to `TileLists.build`.
-    d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` of cuda_src/common.cuh) and d_rays float32 [6, capacity]
-    (see cuda_src/raster/project_backward.cu), only for training.
+    d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` in cuda_src/raster/splat_sums.cuh) and d_rays float32
+    [6, capacity] (see cuda_src/raster/project_backward.cu), only for training.
     fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
     views: `struct BatchView` [batch] (cuda_src/common.cuh) where this holds a batch of views, else None; depths,
     colors, d_splats and d_rays then have this first dimension, and `slot` is the projection of one of the views.

@@ -1,0 +1,29 @@
+// What blend_backward sums over the pixels of each splat: rows of d_splats [capacity, SPLAT_SUMS].
+#pragma once
+#include "common.cuh"
+#include "numbers.cuh"
+
+struct SplatSums {
+    vfloat g, gx, gy, gxx, gxy, gyy;    // moments of g = dL/dpower: times (1, dx, dy, dx^2, dx dy, dy^2)
+    vfloat red, green, blue;            // dL/d colour
+    vfloat abs_x, abs_y;                // sums of |dL/d mean2d|; with ABSGRAD
+    vfloat unused;
+};
+
+// Where m holds. d_splats: the lane's own row.
+__device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [SPLAT_SUMS] */, vbool m)
+{
+    constexpr int STRIDE = SPLAT_SUMS / 4;
+    const float4* row = (const float4*)d_splats;
+    const vfloat4 a = load4_own(row, m, STRIDE), b = load4_own(row + 1, m, STRIDE), c = load4_own(row + 2, m, STRIDE);
+    const SplatSums s = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, c.z, c.w};
+    return s;
+}
+
+// Zeroes the rows of the splats in m, to which blend_backward adds. row: that of the lane's own splat.
+__device__ __forceinline__ void clear_sums(float* __restrict__ d_splats /* [capacity, SPLAT_SUMS] */, int row, vbool m)
+{
+    const vfloat4 zero = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int k = 0; k < SPLAT_SUMS / 4; ++k)
+        store4_own((float4*)(d_splats + (size_t)row * SPLAT_SUMS) + k, zero, m, SPLAT_SUMS / 4);
+}
