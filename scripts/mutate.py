@@ -58,7 +58,7 @@ TESTS = {
     "optim/noise": ["train/test_units.py"],
     "optim/per_view": ["optim/test_exposure.py", "optim/test_poses.py"],
     "optim/poses": ["train/test_enabled_models.py", "optim/test_poses.py"],
-    "optim/smoothing": ["render/test_smoothing.py"],
+    "optim/smooth_3d": ["render/test_smooth_3d.py"],
     "run/plan": ["run/test_plan.py"],
 }
 """Modules of splat_cli/, and the files or folders of tests/ that are to kill their mutants."""

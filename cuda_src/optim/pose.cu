@@ -4,7 +4,7 @@
 // the camera sees is shifted along its axes, then rotated about its centre. Small numbers, which float32 holds well.
 #include "optim/pose.cuh"
 #include "optim/per_view.cuh"
-#include "raster/smoothing.cuh"
+#include "raster/smooth_3d.cuh"
 
 // The gradient by a rotation of the current camera about its centre and by a translation, both in its axes as they are now, and by its
 // intrinsics: the logarithm of both focal lengths, the principal point in pixels and, with RADIAL_DISTORTION, k1 and k2. A larger focal length moves projected means
@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
     const float* __restrict__ d_splats,     // [capacity, SPLAT_SUMS] from blend_backward
     const float* __restrict__ params,       // [rows, capacity]
-    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ d_pose)             // [gridDim.x, POSE_SUMS] rotation, translation, intrinsics
 {
     __shared__ float shared[POSE_SUMS * SUM_THREADS];
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         if (!(depths[i] > 0.0f)) continue;
         const SplatSums sums_of_splat = load_sums(d_splats + (size_t)i * SPLAT_SUMS, true);
         Gaussian g = load_gaussian(params + i, stride, true);
-        if (filters) smooth(g, filters[i]);
+        if (smooth_3d_sigmas) smooth_3d(g, smooth_3d_sigmas[i]);
         const GeometryGradient d = geometry_backward(g, camera, sums_of_splat, antialias);
         const float3 d_color = unclamped(sums_of_splat, colors[i]);
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));

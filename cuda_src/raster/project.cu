@@ -3,7 +3,7 @@
 #include "raster/tile_walk.cuh"
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
-#include "raster/smoothing.cuh"
+#include "raster/smooth_3d.cuh"
 #include "raster/splat_sums.cuh"
 
 // params: the lane's own element of the first plane.
@@ -34,16 +34,16 @@ struct SplatInView {
 };
 
 // Of the splats in m, which ones the view sees; fills `out` there. Comparisons are such that NaN fails them.
-// params and filters: the lane's own element of the first plane.
+// params and smooth_3d_sigmas: the lane's own element of the first plane.
 __device__ __forceinline__ vbool project_splat(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, const Camera& camera, int degree, int antialias,
-    const float* __restrict__ filters /* [1, stride] or null */, vfloat gain, SplatInView& out)
+    const float* __restrict__ smooth_3d_sigmas /* [1, stride] or null */, vfloat gain, SplatInView& out)
 {
     const vfloat3 mean = load_vec(params, stride, m);
     vbool seen = m & (to_camera(camera, mean).z > NEAR_PLANE);
     if (!some(seen)) return seen;
     Gaussian g = load_gaussian(params, stride, seen);
-    if (filters) smooth(g, load_own(filters, seen));
+    if (smooth_3d_sigmas) smooth_3d(g, load_own(smooth_3d_sigmas, seen));
     const Projected p = project_gaussian(g, camera, antialias);
     const vfloat opacity = gain * g.opacity * compensation(p, antialias);
     seen = seen & (opacity > ALPHA_MIN) & (p.det > 0.0f) & (p.det < 1e30f);
@@ -80,7 +80,7 @@ extern "C" __global__ void project(
     unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added; null: tiles are not counted
     unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
     float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
-    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
 {
     __shared__ TileWork work;
@@ -98,8 +98,8 @@ extern "C" __global__ void project(
     const vfloat gain = 1.0f;
 #endif
     SplatInView view = {};
-    const float* own_filters = filters ? filters + i : nullptr;
-    const vbool visible = project_splat(params + i, capacity, drawn, camera, state->sh_degree, antialias, own_filters, gain, view);
+    const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
+    const vbool visible = project_splat(params + i, capacity, drawn, camera, state->sh_degree, antialias, own_sigmas, gain, view);
     store_own(depths + j, select(visible, view.depth, vfloat(0.0f)), exists);
     store2_own(means2d + j, view.x, view.y, visible);
     store4_own(conic_opacity + j, view.conic_opacity, visible);

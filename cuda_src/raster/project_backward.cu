@@ -74,7 +74,7 @@ extern "C" __global__ void project_backward(
     const float4* __restrict__ colors,      // [slots, columns] rgb; 0 where it was clamped
     const float* __restrict__ d_splats,     // [slots, columns, SPLAT_SUMS] from blend_backward
     const float* __restrict__ d_means,      // [slots, 3, capacity] added to those of visible splats; may be null
-    const float* __restrict__ filters,      // [1, capacity] see smoothing.cuh; may be null
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb, for color_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
@@ -105,9 +105,9 @@ extern "C" __global__ void project_backward(
         if (some(visible)) {
             const Camera& camera = camera_of(cameras, views, *state, slot);
             const SplatSums sums = load_sums(d_splats + (place * columns + j) * SPLAT_SUMS, visible);
-            const float* own_filters = filters ? filters + i : nullptr;
+            const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
             const vfloat4 rgb = load4_own(colors + place * layout.color_stride + j, visible);
-            d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_filters, stride, visible);
+            d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_sigmas, stride, visible);
             if (d_means) d.geometry.mean = add(d.geometry.mean, load_vec(d_means + 3 * slot * stride + i, stride, visible));
             if (options.absgrad) { d.geometry.d_x = sums.abs_x; d.geometry.d_y = sums.abs_y; }
             screen_gradients = select(visible, screen_gradients + screen_gradient(d.geometry, camera), screen_gradients);

@@ -1,6 +1,6 @@
 // The gradient of one splat in one view, by its raw geometry and by its colour, and sums of such gradients over views.
 #pragma once
-#include "raster/smoothing.cuh"
+#include "raster/smooth_3d.cuh"
 
 // Zero where the view does not see the splat.
 struct SplatGradient {
@@ -9,17 +9,17 @@ struct SplatGradient {
     vfloat3 color;                  // dL/d colour in that direction
 };
 
-// sums: of blend_backward. rgb: colour in the view, 0 where it was clamped. params and filters: the lane's own element of the first
-// plane; filters may be null.
+// sums: of blend_backward. rgb: colour in the view, 0 where it was clamped. params, smooth_3d_sigmas (may be null): the lane's own
+// element of the first plane.
 __device__ __forceinline__ SplatGradient splat_backward(
     const SplatSums& sums, Gaussian g, vfloat4 rgb, const Camera& camera, int antialias, int degree,
-    const float* __restrict__ params, const float* __restrict__ filters, size_t stride, vbool m)
+    const float* __restrict__ params, const float* __restrict__ smooth_3d_sigmas, size_t stride, vbool m)
 {
     SplatGradient d;
-    Smoothing smoothing = {};
-    if (filters) smoothing = smooth(g, load_own(filters, m));
+    Smooth3D smoothing = {};
+    if (smooth_3d_sigmas) smoothing = smooth_3d(g, load_own(smooth_3d_sigmas, m));
     d.geometry = geometry_backward(g, camera, sums, antialias);
-    if (filters) smooth_backward(smoothing, sums.g, d.geometry);
+    if (smooth_3d_sigmas) smooth_3d_backward(smoothing, sums.g, d.geometry);
     d.color = unclamped(sums, rgb);
     const vfloat3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
     const vfloat inv_length = rsqrtf(dot(ray, ray));

@@ -8,7 +8,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.smoothing_3d import smoothed
+from splat_cli.gaussians.smooth_3d import smoothed_3d
 
 MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
     slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
@@ -26,14 +26,15 @@ class Splats:
 
     A row holds one scalar of all splats, so that neighbouring threads read neighbouring floats. Rows: 0-2 means, 3-5
     log_scales, 6-9 quats (wxyz), 10 logit_opacities, 11-13 sh0, 14 + 3 (k - 1) + c coefficient k, channel c of shN.
-    filters: None, or float32 [1, capacity], by which kernels smooth each splat (optim/smoothing.py), world units.
+    smooth_3d_sigmas: with --smooth-3d float32 [1, capacity], standard deviation of each splat's 3D smoothing filter in
+    world units (optim/smooth_3d.py), else None.
     """
 
     def __init__(self, backend: Backend, params: Any, num: int) -> None:
         self.backend = backend
         self.params = params
         self.num = num
-        self.filters: Any | None = None
+        self.smooth_3d_sigmas: Any | None = None
 
     @classmethod
     def from_arrays(cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None) -> Splats:
@@ -56,7 +57,7 @@ class Splats:
         return round(((self.params.shape[0] - 14) / 3 + 1) ** 0.5) - 1
 
     def to_arrays(self) -> SplatArrays:
-        """Download the splats, with 3D filters, if any, applied."""
+        """Download the splats, with the 3D smoothing filter, if any, applied."""
         table = np.ascontiguousarray(self.backend.download(self.params)[:, : self.num].T)
         arrays = SplatArrays(
             means=table[:, MEANS].copy(),
@@ -66,4 +67,6 @@ class Splats:
             sh0=table[:, SH0].copy(),
             shN=table[:, SHN].reshape(self.num, (table.shape[1] - 14) // 3, 3).copy(),
         )
-        return arrays if self.filters is None else smoothed(arrays, self.backend.download(self.filters)[0, : self.num])
+        if self.smooth_3d_sigmas is None:
+            return arrays
+        return smoothed_3d(arrays, self.backend.download(self.smooth_3d_sigmas)[0, : self.num])

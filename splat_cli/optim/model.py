@@ -24,26 +24,26 @@ class Model:
     """Splats, moments and statistics in arrays of a common capacity.
 
     stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`.
-    smooth: allocate 3D filters, initially zero. packed_moments: see Moments. num_frozen: number of splats, the first
-    ones, that are shown and never changed, moved to another column or removed.
+    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: number of
+    splats, the first ones, that are shown and never changed, moved to another column or removed.
     """
 
     def __init__(
-        self, backend: Backend, arrays: SplatArrays, capacity: int, smooth: bool = False, packed_moments: bool = False,
-        num_frozen: int = 0,
+        self, backend: Backend, arrays: SplatArrays, capacity: int, smooth_3d: bool = False,
+        packed_moments: bool = False, num_frozen: int = 0,
     ) -> None:  # fmt: skip
         self.backend, self.num_frozen = backend, num_frozen
         self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays.means))))
         self.moments = Moments(self.splats, packed_moments)
         self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
-        if smooth:
-            self.splats.filters = backend.xp.zeros((1, self.splats.capacity), "float32")
+        if smooth_3d:
+            self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
 
     @staticmethod
-    def memory_cost(sh_degree: int, smooth: bool, packed_moments: bool = False) -> MemoryCost:
+    def memory_cost(sh_degree: int, smooth_3d: bool, packed_moments: bool = False) -> MemoryCost:
         """Device memory of all planes, and of one more array of parameters during growth."""
         arrays = 3 if packed_moments else 4
-        return MemoryCost(per_splat=4 * (arrays * num_rows(sh_degree) + 2 + smooth))
+        return MemoryCost(per_splat=4 * (arrays * num_rows(sh_degree) + 2 + smooth_3d))
 
     @property
     def num(self) -> int:
@@ -55,16 +55,16 @@ class Model:
         return self.num - self.num_frozen
 
     def planes(self) -> dict[str, Any]:
-        """All arrays by name, each float32 [.., capacity], of which the first `num` columns are in use."""
-        filters = self.splats.filters
+        """All arrays by their names in checkpoints, float32 [.., capacity]; the first `num` columns are in use."""
+        sigmas = self.splats.smooth_3d_sigmas
         planes = {"params": self.splats.params, **self.moments.planes(), "stats": self.stats}
-        return planes if filters is None else planes | {"filters": filters}
+        return planes if sigmas is None else planes | {"filters": sigmas}
 
     def set_planes(self, planes: dict[str, Any]) -> None:
         """Replace the arrays that `planes` gave."""
         self.splats.params, self.stats = planes["params"], planes["stats"]
         self.moments.set_planes(planes)
-        self.splats.filters = planes.get("filters")
+        self.splats.smooth_3d_sigmas = planes.get("filters")
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Restore arrays that `planes` returned: host arrays [.., num] of the same rows. ShapeError if rows differ."""

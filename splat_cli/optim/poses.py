@@ -85,7 +85,7 @@ class PoseRefinement(AuxiliaryModel):
         self._kernel("pose_backward")(
             (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
             self.cameras.array, state.array, splats.capacity, int(rasterizer.antialias), projection.depths,
-            projection.colors, projection.d_splats, splats.params, splats.filters, self.d_pose,
+            projection.colors, projection.d_splats, splats.params, splats.smooth_3d_sigmas, self.d_pose,
         )  # fmt: skip
 
     def step(self, state: IterState) -> None:

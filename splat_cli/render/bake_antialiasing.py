@@ -68,8 +68,8 @@ def _narrowed(splats: Splats, cameras: CameraTable) -> Any:
     pixel = count / xp.where(count > 0, pixels, 1)
     with np.errstate(over="ignore"):  # of splats too large to be seen
         variances = xp.exp(2 * splats.params[LOG_SCALES, :num])
-    if splats.filters is not None:
-        variances += splats.filters[:, :num] ** 2
+    if splats.smooth_3d_sigmas is not None:
+        variances += splats.smooth_3d_sigmas[:, :num] ** 2
     narrowed = xp.maximum(variances - NARROWING * pixel, xp.minimum(variances, NARROWEST * pixel))
     return xp.where(count > 0, 0.5 * xp.log(narrowed), splats.params[LOG_SCALES, :num])
 

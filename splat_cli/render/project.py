@@ -112,19 +112,19 @@ def project(
         means2d=(out.means2d, "float32", f"{columns} 2"),
         conic_opacity=(out.conic_opacity, "float32", f"{columns} 4"),
         colors=(out.colors, "float32", f"{columns} 4"),
-        **_filters(splats),
+        **_smooth_3d(splats),
     )
     defines = cameras.defines | ({"DROPOUT": 1} if dropout else {})
     splats.backend.kernel("raster/project", "project", **defines)(
         (-(-len(out.depths) // THREADS),), LANES,
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), share.struct, out.depths,
-        out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats, splats.filters,
-        float(dropout),
+        out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
+        splats.smooth_3d_sigmas, float(dropout),
     )  # fmt: skip
 
 
-def _filters(splats: Splats) -> dict[str, tuple[Any, str, str]]:
-    return {} if splats.filters is None else {"filters": (splats.filters, "float32", "1 C")}
+def _smooth_3d(splats: Splats) -> dict[str, tuple[Any, str, str]]:
+    return {} if splats.smooth_3d_sigmas is None else {"smooth_3d_sigmas": (splats.smooth_3d_sigmas, "float32", "1 C")}
 
 
 @dataclass
@@ -179,7 +179,7 @@ def project_backward(
         d_splats=(projection.d_splats, "float32", f"{slots}{columns} {SPLAT_SUMS}"),
         d_rays=(projection.d_rays, "float32", f"{slots}6 {columns}"),
         **given,
-        **_filters(splats),
+        **_smooth_3d(splats),
     )
     defines = update.defines | cameras.defines | ({} if views is None else {"BATCH": len(views)})
     options = np.array(
@@ -193,8 +193,8 @@ def project_backward(
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), LANES,
         cameras.array, state.array, splats.capacity, options, share.struct, layout, views,
-        projection.depths, projection.colors, projection.d_splats, update.d_means, splats.filters, projection.d_rays,
-        splats.params, *targets, update.stats,
+        projection.depths, projection.colors, projection.d_splats, update.d_means, splats.smooth_3d_sigmas,
+        projection.d_rays, splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * num_coefficients,), LANES,

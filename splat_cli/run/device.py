@@ -66,7 +66,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     if fixed:
         units.append(("raster/fixed_to_float", {}))
     if config.smooth_3d > 0:
-        units.append(("optim/filter_3d", {}))
+        units.append(("optim/smooth_3d", {}))
     return units + _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
 
 

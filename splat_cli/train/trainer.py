@@ -22,7 +22,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
-from splat_cli.optim.smoothing import update_filters
+from splat_cli.optim.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.exchange import Exchange
@@ -216,12 +216,12 @@ class Trainer:
             self.rasterizer.generation += 1  # graphs of the other resolution are out of date
 
     def _constrain(self) -> None:
-        """Every `densify_interval` steps: lower limit of scales, 3D filters, constraints of auxiliary models."""
+        """Every `densify_interval` steps: lower limit of scales, --smooth-3d, constraints of auxiliary models."""
         if self.step % self.config.densify_interval:
             return
         limit_scales(self.model, MIN_SCALE * self.size)
         if self.config.smooth_3d > 0:
-            update_filters(self.splats, self.cameras, self.config.smooth_3d)
+            update_smooth_3d_sigmas(self.splats, self.cameras, self.config.smooth_3d)
         self.auxiliary.constrain()
 
 

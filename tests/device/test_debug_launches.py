@@ -19,7 +19,7 @@ from splat_cli.paths import resource_dir
 
 PARAMETERS = (
     Parameter("means2d", "float2*", True, np.dtype("float32")),
-    Parameter("filters", "float*", True, np.dtype("float32")),
+    Parameter("sigmas", "float*", True, np.dtype("float32")),
     Parameter("capacity", "int", False, np.dtype("int32")),
 )
 ARGUMENTS = (np.zeros((7, 2), np.float32), None, 7)
@@ -61,7 +61,7 @@ def test_the_kernel_that_failed_is_named_with_its_launch():
     with pytest.raises(DeviceError) as caught:
         kernel((3,), (32, 4), *ARGUMENTS)
     assert str(caught.value) == (
-        "kernel project on grid (3, 1, 1), block (32, 4, 1) with means2d float32 [7, 2], filters null, capacity 7 "
+        "kernel project on grid (3, 1, 1), block (32, 4, 1) with means2d float32 [7, 2], sigmas null, capacity 7 "
         "failed: cudaErrorIllegalAddress: an illegal memory access was encountered"
     )
 

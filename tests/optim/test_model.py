@@ -13,7 +13,7 @@ NUM = 50
 @pytest.fixture(params=[False, True], ids=["plain", "smooth"])
 def model(backend, request):
     """Every plane is marked by the splat's number, which its first position holds too."""
-    model = Model(backend, some_splats(NUM), NUM, smooth=request.param)
+    model = Model(backend, some_splats(NUM), NUM, smooth_3d=request.param)
     for array in model.planes().values():
         array[0, :NUM] = backend.upload(np.arange(NUM, dtype=np.float32))
     return model
@@ -31,9 +31,9 @@ def _index(model, values):
     return model.backend.upload(np.asarray(values, np.int64))
 
 
-def test_there_are_filters_where_splats_are_smoothed(backend):
-    for smooth in (False, True):
-        assert ("filters" in Model(backend, some_splats(3), 3, smooth=smooth).planes()) is smooth
+def test_there_are_sigmas_with_smooth_3d(backend):
+    for smooth_3d in (False, True):
+        assert ("filters" in Model(backend, some_splats(3), 3, smooth_3d=smooth_3d).planes()) is smooth_3d
 
 
 def test_planes_move_together(backend, model):
@@ -119,7 +119,7 @@ def test_statistics_are_cleared(backend, model):
 
 def test_planes_come_back_from_the_host(backend, model):
     planes = {name: backend.download(array)[:, :NUM] for name, array in model.planes().items()}
-    other = Model(backend, some_splats(3), 3, smooth=model.splats.filters is not None)
+    other = Model(backend, some_splats(3), 3, smooth_3d=model.splats.smooth_3d_sigmas is not None)
     other.load_planes(planes, 2 * GRAIN)
     assert (other.num, other.splats.capacity) == (NUM, 2 * GRAIN)
     for name, array in other.planes().items():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.smoothing_3d import smoothed
+from splat_cli.gaussians.smooth_3d import smoothed_3d
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render import bake_antialiasing as module
 from splat_cli.render.bake_antialiasing import bake_antialiasing, plain
@@ -73,10 +73,10 @@ def test_large_splats_are_narrowed_by_a_tenth_of_a_pixel_and_tiny_ones_hardly(ba
 
 def test_the_3d_filter_is_baked_as_well(backend):
     splats, views = _tiny_splats(40), ring_of_views(4)
-    filters = np.full((1, 40), 0.02, np.float32)
+    sigmas = np.full((1, 40), 0.02, np.float32)
     filtered = Splats.from_arrays(backend, splats)
-    filtered.filters = backend.upload(filters)
-    expected = plain(Splats.from_arrays(backend, smoothed(splats, filters[0])), views).to_arrays()
+    filtered.smooth_3d_sigmas = backend.upload(sigmas)
+    expected = plain(Splats.from_arrays(backend, smoothed_3d(splats, sigmas[0])), views).to_arrays()
     for name, array in plain(filtered, views).to_arrays().arrays().items():
         np.testing.assert_allclose(array, expected.arrays()[name], rtol=1e-3, atol=1e-3)
 

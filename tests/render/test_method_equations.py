@@ -240,7 +240,7 @@ def test_spherical_harmonics():
     assert seen == list(range(1, 16))
 
 
-def test_smoothing():
+def test_smooth_3d():
     logs, log_opacity, variance = symbols("l:3", real=True), Symbol("lo"), Symbol("f", positive=True)
     sums = [exp(2 * l) + variance for l in logs]
     shares = [exp(2 * l) / s for l, s in zip(logs, sums, strict=True)]
@@ -248,7 +248,7 @@ def test_smoothing():
     d = SimpleNamespace(log_scale=by_scale)
     opacity = exp(log_opacity)
     s = SimpleNamespace(share=kernel.make_vec(*shares), rest=1 - opacity)
-    d = evaluate(quotation("Smoothing filter"), s=s, d=d, d_log_opacity=by_opacity).d
+    d = evaluate(quotation("3D smoothing filter"), s=s, d=d, d_log_opacity=by_opacity).d
     loss = sum(g * sympy.log(s) / 2 for g, s in zip(by_scale.list(), sums, strict=True))
     loss += by_opacity * (log_opacity + sum(2 * l - sympy.log(s) for l, s in zip(logs, sums, strict=True)) / 2)
     assert all(sympy.simplify(ours - diff(loss, l)) == 0 for ours, l in zip(d.log_scale.list(), logs, strict=True))

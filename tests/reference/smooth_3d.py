@@ -12,7 +12,7 @@ from tests.reference.inputs import Camera, Splats
 Array = np.ndarray
 
 
-def filters(means: Array, cameras: list[Camera], variance: float, near: float = 0.001, margin: float = 0.15) -> Array:
+def sigmas(means: Array, cameras: list[Camera], variance: float, near: float = 0.001, margin: float = 0.15) -> Array:
     """[N] the root of the variance times the finest width of a pixel at each mean, 0 where no camera sees it."""
     finest = np.full(len(means), np.inf)
     for camera in cameras:
@@ -24,17 +24,17 @@ def filters(means: Array, cameras: list[Camera], variance: float, near: float = 
     return np.where(np.isfinite(finest), np.sqrt(variance) * finest, 0)
 
 
-def forward(splats: Splats, filters: Array) -> Splats:
+def forward(splats: Splats, sigmas: Array) -> Splats:
     """Splats that are, without a filter, what `splats` are with it."""
     variances = np.exp(2 * splats.log_scales)
-    sums = variances + filters[:, None] ** 2
+    sums = variances + sigmas[:, None] ** 2
     opacities = np.sqrt(variances.prod(axis=1) / sums.prod(axis=1)) / (1 + np.exp(-splats.logit_opacities))
     return replace(splats, log_scales=np.log(sums) / 2, logit_opacities=np.log(opacities / (1 - opacities)))
 
 
-def backward(splats: Splats, filters: Array, d_smoothed: Splats) -> Splats:
-    """Gradients by `splats` from those by `forward(splats, filters)`."""
-    smoothed = forward(splats, filters)
+def backward(splats: Splats, sigmas: Array, d_smoothed: Splats) -> Splats:
+    """Gradients by `splats` from those by `forward(splats, sigmas)`."""
+    smoothed = forward(splats, sigmas)
     shares = np.exp(2 * (splats.log_scales - smoothed.log_scales))
     opacities = 1 / (1 + np.exp(-smoothed.logit_opacities))
     d_log_opacities = d_smoothed.logit_opacities / (1 - opacities)  # of a logit by the opacity's logarithm

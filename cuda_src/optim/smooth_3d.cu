@@ -1,14 +1,15 @@
-// How fine the training views sample the world at each splat (Mip-Splatting, Yu et al. 2024, sec. 5.1, equation 7).
+// Width of each splat's 3D smoothing filter: the finest sampling of the world by the training views (Mip-Splatting, Yu et al. 2024,
+// sec. 5.1, equation 7).
 // One thread owns one splat and looks at all views.
 #include "raster/projection.cuh"
 
-extern "C" __global__ void filter_3d(
+extern "C" __global__ void smooth_3d_sigmas(
     const Camera* __restrict__ cameras,     // [num_views]
     int num_views,
     const float* __restrict__ params,       // [rows, capacity]
     int capacity, int num_splats,
-    float width,                            // of a filter, in pixels' widths at the splat's depth
-    float* __restrict__ filters)            // [capacity] standard deviation, world units; 0 where no view sees the splat
+    float width,                            // standard deviation in pixels' widths at the splat's depth
+    float* __restrict__ sigmas)             // [capacity] standard deviation, world units; 0 where no view sees the splat
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num_splats) return;
@@ -22,5 +23,5 @@ extern "C" __global__ void filter_3d(
         const bool seen = t.z > NEAR_PLANE && fabsf(x) < 0.65f * k.width * t.z && fabsf(y) < 0.65f * k.height * t.z;
         if (seen) finest = fminf(finest, t.z / fmaxf(k.fx, k.fy));
     }
-    filters[i] = finest < 1e30f ? width * finest : 0.0f;
+    sigmas[i] = finest < 1e30f ? width * finest : 0.0f;
 }

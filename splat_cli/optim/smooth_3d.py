@@ -1,4 +1,4 @@
-"""3D smoothing filter of each splat: host side of cuda_src/optim/filter_3d.cu."""
+"""3D smoothing filter of each splat: host side of cuda_src/optim/smooth_3d.cu."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from splat_cli.render.camera import CameraTable
 THREADS = 256
 
 
-def update_filters(splats: Splats, cameras: CameraTable, variance: float) -> None:
-    """Set splats.filters to the sampling rate of `cameras` at each splat (Mip-Splatting, sec. 5.1).
+def update_smooth_3d_sigmas(splats: Splats, cameras: CameraTable, variance: float) -> None:
+    """Set splats.smooth_3d_sigmas by the sampling rate of `cameras` at each splat (Mip-Splatting, sec. 5.1).
 
     variance: of the filter, in squared pixel widths at the splat in the view with the highest sampling rate.
     """
-    splats.backend.kernel("optim/filter_3d", "filter_3d")(
+    splats.backend.kernel("optim/smooth_3d", "smooth_3d_sigmas")(
         (-(-splats.capacity // THREADS),), (THREADS,),
         cameras.array, len(cameras.views), splats.params, splats.capacity, splats.num,
-        variance**0.5, splats.filters,
+        variance**0.5, splats.smooth_3d_sigmas,
     )  # fmt: skip

@@ -1,19 +1,19 @@
 // The 3D smoothing filter: no splat is finer than what the training views sample (Mip-Splatting, Yu et al. 2024, sec. 5.1).
-// Its covariance grows by filter^2 I, and its opacity falls by what it then holds more.
+// A splat's covariance grows by sigma^2 I, and its opacity falls such that the integral of its Gaussian stays the same.
 #pragma once
 #include "raster/geometry_backward.cuh"
 
-struct Smoothing {
+struct Smooth3D {
     vfloat3 share;                  // of the raw variance in the smoothed one, along each axis
     vfloat rest;                    // 1 - raw opacity
 };
 
-// Makes a raw splat what is seen of it. filter: world units, a standard deviation.
-__device__ __forceinline__ Smoothing smooth(Gaussian& g, vfloat filter)
+// Smooths a raw splat. sigma: standard deviation of the filter, world units.
+__device__ __forceinline__ Smooth3D smooth_3d(Gaussian& g, vfloat sigma)
 {
     const vfloat3 raw = mul_elements(g.scale, g.scale);
-    const vfloat3 sum = add(raw, make_vec(filter * filter, filter * filter, filter * filter));
-    Smoothing s;
+    const vfloat3 sum = add(raw, make_vec(sigma * sigma, sigma * sigma, sigma * sigma));
+    Smooth3D s;
     s.share = make_vec(raw.x / sum.x, raw.y / sum.y, raw.z / sum.z);
     s.rest = 1.0f - g.opacity;
     g.scale = make_vec(sqrtf(sum.x), sqrtf(sum.y), sqrtf(sum.z));
@@ -22,7 +22,7 @@ __device__ __forceinline__ Smoothing smooth(Gaussian& g, vfloat filter)
 }
 
 // From gradients by the smoothed splat to those by the raw one. d_log_opacity: by the logarithm of either's opacity.
-__device__ __forceinline__ void smooth_backward(const Smoothing& s, vfloat d_log_opacity, GeometryGradient& d)
+__device__ __forceinline__ void smooth_3d_backward(const Smooth3D& s, vfloat d_log_opacity, GeometryGradient& d)
 {
     const vfloat3 others = make_vec(1.0f - s.share.x, 1.0f - s.share.y, 1.0f - s.share.z);
     d.log_scale = add(mul_elements(s.share, d.log_scale), scale(d_log_opacity, others));

@@ -7,29 +7,29 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.smoothing import update_filters
+from splat_cli.optim.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.render.project import Update
 from tests.compare import BACKWARD, FORWARD, Comparison
-from tests.reference import pipeline, smoothing
+from tests.reference import pipeline, smooth_3d
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, hard_scene, without_ties
 from tests.render.on_device import OnDevice, by_parameter, on_device
 
 
-def some_filters(num: int) -> np.ndarray:
+def some_sigmas(num: int) -> np.ndarray:
     """Some as large as splats, some small, some nothing."""
     return np.random.default_rng(5).choice([0, 1e-3, 0.03, 0.2], num).astype(np.float32).astype(float)
 
 
 def test_reference_against_central_differences() -> None:
     scene = without_ties(hard_scene(1, num=72))
-    filters, options = some_filters(scene.splats.num), Options(antialias=True)
+    sigmas, options = some_sigmas(scene.splats.num), Options(antialias=True)
 
     def smoothed(**changes: np.ndarray) -> Scene:
-        return replace(scene, splats=smoothing.forward(replace(scene.splats, **changes), filters))
+        return replace(scene, splats=smooth_3d.forward(replace(scene.splats, **changes), sigmas))
 
     _, gradients = pipeline.loss_and_gradients(smoothed(), options, 0.2)
-    actual = smoothing.backward(scene.splats, filters, gradients.splats)
+    actual = smooth_3d.backward(scene.splats, sigmas, gradients.splats)
     rng = np.random.default_rng(0)
     for name in ("log_scales", "logit_opacities", "means"):
         at = getattr(scene.splats, name)
@@ -42,19 +42,19 @@ def test_reference_against_central_differences() -> None:
             assert slope == pytest.approx(expected, rel=1e-5, abs=1e-6 * np.linalg.norm(getattr(actual, name)))
 
 
-def with_filters(backend: Backend, scene: Scene, options: Options) -> tuple[OnDevice, np.ndarray]:
+def with_sigmas(backend: Backend, scene: Scene, options: Options) -> tuple[OnDevice, np.ndarray]:
     device = on_device(backend, scene, options)
-    filters = some_filters(scene.splats.num)
+    sigmas = some_sigmas(scene.splats.num)
     padded = np.zeros((1, device.splats.capacity), np.float32)
-    padded[0, : len(filters)] = filters
-    device.splats.filters = backend.upload(padded)
-    return device, filters
+    padded[0, : len(sigmas)] = sigmas
+    device.splats.smooth_3d_sigmas = backend.upload(padded)
+    return device, sigmas
 
 
 def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
     """As of splats that hold the filter already, and by the chain rule from their gradients."""
-    device, filters = with_filters(backend, scene, options)
-    held = replace(scene, splats=smoothing.forward(scene.splats, filters))
+    device, sigmas = with_sigmas(backend, scene, options)
+    held = replace(scene, splats=smooth_3d.forward(scene.splats, sigmas))
     plain = on_device(backend, held, options)
     d_image = np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width))
     planes = []
@@ -65,7 +65,7 @@ def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: 
         one.rasterizer.backward(one.splats, one.state, Update(d_params=d_params))
         planes.append(by_parameter(one.download(d_params), scene.splats.num))
     np.testing.assert_allclose(device.image(), plain.image(), atol=2e-4)
-    expected = smoothing.backward(scene.splats, filters, planes[1])
+    expected = smooth_3d.backward(scene.splats, sigmas, planes[1])
     visible = device.visible()
     np.testing.assert_array_equal(visible, plain.visible())
     for name, values in expected.items():
@@ -73,7 +73,7 @@ def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: 
 
 
 def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
-    device, _ = with_filters(backend, hard_scene(1), Options())
+    device, _ = with_sigmas(backend, hard_scene(1), Options())
     device.forward()
     device.set_d_image(np.zeros((3, hard_scene(1).camera.height, hard_scene(1).camera.width)))
     d_params = backend.xp.zeros_like(device.splats.params)
@@ -82,30 +82,30 @@ def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
     np.testing.assert_allclose(actual.log_scales, 2 * np.exp(scene.splats.log_scales) / scene.splats.means.size, 1e-5)
 
 
-def test_filters_are_what_the_views_sample(backend: Backend, comparison: Comparison, scene: Scene) -> None:
-    device, _ = with_filters(backend, scene, Options())
-    update_filters(device.splats, device.cameras, 0.3)
+def test_sigmas_are_what_the_views_sample(backend: Backend, comparison: Comparison, scene: Scene) -> None:
+    device, _ = with_sigmas(backend, scene, Options())
+    update_smooth_3d_sigmas(device.splats, device.cameras, 0.3)
     camera = scene.camera
     larger = replace(camera, width=2 * camera.width, height=2 * camera.height)
-    expected = smoothing.filters(scene.splats.means, [larger, camera], 0.3)
-    actual = device.download(device.splats.filters)[0, : scene.splats.num]
+    expected = smooth_3d.sigmas(scene.splats.means, [larger, camera], 0.3)
+    actual = device.download(device.splats.smooth_3d_sigmas)[0, : scene.splats.num]
     np.testing.assert_array_equal(actual > 0, expected > 0)
-    comparison.check("filter_3d", "filters", actual, expected, FORWARD)
+    comparison.check("smooth_3d_sigmas", "sigmas", actual, expected, FORWARD)
 
 
-def test_splats_on_the_host_hold_their_filters(backend: Backend) -> None:
+def test_splats_on_the_host_are_smoothed(backend: Backend) -> None:
     """Also splats with opacities and sizes at the limits of what float32 holds."""
-    device, filters = with_filters(backend, hard_scene(2), Options())
+    device, sigmas = with_sigmas(backend, hard_scene(2), Options())
     host = device.splats.to_arrays()
-    expected = smoothing.forward(hard_scene(2).splats, filters)
+    expected = smooth_3d.forward(hard_scene(2).splats, sigmas)
     np.testing.assert_allclose(host.log_scales, expected.log_scales, rtol=1e-5, atol=1e-5)
-    some = filters > 0
+    some = sigmas > 0
     np.testing.assert_allclose(host.logit_opacities[some], expected.logit_opacities[some], rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(host.logit_opacities[~some], hard_scene(2).splats.logit_opacities[~some])
 
     host.logit_opacities[:4] = [100, -100, 20, 0]
     host.log_scales[:4] = [[-90] * 3, [-90] * 3, [90] * 3, [0, -90, 90]]
     extreme = Splats.from_arrays(backend, host)
-    extreme.filters = backend.xp.full((1, len(host)), 0.1, "float32")
+    extreme.smooth_3d_sigmas = backend.xp.full((1, len(host)), 0.1, "float32")
     for array in extreme.to_arrays().arrays().values():
         assert np.isfinite(array).all()
