@@ -29,6 +29,11 @@ def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[s
     return {name: value for name, value in variables.items() if value is not None}
 
 
+def ending(code: int) -> str:
+    """The exit code of a child process in words; negative: the signal that ended it."""
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
 def end_with_parent(saving: float = 0.0) -> None:
     """From now on, end this process when its standard input ends; nothing else may read that.
 

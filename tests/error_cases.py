@@ -25,7 +25,7 @@ A command that cannot go on prints one line: what was wrong with which file, wha
 by SIGTERM, 129 by a closed terminal. A single photograph, mask or point that cannot be used ends nothing: it is left
 out and named.
 
-Damaged files are read as far as they go, or refused. `python -m tests.fuzz` attacks 43 kinds: files damaged anywhere,
+Damaged files are read as far as they go, or refused. `python -m tests.fuzz` attacks 49 kinds: files damaged anywhere,
 and whole containers around wrong contents. Of 54,800 files of 30 kinds none led to anything but an answer or one line
 with exit code 2, none took more than 64 MiB and four times its length, and the slowest took 2.9 s.
 

@@ -30,7 +30,7 @@ class Outcome:
 
 
 def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: bool = False) -> Outcome:
-    """Damages the target's file, or forges its contents, `count` times.
+    """Damages the target's file, or forges its contents, `count` times, or a share of it.
 
     AssertionError, with the input's seed, where a promise is broken.
     """
@@ -38,7 +38,7 @@ def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: 
     whole = damaged.read_bytes()
     before = _listing(folder)
     outcome = Outcome()
-    for number in range(count):
+    for number in range(round(target.share * count)):
         rng = np.random.default_rng([seed, number])
         content = target.forge(whole, rng) if target.forge and rng.random() < _FORGED else mutate(whole, rng)
         damaged.write_bytes(content)

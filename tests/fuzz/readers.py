@@ -73,6 +73,8 @@ class Target:
     """Reads from the folder."""
     forge: Forge | None = None
     """The valid file's bytes -> a whole container around wrong contents."""
+    share: float = 1.0
+    """Of the usual number of inputs, for readers that start a process for each."""
 
 
 def _whole_scene(folder: Path) -> None:
@@ -202,7 +204,8 @@ def _laser_scan(suffix: str) -> Target:
         write_las(folder / f"a{suffix}", np.random.default_rng(0).uniform(-5, 5, (30, 3)))
         return folder / f"a{suffix}"
 
-    return Target(f"points ({suffix})", prepare, lambda folder: read_point_cloud(folder / f"a{suffix}"))
+    read = lambda folder: read_point_cloud(folder / f"a{suffix}")  # noqa: E731
+    return Target(f"points ({suffix})", prepare, read, share=0.1)
 
 
 def _splats(suffix: str) -> Target:
@@ -322,7 +325,8 @@ TARGETS = [
     *(_photograph(*kind) for kind in (("jpg",), ("jpg", "CMYK"), ("png", "RGBA"), ("png", "P"), ("tif",), ("webp",))),
     *(_depth_map(suffix) for suffix in (".png", ".npy", ".exr")),
     Target("depth_params.json", _depth_scales, _read_depths, forge_json),
-    _laser_scan(".las"),  # not .laz: lazrs ends the process on some damaged files
+    _laser_scan(".las"),
+    _laser_scan(".laz"),
     Target("mask", _mask, lambda folder: load_images(read_scene(folder, SceneOptions()).views), forge_photograph),
     *(_splats(found.suffix) for found in FORMATS.values()),
     Target("field.npz", _field, _read_field, forge_npz),

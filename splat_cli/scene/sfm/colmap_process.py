@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
-from splat_cli.child_process import child_environment
+from splat_cli.child_process import child_environment, ending
 from splat_cli.errors import SplatError
 from splat_cli.scene.sfm import colmap_worker
 
@@ -115,6 +114,6 @@ class _Progress:
 
 def _reason(code: int, log: deque[str]) -> str:
     """Signal or exit code, and the last line of output."""
-    ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    ended = ending(code)
     last = next((line for line in reversed(log) if line[0] in "EFW" or "Error" in line), "")
     return f"{ended}: {_LOG_HEAD.sub('', last)}" if last else ended

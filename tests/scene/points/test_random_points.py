@@ -119,6 +119,19 @@ def test_damaged_laser_scans(tmp_path):
         read_point_cloud(tmp_path / "a.las")
 
 
+def test_laser_scan_on_which_the_decoder_aborts(tmp_path):
+    """lazrs asks for as much memory as the table of chunks says, and ends its process where there is less."""
+    path = tmp_path / "a.laz"
+    write_las(path, np.random.default_rng(0).normal(size=(50, 3)))
+    content = bytearray(path.read_bytes())
+    begin = int.from_bytes(content[96:100], "little")  # of the points, which the place of the table precedes
+    table = int.from_bytes(content[begin : begin + 8], "little")
+    content[table + 4 : table + 8] = b"\xff" * 4  # number of chunks
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match="is not a readable LAS file"):
+        read_point_cloud(path)
+
+
 @pytest.mark.parametrize("suffix", ["ply", "las"])
 def test_points_of_a_file_start_any_scene(tmp_path, suffix):
     """With --init-from, in place of those of the dataset; a line says where they are elsewhere."""

@@ -1,0 +1,85 @@
+"""The process that decodes a LAS or LAZ file: `lazrs` aborts the process on some damaged files.
+
+`main` is called with the path as the argument. On standard output, it writes a JSON object, `{"points": N}` or
+`{"error": TEXT}`, in a line, then positions float64 [N, 3] and colours uint8 [N, 3].
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.archives import max_unpacked_bytes
+from splat_cli.child_process import end_with_parent
+from splat_cli.errors import reason_of
+
+GREY = 128
+_MEMORY = 1 << 30
+_MEMORY_PER_BYTE = 8
+"""Memory that the process may take: a base, and relative to the bytes of all points; positions alone take up to 2."""
+
+
+def main() -> None:
+    """Decode the file of the argument."""
+    end_with_parent()
+    path = Path(sys.argv[1])
+    try:
+        positions, colors = _read(path)
+    except Exception as error:  # of many types, of damaged files
+        _write(json.dumps({"error": reason_of(error)}).encode())
+        return
+    _write(json.dumps({"points": len(positions)}).encode())
+    _write(positions.data, colors.data, end=b"")
+
+
+def _write(*parts: bytes | memoryview, end: bytes = b"\n") -> None:
+    for part in (*parts, end):
+        sys.stdout.buffer.write(part)
+    sys.stdout.buffer.flush()
+
+
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Positions float64 [N, 3] in the file's coordinates; colours uint8 [N, 3] of 8 or 16 bits, grey without any."""
+    import laspy
+
+    _check_records(path)
+    with laspy.open(path) as reader:
+        header = reader.header
+        num_points, length = header.point_count, header.point_format.size
+        plain = path.stat().st_size - header.offset_to_point_data
+        limit = max_unpacked_bytes(path) if header.are_points_compressed else plain
+        if num_points * length > limit:
+            raise ValueError(f"{num_points:,} points of {length} bytes are more than it can hold")
+        _limit_memory(_MEMORY + _MEMORY_PER_BYTE * num_points * length)
+        points = reader.read()
+    positions = np.stack([points.x, points.y, points.z], axis=1, dtype=np.float64)
+    names = set(points.point_format.dimension_names)
+    colors = np.full((len(positions), 3), GREY, np.uint8)
+    if {"red", "green", "blue"} <= names and len(positions):
+        levels = np.stack([points.red, points.green, points.blue], axis=1)
+        colors = (levels >> 8 if levels.max() > 255 else levels).astype(np.uint8)
+    return np.ascontiguousarray(positions), colors
+
+
+def _check_records(path: Path) -> None:
+    """ValueError where the header promises more variable-length records than the file holds: laspy reads on forever.
+
+    Their numbers stand at bytes 100 and, from LAS 1.4 on, 243; records take at least 54 and 60 bytes.
+    """
+    with path.open("rb") as file:
+        head = file.read(247)
+    extended = int.from_bytes(head[243:247], "little") if head[25:26] >= b"\x04" else 0
+    if 54 * int.from_bytes(head[100:104], "little") + 60 * extended > path.stat().st_size:
+        raise ValueError("it lists more records than it can hold")
+
+
+def _limit_memory(num_bytes: int) -> None:
+    """Let larger allocations fail; not on Windows, and without effect on macOS."""
+    try:
+        import resource
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard == resource.RLIM_INFINITY or num_bytes < hard:
+        resource.setrlimit(resource.RLIMIT_DATA, (num_bytes, hard))
