@@ -63,7 +63,7 @@ def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, she
         level, halves = level_of(photographs), _levels_of_halves(photographs)
         for kind in paths.split(","):
             views = [_narrowed(view, width) for view in plan_job(run, path=CameraPath(kind, frames)).views]
-            pictures = [to_8bit(frame.color) for frame in _rendered(backend, splats, views)]
+            pictures = [to_8bit(frame.color) for frame in _rendered(backend, splats, views, novel_views=True)]
             near = [_covered(backend, arrays, view, nearest / 2) for view in views]
             tilt = _tilt(views, level)
             uncertain = float(np.percentile([_tilt(views, *pair) for pair in halves], 95)) / 2
@@ -136,8 +136,10 @@ def _narrowed(view: View, width: int) -> View:
     return dataclasses.replace(view, width=width, height=height, **lens)
 
 
-def _rendered(backend: Backend, splats: Splats, views: Sequence[View]) -> Iterator[RenderOutput]:
-    renderer = ViewRenderer(backend, splats, views, antialias=True)
+def _rendered(
+    backend: Backend, splats: Splats, views: Sequence[View], novel_views: bool = False
+) -> Iterator[RenderOutput]:
+    renderer = ViewRenderer(backend, splats, views, antialias=True, novel_views=novel_views)
     for index in range(len(views)):
         yield render_frame(renderer, index, maps=("alpha", "depth"))
 

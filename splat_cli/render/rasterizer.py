@@ -124,12 +124,17 @@ class Rasterizer:
             arrays = self.cameras.array, state.array, self.updated.views[slot]
             self.backend.kernel("optim/begin_step", "record_view")((1,), (1,), *arrays)
 
-    def forward(self, splats: Splats, state: IterState, dropout: float = 0.0) -> None:
+    def forward(
+        self, splats: Splats, state: IterState, dropout: float = 0.0, between: Callable[[], None] | None = None
+    ) -> None:
         """Render the state's view into `picture`. dropout: fraction of splats dropped at random.
 
+        between: called after splats are projected and before they are sorted.
         Sets the state's `overflowed` if the pairs exceed the buffers.
         """
         project(splats, self.cameras, state, self.antialias, self.projection, dropout)
+        if between:
+            between()
         self.tiles.build(self.cameras, state, self.projection)
         if self.coloring:
             self.coloring.forward(splats, self.cameras, state, self.projection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.depth_order import sort_outside_by_distance
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.rasterizer import Coloring, Rasterizer
@@ -17,7 +19,10 @@ from splat_cli.scene.view import View
 
 
 class ViewRenderer:
-    """Renders `splats` from any of `views`; buffers grow as needed and are reused."""
+    """Renders `splats` from any of `views`; buffers grow as needed and are reused.
+
+    novel_views: the splats were not trained on the views (see `sort_outside_by_distance`).
+    """
 
     def __init__(
         self,
@@ -26,8 +31,9 @@ class ViewRenderer:
         views: Sequence[View],
         antialias: bool = False,
         coloring: Coloring | None = None,
+        novel_views: bool = False,
     ) -> None:
-        self.backend, self.splats = backend, splats
+        self.backend, self.splats, self.novel_views = backend, splats, novel_views
         self.cameras = CameraTable(backend, views)
         self.rasterizer = Rasterizer(backend, self.cameras, splats.capacity, antialias=antialias, coloring=coloring)
         self.state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
@@ -40,11 +46,16 @@ class ViewRenderer:
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
         """Render view `index`; the picture remains on the device."""
         self.state.write(view=index, background=background, overflowed=0)
+        order = partial(self._sort_outside_by_distance, index) if self.novel_views else None
         while True:
             self.state.clear_counts()
-            self.rasterizer.forward(self.splats, self.state)
+            self.rasterizer.forward(self.splats, self.state, between=order)
             if not self.rasterizer.grow_if_overflowed(self.state):
                 return
+
+    def _sort_outside_by_distance(self, index: int) -> None:
+        projection, view = self.rasterizer.projection, self.cameras.views[index]
+        sort_outside_by_distance(self.backend.xp, projection, view, self.splats.num)
 
     def alpha(self, index: int) -> np.ndarray:
         """Opacity of the last view, `index`: float32 [H, W], 0 to 1."""

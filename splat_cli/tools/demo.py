@@ -68,7 +68,7 @@ def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display
 def _render_path(root: Path, result: RunResult, config: TrainConfig, backend: Backend, display: Display) -> None:
     views = interpolate_path(result.run.views("all"), _NUM_FRAMES)
     splats = Splats.from_arrays(backend, read_ply(result.run.ply_path(result.steps)))
-    settings = RenderSettings(background_color(config.background), config.antialias)
+    settings = RenderSettings(background_color(config.background), config.antialias, novel_views=True)
     with display.counting("pictures", len(views)) as count:
         written = render_sequence(backend, splats, views, root / "path", settings, on_frame=count)
     frames = [np.asarray(open_image(picture)) for picture in written.pictures]

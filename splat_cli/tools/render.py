@@ -48,7 +48,7 @@ class RenderJob:
     trained: the views that the splats were trained on, as far as they are known.
     splat_scale: factor on the sizes of the splats, which stay where they are.
     samples: across a pixel; None for as many as make antialiased pictures as fine as those views.
-    is_path: whether the views are the frames of a path, which leaves none of a longer one behind.
+    is_path: whether the views are the frames of a path: novel views, which leave none of a longer path behind.
     spz_axes: see read_splats.
     """
 
@@ -103,7 +103,8 @@ class RenderJob:
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file, self.spz_axes)
         antialias = arrays.antialiased if self.antialias is None else self.antialias
-        settings = RenderSettings(self.background, antialias, self.rig, self._samples(antialias), self.files)
+        samples = self._samples(antialias)
+        settings = RenderSettings(self.background, antialias, self.rig, samples, self.files, novel_views=self.is_path)
         with (self.field_file or self.file).open("rb") as file:
             source = hashlib.file_digest(file, "sha256").hexdigest()
         if self.splat_scale != 1:

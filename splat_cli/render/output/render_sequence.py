@@ -37,6 +37,8 @@ class RenderSettings:
     samples: int = 1
     """Samples per pixel and axis."""
     files: FrameFiles = field(default_factory=FrameFiles)
+    novel_views: bool = False
+    """See ViewRenderer."""
 
 
 @dataclass
@@ -76,7 +78,7 @@ def render_sequence(
         numbers = [i for i, several in zip(missing, cameras, strict=True) for _ in several]
         coloring = colorings(numbers) if colorings else None
         every = [camera for several in cameras for camera in several]
-        renderer = ViewRenderer(backend, splats, every, settings.antialias, coloring)
+        renderer = ViewRenderer(backend, splats, every, settings.antialias, coloring, settings.novel_views)
         with ThreadPoolExecutor(_WRITERS) as pool:
             writing: deque[Future[None]] = deque()
             for i, frame in zip(missing, _frames(renderer, settings, len(every) // len(cameras)), strict=True):
@@ -104,4 +106,5 @@ def frame_key(source: str, view: View, settings: RenderSettings) -> str:
     camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, *view.radial, view.w2c.tolist()]
     shown = [settings.background, settings.antialias, repr(settings.rig), settings.samples]
     shown += [files.transparent, files.depth_levels]
+    shown += ["novel"] if settings.novel_views else []
     return hashlib.sha256(json.dumps([__version__, source, camera, shown]).encode()).hexdigest()

@@ -83,6 +83,7 @@ def test_what_shows_something_else_is_rendered_again(write):
         {"settings": dataclasses.replace(settings, background=(1.0, 1.0, 1.0))},
         {"settings": dataclasses.replace(settings, antialias=True)},
         {"settings": dataclasses.replace(settings, samples=2)},
+        {"settings": dataclasses.replace(settings, novel_views=True)},
         {"settings": RenderSettings(files=FrameFiles(frozenset({"depth"}), depth_levels=10))},
         {"settings": RenderSettings(files=FrameFiles(transparent=True))},
         {"views": moved},

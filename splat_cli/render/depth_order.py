@@ -1,0 +1,31 @@
+"""Depth order of splats whose centre is outside the picture."""
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.render.project import Projection
+from splat_cli.scene.view import View
+
+_MARGIN = 0.15
+"""Relative to the picture; beyond it the kernels clamp the slopes of splats (`project_gaussian` in projection.cuh)."""
+
+
+def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: int) -> None:
+    """Replace the depths of those of `num` projected splats whose centre is outside the picture, in place.
+
+    Blending sorts splats by the z of their centre. For a large splat beside the camera that is not the depth of the
+    part in the picture: as the centre crosses the camera plane, z approaches 0 and the splat hides everything. The
+    depth becomes the z of a point as far from the camera as the centre, on the nearest ray within the picture's margin:
+    unchanged inside, continuous at the margin.
+    """
+    depths, means2d = projection.depths[:num], projection.means2d[:num]
+    axes = ((view.fx, view.cx, view.width), (view.fy, view.cy, view.height))
+    with np.errstate(all="ignore"):  # rows of culled splats are undefined
+        squares = clamped_squares = 1.0
+        for axis, (focal, center, size) in enumerate(axes):
+            slopes = (means2d[:, axis] - center) / focal
+            limits = -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal
+            squares = squares + slopes**2
+            clamped_squares = clamped_squares + xp.clip(slopes, *limits) ** 2
+        depths[...] = xp.where(depths > 0, depths * xp.sqrt(squares / clamped_squares), 0)
