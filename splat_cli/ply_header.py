@@ -1,4 +1,4 @@
-"""Check of PLY headers before memory is allocated."""
+"""PLY headers: their check, before memory is allocated, and what they say of the elements."""
 
 import re
 from pathlib import Path
@@ -14,9 +14,10 @@ TYPE_BYTES = {
 }
 
 
-def check_header(path: Path, wanted: str) -> None:
-    """FormatError if the file is unreadable, no PLY, has list properties or is shorter than its header states.
+def check_header(path: Path, wanted: str) -> dict[str, int]:
+    """Number of elements by name ("vertex"), from the header.
 
+    FormatError if the file is unreadable, no PLY, has list properties or is shorter than its header states.
     wanted: description of the expected file, for the message.
     """
     try:
@@ -29,26 +30,28 @@ def check_header(path: Path, wanted: str) -> None:
     if not start.startswith(b"ply") or end is None:
         raise FormatError(f"{path} is not a PLY file, or its header is damaged; give {wanted}")
     lines = [line.split() for line in start[: end.start()].decode("ascii", "replace").splitlines()]
-    needed = _needed_bytes(path, lines, wanted)
+    counts, needed = _counts_and_bytes(path, lines, wanted)
     room = size - end.end()
     if needed > room:
         raise FormatError(
             f"{path} promises {needed} bytes of data and holds {room}: it is truncated or damaged; export it again"
         )
+    return counts
 
 
-def _needed_bytes(path: Path, lines: list[list[str]], wanted: str) -> int:
-    """Minimum number of bytes of the elements."""
+def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[dict[str, int], int]:
+    """Number of elements by name, and the minimum number of their bytes."""
     is_text = ["format", "ascii", "1.0"] in lines
+    counts: dict[str, int] = {}
     needed = count = 0
     for line in lines:
         match line:
-            case ["element", _, number]:
+            case ["element", name, number]:
                 if not number.isdecimal() or len(number) > 15:
                     raise FormatError(f"{path} promises {number[:40]} elements, which is no number; export it again")
-                count = int(number)
+                count = counts[name] = int(number)
             case ["property", "list", *_]:
                 raise FormatError(f"{path} has list properties, as a mesh has; give {wanted}")
             case ["property", kind, _]:
                 needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # as text: a digit and a space
-    return needed - 1 if is_text and needed else needed  # the last newline is optional
+    return counts, needed - 1 if is_text and needed else needed  # the last newline is optional

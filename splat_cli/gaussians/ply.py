@@ -46,6 +46,11 @@ def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> N
         plyfile.PlyData([vertices], byte_order="<").write(str(beside))
 
 
+def count_splats(path: Path) -> int:
+    """Number of splats in a PLY that this program has written, from its header. FormatError if that is damaged."""
+    return check_header(path, "a splat PLY").get("vertex", 0)
+
+
 def read_ply(path: str | Path) -> SplatArrays:
     """Read splats from a PLY of any encoding, property order and float width; other properties are ignored.
 

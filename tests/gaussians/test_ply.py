@@ -5,7 +5,7 @@ import plyfile
 import pytest
 
 from splat_cli.errors import FormatError, UsageError
-from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from tests.gaussians.some_splats import some_splats
 
 NUM_REST = {0: 0, 1: 9, 2: 24, 3: 45}
@@ -89,6 +89,13 @@ def test_other_elements(tmp_path):
     size = plyfile.PlyElement.describe(np.array([(1,), (2,)], [("size", "u4")]), "image_size")
     path = write_foreign(tmp_path / "a.ply", columns_of(splats), before=[size], after=[])
     assert_same(splats, read_ply(path))
+
+
+@pytest.mark.parametrize("count", [0, 1, 10_000])
+def test_splats_are_counted_by_the_header(tmp_path, monkeypatch, count):
+    write_ply(tmp_path / "a.ply", some_splats(count))
+    monkeypatch.setattr(plyfile.PlyData, "read", None)
+    assert count_splats(tmp_path / "a.ply") == count
 
 
 def test_no_splats(tmp_path):

@@ -20,7 +20,7 @@ from splat_cli.engine.protocol import Engine
 from splat_cli.engine.train_job import train_job
 from splat_cli.errors import SplatError, UsageError
 from splat_cli.files import replacing
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.ply import count_splats
 from splat_cli.run.device import open_device
 from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
@@ -87,7 +87,7 @@ class City:
             refine_intrinsics=False, init_from=str(files.start),
             frozen=str(files.frozen) if files.frozen.is_file() else None,
         )  # fmt: skip
-        return self._within(round(plan.growth * len(read_ply(files.start))), config)
+        return self._within(round(plan.growth * count_splats(files.start)), config)
 
     def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
         return dataclasses.replace(config, max_splats=max_splats, splat_budget=0.0, report=False, save_at=())

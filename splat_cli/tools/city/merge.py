@@ -11,7 +11,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
-from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras
@@ -55,7 +55,7 @@ def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, displa
     """Evaluate the merged run, if photographs are held out, and write its result, which marks it as finished."""
     parts = [read_result(one) for one in (coarse, *(CellFiles.of(run.path, i).run for i in range(num_cells)))]
     steps = run.saved_steps()[-1]
-    num_splats = len(read_ply(run.ply_path(steps)))
+    num_splats = count_splats(run.ply_path(steps))
     score = evaluate_run(run.path, None, backend, display).mean if run.config().eval else None
     bad = {name: sum(part.bad_numbers[name] for part in parts) for name in parts[0].bad_numbers}
     result = RunResult(run, steps, num_splats, sum(part.seconds for part in parts), score, bad)

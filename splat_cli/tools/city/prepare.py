@@ -14,7 +14,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
-from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.run_dir import RunDir
@@ -85,7 +85,7 @@ def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
     """
     files = CellFiles.of(out, number)
     trained = read_ply(files.run.ply_path(files.run.saved_steps()[-1]))
-    num_frozen = len(read_ply(files.frozen)) if files.frozen.is_file() else 0
+    num_frozen = count_splats(files.frozen) if files.frozen.is_file() else 0
     own = trained.select(np.arange(num_frozen, len(trained)))
     places = plan.ground(own.means)
     return own.select(plan.cells[number].cell.holds(places) | plan.filled(places, plan.before(number)))
