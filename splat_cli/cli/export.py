@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from splat_cli.cli.display import display_options
+from splat_cli.cli.edit_options import edit_options, edits_of
 from splat_cli.cli.options import PATH, spz_axes_of
 from splat_cli.cli.output import Output
-from splat_cli.cli.param_types import FiniteRange, FormatName, Numbers
+from splat_cli.cli.param_types import FormatName
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 _AXES = "axes right, up, back, as Niantic states them; for SuperSplat and splat-transform: --spz-axes rdf"
 _NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
-_LENGTH = FiniteRange(0, min_open=True)
-_LEVELS = 5
+_LEVELS, _LOD_STEPS = 5, 500
 
 
 @click.command(
@@ -35,54 +35,16 @@ _LEVELS = 5
 @click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1)
 @click.argument("out", type=PATH, metavar="OUT")
 @click.option("--format", "format_name", type=FormatName(), help="Format of OUT.  [default: from its suffix]")
-@click.option(
-    "--crop", metavar="X,Y,Z,...|none",
-    help="Keep splats inside a sphere x,y,z,radius or a box x0,y0,z0,x1,y1,z1.  [default: as trained with --crop]",
-)  # fmt: skip
-@click.option("--min-opacity", type=FiniteRange(0, 1), metavar="X", help="Remove splats with a lower opacity.")
-@click.option(
-    "--min-size", type=_LENGTH, metavar="LENGTH", help="Remove splats whose longest axis is shorter, in world units."
-)
-@click.option(
-    "--max-size", type=_LENGTH, metavar="LENGTH", help="Remove splats whose longest axis is longer, in world units."
-)
-@click.option(
-    "--max-isolation", type=_LENGTH, metavar="TIMES",
-    help="Remove splats farther from their neighbours than this multiple of their size.",
-)  # fmt: skip
-@click.option(
-    "--min-contribution", type=_LENGTH, metavar="PIXELS",
-    help="Remove splats that contribute less to a training view, as a mean over the views, in pixels.",
-)  # fmt: skip
-@click.option(
-    "--max-splats", type=click.IntRange(1), metavar="N",
-    help="Maximum number of splats: keeps those that contribute most to the training views; of files, the largest.",
-)  # fmt: skip
+@edit_options
 @click.option(
     "--spz-axes", type=click.Choice(["rub", "rdf"]),
     help="Axes of .spz: rub (right, up, back: Niantic) or rdf (right, down, forward: SuperSplat, splat-transform); "
     "of OUT, and of sources that do not state theirs.  [default: rub]",
 )  # fmt: skip
-@click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Scale everything by this factor.")
-@click.option("--rotate", type=Numbers("X,Y,Z"), help="Rotate about x, then y, then z, in degrees.")
-@click.option(
-    "--translate", type=Numbers("X,Y,Z"), help="Translate by this, in world units, after scaling and rotation."
-)
-@click.option(
-    "--sh-degree",
-    type=click.IntRange(0, 3),
-    metavar="N",
-    help="Keep spherical harmonics up to this degree.  [default: all]",
-)
 @click.option(
     "--appearance", metavar="NAME",
     help="With a colour field: appearance of the training photograph NAME.  [default: mean appearance]",
 )  # fmt: skip
-@click.option(
-    "--morton",
-    is_flag=True,
-    help="Sort the splats along a Morton curve, so that neighbours in the file are close in space.",
-)
 @click.option(
     "--lod", type=click.IntRange(2, 16), metavar="N",
     help="Write N levels of detail, OUT_lod0, ...: each has half the splats of the one before, fine-tuned. In "
@@ -138,19 +100,18 @@ def command(
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     """
     from splat_cli.errors import UsageError
-    from splat_cli.gaussians.editing.edits import Edits
-    from splat_cli.gaussians.formats import format_for
     from splat_cli.gaussians.formats.streamed_sog import NAME as STREAMED
     from splat_cli.run.storage.load_splats import save_cameras
-    from splat_cli.scene.crop import parse_crop
-    from splat_cli.tools.export import ExportJob, level_path
+    from splat_cli.tools.export import ExportJob
 
     if not sources:
         raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
-    is_page = format_name == "html" or (format_name is None and out.suffix.lower() == ".html")
-    edited = Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **edits)
+    is_page = _has_format(out, format_name, "html")
     axes = spz_axes_of(spz_axes, *([Path("out.spz")] if format_name == "spz" else [out]), *sources)
-    job = ExportJob(sources, edited, bake and not is_page, crop_runs=crop is None, appearance=appearance, spz_axes=axes)
+    job = ExportJob(
+        sources, edits_of(crop, **edits), bake and not is_page, crop_runs=crop is None, appearance=appearance,
+        spz_axes=axes,
+    )  # fmt: skip
     if out.name == STREAMED and format_name is None:
         return _streamed(job, out, lod or _LEVELS)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
@@ -160,14 +121,13 @@ def command(
         raise UsageError("--lod-steps are steps of a level of detail: add --lod N")
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
-    levels = job.levels(lod, 500 if lod_steps is None else lod_steps, display) if lod else [job.splats()]
-    keeps_sh = is_page or format_for(out, format_name).keeps_sh
-    files = [_written(level_path(out, i) if lod else out, splats, write, keeps_sh) for i, splats in enumerate(levels)]
+    levels = job.levels(lod, _LOD_STEPS if lod_steps is None else lod_steps, display) if lod else [job.splats()]
+    facts = _written(levels, out, format_name, write, numbered=lod is not None)
     notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
-    notes += [_AXES] if spz_axes is None and _is_spz(out, format_name) else []
-    notes += [_NO_SH] if files[0]["dropped_sh"] else []
-    notes += [_ANTIALIASED] if files[0]["antialiased"] and not is_page else []
-    return Output([*map(_line, files), *notes], {"levels": files} if lod else files[0])
+    notes += [_AXES] if spz_axes is None and _has_format(out, format_name, "spz") else []
+    notes += [_NO_SH] if facts[0]["dropped_sh"] else []
+    notes += [_ANTIALIASED] if facts[0]["antialiased"] and not is_page else []
+    return Output([*map(_line, facts), *notes], {"levels": facts} if lod else facts[0])
 
 
 def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
@@ -180,8 +140,9 @@ def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
     return Output([f"{levels} splats, {size / 2**20:.1f} MiB: {out}"], {"file": out, "counts": counts, "bytes": size})
 
 
-def _is_spz(path: Path, format_name: str | None = None) -> bool:
-    return format_name == "spz" or (format_name is None and path.suffix.lower() == ".spz")
+def _has_format(out: Path, format_name: str | None, name: str) -> bool:
+    """Whether the format of OUT is `name`: by --format, else by its suffix."""
+    return format_name == name or (format_name is None and out.suffix.lower() == f".{name}")
 
 
 def _file_writer(
@@ -205,18 +166,24 @@ def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, Spla
 
 
 def _written(
-    file: Path, splats: SplatArrays, write: Callable[[Path, SplatArrays], None], keeps_sh: bool
-) -> dict[str, Any]:
-    """Writes the file; returns what it came to. keeps_sh: whether the format has view-dependent colours."""
-    write(file, splats)
-    return {
-        "file": file,
-        "num_splats": len(splats),
-        "sh_degree": splats.sh_degree if keeps_sh else 0,
-        "dropped_sh": splats.sh_degree > 0 and not keeps_sh,
-        "antialiased": splats.antialiased,
-        "bytes": file.stat().st_size,
-    }
+    levels: Iterable[SplatArrays], out: Path, format_name: str | None, write: Callable[[Path, SplatArrays], None],
+    numbered: bool,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Writes a file for each level, OUT_lod0, ... if they are `numbered`, else OUT; returns facts about each."""
+    from splat_cli.gaussians.formats import format_for
+    from splat_cli.tools.export import level_path
+
+    keeps_sh = _has_format(out, format_name, "html") or format_for(out, format_name).keeps_sh
+    facts = []
+    for number, splats in enumerate(levels):
+        file = level_path(out, number) if numbered else out
+        write(file, splats)
+        facts.append({
+            "file": file, "num_splats": len(splats), "sh_degree": splats.sh_degree if keeps_sh else 0,
+            "dropped_sh": splats.sh_degree > 0 and not keeps_sh, "antialiased": splats.antialiased,
+            "bytes": file.stat().st_size,
+        })  # fmt: skip
+    return facts
 
 
 def _line(facts: dict[str, Any]) -> str:
