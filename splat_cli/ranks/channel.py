@@ -17,13 +17,14 @@ _NUM_POLLS = 40
 class Channel:
     """The part of Ranks that is the same on all devices.
 
-    connections: of rank 0 to ranks 1, 2, ...; of another rank to rank 0 only. lost: why training cannot go on, or None.
+    connections: of rank 0 to ranks 1, 2, ...; of another rank to rank 0 only.
     """
 
     def __init__(
-        self, rank: int, size: int, connections: Sequence[Connection], lost: Callable[[], str | None] = lambda: None
+        self, rank: int, size: int, connections: Sequence[Connection], check: Callable[[], None] = lambda: None
     ) -> None:
-        self.rank, self.size, self._connections, self._lost = rank, size, connections, lost
+        """check: see Ranks.check."""
+        self.rank, self.size, self._connections, self.check = rank, size, connections, check
 
     def tell(self, *message: Any) -> None:
         """See Ranks.tell."""
@@ -33,11 +34,6 @@ class Channel:
     def listen(self) -> tuple[Any, ...]:
         """See Ranks.listen."""
         return self._attempt(self._connections[0].recv)
-
-    def check(self) -> None:
-        """See Ranks.check."""
-        if lost := self._lost():
-            raise RankError(lost)
 
     def connection(self, rank: int) -> Connection:
         """That to `rank`, as far as there is one."""
@@ -63,7 +59,11 @@ class Channel:
         try:
             return work()
         except (OSError, EOFError) as error:
-            for _ in range(_NUM_POLLS if self.rank == 0 else 0):  # until it is known which rank, and why
-                self.check()
-                time.sleep(_POLL / 10)
+            self.wait_for_loss()
             raise RankError("a rank has ended") from error
+
+    def wait_for_loss(self) -> None:
+        """After a failure that a lost rank may have caused: RankError as soon as it is known which one, and why."""
+        for _ in range(_NUM_POLLS if self.rank == 0 else 0):
+            self.check()
+            time.sleep(_POLL / 10)

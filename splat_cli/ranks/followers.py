@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 
 from splat_cli.child_process import child_environment, end_with_parent
+from splat_cli.ranks.protocol import FailedRankError, RankError
 
 HEARTBEAT = 1.0  # seconds between two signs of life
 STOPPED = 60.0  # seconds without one, after which a process counts as lost
 _GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it waits for a device that does not answer
+MAY_HELP_TO_RESTART = 75  # exit code of a process that ends with an error of its device (EX_TEMPFAIL of sysexits.h)
 REASON = b"!"  # what the message of a failed process begins with; signs of life are dots
 
 
@@ -25,15 +27,15 @@ class Followers:
     """Runs `python -m module SOCKET RANK SIZE FILES...` for ranks 1 to size - 1, until `close`.
 
     The processes are out of reach of the terminal's signals, and end when their standard input does, that is with this
-    process. environments: of each; files: descriptors that they inherit. connections: to each. lost: what happened to
-    the first one that ended or stopped, or None; on_lost: called then, from another thread.
+    process. environments: of each; files: descriptors that they inherit. connections: to each. on_lost: called from
+    another thread when the first one has ended or stopped.
     """
 
     def __init__(
         self, module: str, size: int, environments: Sequence[Mapping[str, str]] = (), files: Sequence[int] = ()
     ) -> None:
         self.size, self._closing = size, threading.Event()
-        self.lost: str | None = None
+        self._loss: tuple[type[RankError], str] | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self.connections, self._processes = list[Connection](), list[subprocess.Popen[bytes]]()
         self._watchers = list[threading.Thread]()
@@ -50,6 +52,12 @@ class Followers:
             self._processes.append(process)
             self._watchers.append(threading.Thread(target=self._watch, args=(rank, process), daemon=True))
             self._watchers[-1].start()
+
+    def check(self) -> None:
+        """RankError where a process has ended or stopped, FailedRankError where a restart would not help."""
+        if self._loss:
+            kind, reason = self._loss
+            raise kind(reason)
 
     def close(self) -> None:
         """End all processes."""
@@ -69,17 +77,19 @@ class Followers:
             if select.select([process.stdout], [], [], HEARTBEAT)[0]:
                 news = os.read(process.stdout.fileno(), 4096)
                 if not news:
-                    self._lose(f"rank {rank} of {self.size} {_ending(process.wait(), said)}")
+                    code = process.wait()
+                    kind = RankError if code < 0 or code == MAY_HELP_TO_RESTART else FailedRankError
+                    self._lose(kind, f"rank {rank} of {self.size} {_ending(code, said)}")
                     return
                 said, heard = said + news.strip(b"."), time.monotonic()
             elif time.monotonic() - heard > STOPPED:
-                self._lose(f"rank {rank} of {self.size} has stopped: no sign of life for {STOPPED:.0f} s")
+                self._lose(RankError, f"rank {rank} of {self.size} has stopped: no sign of life for {STOPPED:.0f} s")
                 return
 
-    def _lose(self, reason: str) -> None:
-        if self._closing.is_set() or self.lost is not None:
+    def _lose(self, kind: type[RankError], reason: str) -> None:
+        if self._closing.is_set() or self._loss is not None:
             return
-        self.lost = reason
+        self._loss = kind, reason
         for process in self._processes:
             process.kill()  # ends what rank 0 is sending them
         self.on_lost()

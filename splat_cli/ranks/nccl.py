@@ -91,8 +91,9 @@ class NcclRanks:
     def abort(self) -> None:
         """End transfers that wait for a lost rank; from another thread."""
         self._is_aborted = True
-        if self._communicator is not None:
-            self._communicator.abort()
+        communicator, self._communicator = self._communicator, None
+        if communicator is not None:
+            communicator.abort()
 
     def close(self) -> None:
         """See Ranks.close."""
@@ -111,5 +112,5 @@ class NcclRanks:
                 transfer(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, rank, self._stream.ptr)
             nccl.groupEnd()
         except (nccl.NcclError, AttributeError) as error:
-            self.check()
+            self._channel.wait_for_loss()
             raise DeviceError(f"NCCL failed: {error}") from error

@@ -11,7 +11,11 @@ Pair = tuple[Any, Any]
 
 
 class RankError(SplatError):
-    """A rank has ended, failed or stopped: training cannot go on without it."""
+    """A rank has ended or stopped: training cannot go on without it. A restart may help."""
+
+
+class FailedRankError(RankError):
+    """A rank has reported an error that would occur again after a restart."""
 
 
 class Ranks(Protocol):

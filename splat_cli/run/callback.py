@@ -21,10 +21,13 @@ class TrainingCallback(Protocol):
     """
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
-        """Called once, before the first step."""
+        """Called once, before the first step; after a lost rank, again with another trainer."""
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
         """Called after every round of steps."""
+
+    def end(self) -> None:
+        """Called after the loss of a rank, before another trainer is made: the one before must be given up."""
 
 
 class ProgressCallback:
@@ -35,6 +38,9 @@ class ProgressCallback:
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
         """See TrainingCallback.begin."""
+
+    def end(self) -> None:
+        """See TrainingCallback.end."""
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
         """See TrainingCallback.on_steps."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.console import Display
-from splat_cli.errors import SplatError, one_line
+from splat_cli.errors import DeviceError, SplatError, one_line
 from splat_cli.ranks.channel import Channel
-from splat_cli.ranks.followers import Lifeline
+from splat_cli.ranks.followers import MAY_HELP_TO_RESTART, Lifeline
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(1)
     except Exception as error:
         lifeline.fail(str(error) if isinstance(error, SplatError) else f"{type(error).__name__}: {one_line(error)}")
-        sys.exit(1)
+        sys.exit(MAY_HELP_TO_RESTART if isinstance(error, (DeviceError, RuntimeError)) else 1)  # CuPy's: RuntimeErrors
 
 
 def _follow(channel: Channel, files: list[int]) -> None:

@@ -61,12 +61,15 @@ def started_ranks(config: TrainConfig, scene_path: Path, backend: Backend) -> It
     environments = [{"CUDA_VISIBLE_DEVICES": device} for device in visible_gpus(size)[1:size]] if is_cuda else []
     followers = Followers("splat_cli.run.follower", size, environments, files)
     try:
-        channel = Channel(0, size, followers.connections, lambda: followers.lost)
+        channel = Channel(0, size, followers.connections, followers.check)
         channel.tell(str(scene_path), config, backend.name)
         ranks = make_ranks(channel, backend, files)
         followers.on_lost = ranks.abort if isinstance(ranks, NcclRanks) else lambda: None
         try:
             yield ranks
+        except RuntimeError:  # CuPy's, perhaps of an exchange that a lost rank has left unfinished
+            channel.wait_for_loss()
+            raise
         finally:
             ranks.close()  # before the others end: NCCL would wait for them
     finally:

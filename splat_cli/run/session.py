@@ -23,6 +23,7 @@ from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.ranks import started_ranks
+from splat_cli.run.restart import Restarts, free_memory
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
 from splat_cli.run.setup.make_trainer import fitting_trainer
@@ -46,8 +47,8 @@ def train_scene(
 ) -> RunResult:
     """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
 
-    Raises SceneError; Interrupted after Ctrl-C or SIGTERM, when the state is saved; DiskError if the final splats could
-    not be written.
+    With several GPUs, goes on from the newest checkpoint after the loss of a rank. Raises SceneError; Interrupted after
+    Ctrl-C or SIGTERM, when the state is saved; DiskError if the final splats could not be written; RankError.
     """
     if config.tensorboard:
         require_tensorboard()
@@ -55,8 +56,16 @@ def train_scene(
     config = with_fixed_paths(dataclasses.replace(config, format=dataset_format), scene_path)
     if checkpoint is None:
         check_source(config)
-    with started_ranks(config, scene_path, backend) as ranks:
-        return _train(scene_path, run, config, backend, display, checkpoint, callback, ranks)
+    restarts = Restarts(run, config, checkpoint, display)
+    while True:
+        try:
+            with started_ranks(config, scene_path, backend) as ranks:
+                return _train(scene_path, run, config, backend, display, checkpoint, callback, ranks)
+        except RankError as error:
+            checkpoint = restarts.next_start(error)
+        if callback:
+            callback.end()
+        free_memory(backend)
 
 
 def _train(
@@ -158,8 +167,8 @@ class _Session:
                 except KeyboardInterrupt as error:
                     raise Interrupted(self._stop_early(), error) from None
                 except RankError as error:
-                    self.checkpoints.finish()
-                    raise RankError(f"{error}{self._advice()}") from None
+                    self._stop_after_loss(error)
+                    raise
                 except Exception:
                     self.checkpoints.finish()
                     raise
@@ -209,15 +218,25 @@ class _Session:
     def _stop_early(self) -> str:
         """Save the state after the first signal; returns a message for the user."""
         step = self.trainer.step
-        self.checkpoints.save(self.trainer, self.clock.seconds)
         try:
+            self.checkpoints.save(self.trainer, self.clock.seconds)
             self.writer.save_splats()
             saved = f"the splats so far are in {self.run.ply_path(step)}"
-        except DiskError as error:
+        except (DiskError, RankError) as error:
             saved = str(error)
         self.checkpoints.finish()
         self._close_log()
         return f"Interrupted after step {step}; {saved}{self._advice()}"
+
+    def _stop_after_loss(self, error: RankError) -> None:
+        """Finish what is being written; Interrupted where a signal has asked to end anyway."""
+        self.checkpoints.finish()
+        self._close_log()
+        try:
+            self._check()
+        except KeyboardInterrupt as signal:
+            message = f"Interrupted after step {self.trainer.step}; {error}{self._advice()}"
+            raise Interrupted(message, signal) from None
 
     def _advice(self) -> str:
         return f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""

@@ -44,6 +44,7 @@ class TrainingViewer:
     def __init__(self, server: ViserServer, display: Display) -> None:
         self._server, self._display = server, display
         self._pace = Throttle()
+        self._source = LiveSource()
         self._window: Window | None = None
         self._shown_step = -1
         self._last = (time.perf_counter(), 0)
@@ -55,7 +56,13 @@ class TrainingViewer:
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
         """Show the initial splats."""
-        self._window = Window(self._server, LiveSource(trainer), unused_file(run.path / "views.json"), _NUM_VIEWS)
+        self._source.trainer = trainer
+        if self._window is None:
+            self._window = Window(self._server, self._source, unused_file(run.path / "views.json"), _NUM_VIEWS)
+
+    def end(self) -> None:
+        """See TrainingCallback.end."""
+        self._source.trainer = None
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
         """Show the progress; blocks while training is paused."""

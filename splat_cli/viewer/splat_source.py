@@ -55,10 +55,15 @@ def picture(source: SplatSource, index: int) -> np.ndarray:
 
 
 class LiveSource:
-    """Splats, training cameras and photographs of a trainer."""
+    """Splats, training cameras and photographs of `trainer`, to be set before use."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
+    def __init__(self, trainer: Trainer | None = None) -> None:
+        self.trainer = trainer
+
+    @property
+    def _trainer(self) -> Trainer:
+        assert self.trainer is not None
+        return self.trainer
 
     @property
     def views(self) -> list[View]:

@@ -30,6 +30,10 @@ class Callback:
         """See TrainingCallback.begin."""
         self.trainer = trainer
 
+    def end(self) -> None:
+        """See TrainingCallback.end."""
+        del self.trainer
+
     def on_steps(self, trainer: Trainer, progress: object, check: Callable[[], None]) -> None:
         """See TrainingCallback.on_steps."""
         self._work(trainer)

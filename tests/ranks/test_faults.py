@@ -7,8 +7,10 @@ import threading
 
 import pytest
 
+from splat_cli.interrupt import Interrupted
 from splat_cli.ranks import followers
 from splat_cli.ranks.protocol import RankError
+from splat_cli.run import restart
 from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 from tests.ranks.runs import SETTINGS, Callback, bits, children, train
 
@@ -19,17 +21,27 @@ def grace(monkeypatch):
     monkeypatch.setattr(followers, "_GRACE", 2 * HANG)
 
 
-def _lost(training, path, disturb, **changes):
-    """The error of a run that `disturb` disturbs once, after step 20."""
+def _once(disturb, after=20):
+    """A callback that calls `disturb` once, after that many steps."""
     waiting = [disturb]
 
     def work(trainer):
-        if trainer.step >= 20 and waiting:
+        if trainer.step >= after and waiting:
             waiting.pop()(trainer)
 
+    return Callback(work)
+
+
+def _lost(training, path, disturb):
+    """The error of a run that `disturb` disturbs once, after step 20."""
     with pytest.raises(RankError) as caught:
-        train(training, path, 2, Callback(work), **changes)
+        train(training, path, 2, _once(disturb))
     return str(caught.value)
+
+
+def _restarts(training):
+    """The lines of restarts."""
+    return [line for line in training.said if "; restarting from step" in line]
 
 
 def _kill(pid, delay):
@@ -42,15 +54,56 @@ def _kill(pid, delay):
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
-def test_killed_rank_ends_the_run_which_resumes_to_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
+def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
     monkeypatch.setattr(followers, "STOPPED", 2 * HANG)  # what tells of the end is the end itself
-    message = _lost(training, tmp_path / "run", lambda _: _kill(children()[-1], delay))
-    assert message.startswith("rank 1 of 2 was ended by SIGKILL; go on with: splat train --resume")
+    run = train(training, tmp_path / "run", 2, _once(lambda _: _kill(children()[-1], delay)))
+    assert _restarts(training) == [
+        "Warning: rank 1 of 2 was ended by SIGKILL; restarting from step 16 (restart 1 of 3)"
+    ]
+    assert bits(run) == bits(alone)
     assert not children()
-    assert bits(training.resume(tmp_path / "run")) == bits(alone)
+
+
+def test_run_without_checkpoints_restarts_from_its_beginning(training, tmp_path):
+    run = train(training, tmp_path / "run", 2, _once(lambda _: _kill(children()[-1], 0), after=8), keep=0, steps=24)
+    assert "restarting from step 0" in _restarts(training)[0]
+    steps = [line["step"] for line in run.log_lines()]
+    assert steps == sorted(steps)
+
+
+def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path):
+    with pytest.raises(RankError, match=r"was ended by SIGKILL; go on with: splat train --resume"):
+        train(training, tmp_path / "run", 2, Callback(lambda _: _kill(children()[-1], 0)))
+    assert len(_restarts(training)) == restart.MAX_RESTARTS
+    assert not children()
+
+
+def test_restarts_are_counted_from_checkpoint_to_checkpoint(alone, training, tmp_path, monkeypatch):
+    def work(trainer):
+        if (trainer.step - 1) // 16 == len(killed):  # once before each checkpoint
+            killed.append(children()[-1])
+            _kill(killed[-1], 0)
+
+    killed = []
+    monkeypatch.setattr(restart, "MAX_RESTARTS", 1)
+    run = train(training, tmp_path / "run", 2, Callback(work))
+    assert len(killed) == len(_restarts(training)) == 3
+    assert bits(run) == bits(alone)
+
+
+def test_interrupt_ends_a_run_that_has_lost_a_rank(training, tmp_path):
+    def interrupt(trainer):
+        _kill(children()[-1], 0)
+        os.kill(os.getpid(), signal.SIGINT)  # noticed after the next round of steps, which has no end
+
+    with pytest.raises(Interrupted, match="Interrupted after step .* was ended by SIGKILL; go on with: splat train"):
+        train(training, tmp_path / "run", 2, _once(interrupt, after=8))
+    assert not _restarts(training)
+    assert not children()
 
 
 def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(restart, "MAX_RESTARTS", 0)
     stopped = []
 
     def stop(trainer):
@@ -66,6 +119,7 @@ def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
 def test_failed_rank_tells_why(training, tmp_path):
     message = _lost(training, tmp_path / "run", lambda trainer: trainer.ranks.tell("run", "nowhere"))
     assert "rank 1 of 2 failed: TypeError" in message
+    assert not _restarts(training)
     assert "\n" not in message
 
 

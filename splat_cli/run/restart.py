@@ -1,0 +1,52 @@
+"""Restarts of a run on several GPUs that has lost a rank."""
+
+from __future__ import annotations
+
+import gc
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display
+from splat_cli.device import Backend
+from splat_cli.ranks.protocol import FailedRankError, RankError
+from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
+from splat_cli.run.checkpoints.file import Checkpoint
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
+
+MAX_RESTARTS = 3  # without a new checkpoint in between
+
+
+class Restarts:
+    """Counts the restarts of a run. first: the checkpoint it starts from, or None."""
+
+    def __init__(self, run: RunDir, config: TrainConfig, first: Checkpoint | None, display: Display) -> None:
+        self.run, self.config, self.display = run, config, display
+        self._last_step = first.step if first else 0
+        self._count = 0
+
+    def next_start(self, error: RankError) -> Checkpoint | None:
+        """The checkpoint to go on from after the loss of a rank, None for step 0; tells the user.
+
+        RankError with advice if a restart would not help, or if there were too many.
+        """
+        checkpoint = newest_checkpoint(self.run.checkpoints_path, self.display.warn)
+        step = checkpoint.step if checkpoint else 0
+        if step > self._last_step:
+            self._last_step, self._count = step, 0
+        if isinstance(error, FailedRankError) or self._count >= MAX_RESTARTS:
+            raise RankError(f"{error}{self._advice()}") from None
+        self._count += 1
+        self.display.warn(f"{error}; restarting from step {step} (restart {self._count} of {MAX_RESTARTS})")
+        if checkpoint is None and self.run.log_path.is_file():
+            self.run.cut_log(0)
+        return checkpoint
+
+    def _advice(self) -> str:
+        can_resume = self.config.keep and is_run(self.run.path)
+        return f"; go on with: splat train --resume {self.run.path}" if can_resume else ""
+
+
+def free_memory(backend: Backend) -> None:
+    """Free what the trainer before a restart has left: captured graphs and trainer refer to each other."""
+    gc.collect()
+    backend.release_cached()
