@@ -1,5 +1,6 @@
 """Train presets on scenes with several seeds, each run in a process of its own, and print one Markdown table. Example:
 
+\b
 python scripts/compare.py SCENE [SCENE ...] --presets default,quality --seeds 0,1,2 --results kept/
 python scripts/compare.py SCENE --presets default:steps=7000 --split-by sector --peers peers.json
 

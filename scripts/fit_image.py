@@ -7,6 +7,7 @@ time of optimiser and encoding (needs the extra `plots`). Hash encoding: 16 leve
 from 2 cells an axis in steps of 2.2. Frequencies: sin and cos of 1 to 128 half periods across the picture. Behind
 either, 4 hidden layers of 64; Adam at 0.01, gradient descent at 2.0; Huber's loss, linear from 0.05 on. Settings:
 
+    \b
     source: sigmoid outputs; without encoding, 12 hidden layers of 64 and coordinates in [-0.0001, 0.0001], Adam 0.01,
             descent 0.5
     ours:   linear outputs; without encoding, 4 hidden layers of 64 and coordinates in [0, 1], Adam 0.01, descent 2.0

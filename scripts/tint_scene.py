@@ -1,5 +1,6 @@
 """What appearances of a colour field bring where photographs differ: a scene whose photographs are made to.
 
+    \b
     python scripts/tint_scene.py make SCENE OUT [--max-size 800]    # every photograph in another exposure and tint
     splat train OUT -o plain --color field --eval
     splat train OUT -o looks --color field --field-appearance 8 --eval
