@@ -44,7 +44,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.optim.model import Model
-from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import read_data
 from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.scene.read import read_scene
@@ -129,7 +129,7 @@ def live(
     overrides = tomllib.loads("\n".join(settings))
     config = load_config(preset, {"steps": stops[-1], **overrides})
     bandwidth, display = copy_bandwidth(backend), Display(level=Level.QUIET)
-    trainer = make_trainer(read_data(scene, config, backend, display), config, backend, display)
+    trainer = build_trainer_from_data(read_data(scene, config, backend, display), config, backend, display)
     trainer.rasterizer.matrix_sums = matrix_sums
     if trainer.stream:
         raise click.ClickException("the photographs do not fit on the device at once: use --set downscale=2")

@@ -24,7 +24,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
-from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import read_data
 
 
@@ -34,7 +34,7 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
     data = read_data(scene, config, backend, Display(io.StringIO()))
     if data.held_out is None:
         raise click.UsageError("quality is measured on held-out photographs: the settings must have eval = true")
-    trainer = make_trainer(data, config, backend, Display(io.StringIO()))
+    trainer = build_trainer_from_data(data, config, backend, Display(io.StringIO()))
     trainer.run_until(1)
     backend.synchronize()
     last = trainer.config.steps

@@ -60,7 +60,7 @@ from splat_cli.render.blend import blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, read_data
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
@@ -216,7 +216,7 @@ def train(
 ) -> list[str]:
     """PSNR and SSIM on the held-out photographs, both fitted as well, and how far off the poses are, as text."""
     assert disturbed.held_out is not None
-    trainer = make_trainer(disturbed, config, backend, Display(io.StringIO()))
+    trainer = build_trainer_from_data(disturbed, config, backend, Display(io.StringIO()))
     trainer.run_until(trainer.config.steps)
     final = trainer.auxiliary.refined_views() or disturbed.training.views
     moved = similarity_between(data.training.views, final)

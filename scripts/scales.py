@@ -31,7 +31,7 @@ from splat_cli.render.frame import render_frame
 from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
 from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.setup.make_trainer import make_trainer
+from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, read_data
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.sample import make_sample_scene
@@ -42,7 +42,7 @@ SIZES = {"half": 4, TRAINED_AT: 2, "twice": 1}  # divisors of the photographs' s
 
 
 def train(data: TrainingData, config: TrainConfig, backend: Backend) -> Trainer:
-    trainer = make_trainer(data, config, backend, Display(io.StringIO()))
+    trainer = build_trainer_from_data(data, config, backend, Display(io.StringIO()))
     trainer.run_until(trainer.config.steps)
     return trainer
 

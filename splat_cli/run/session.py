@@ -25,8 +25,8 @@ from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.restart import Restarts, free_memory
 from splat_cli.run.run_writer import RunWriter
+from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
-from splat_cli.run.setup.make_trainer import fitting_trainer
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
@@ -99,7 +99,7 @@ def _train(
     run.save_config(config, scene_path, backend.describe())  # makes the folder recognisable as a run
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
-    trainer = fitting_trainer(backend, plan, data, start, display, timer, ranks)
+    trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = _Session(run, plan, backend, display, trainer, data, callback, wait_for_kernels)
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:

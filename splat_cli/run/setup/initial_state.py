@@ -25,9 +25,9 @@ _TRIES = 2  # pixels searched per splat: fewer than half yield a depth
 
 @dataclass(frozen=True)
 class InitialState:
-    """points: float32 [P, 3] and colours uint8 [P, 3]. pose_offsets: float32 [V, 6 or 9] with --pose-opt, else None.
+    """points: float32 [P, 3] and colours uint8 [P, 3]. frozen: splats that stay unchanged, with --frozen.
 
-    frozen: splats that stay unchanged, with --frozen.
+    pose_offsets: those of `align_poses`, with --pose-opt.
     """
 
     points: tuple[np.ndarray, np.ndarray]

@@ -1,4 +1,7 @@
-"""Trainers in the initial state of a run, limited to the splats that fit into memory."""
+"""Trainers in the initial state of a run, limited to the splats that fit into memory.
+
+Apart from build_trainer.py, with which the alignment of poses, a part of the initial state, builds trainers of its own.
+"""
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
@@ -14,18 +17,11 @@ from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.train.trainer import Trainer
 
 
-def make_trainer(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
-    """A trainer in the initial state of a run, as in `train_scene`."""
-    plan = resolve_plan(config, data.training.views)
-    start = find_initial_state(data.scene, data.training, plan.config, backend, display)
-    return fitting_trainer(backend, plan, data, start, display, PhaseTimer("training"))
-
-
-def fitting_trainer(
+def build_trainer_within_memory(
     backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer,
     ranks: Ranks | None = None,
 ) -> Trainer:  # fmt: skip
-    """A trainer with at most as many splats as device memory can hold. OutOfMemory if too few fit."""
+    """`build_trainer` with at most as many splats as fit into device memory. OutOfMemory if these are too few."""
     images = data.training
     depth_bytes = images.depth_maps.num_bytes if images.depth_maps else 0
     memory = plan_memory(
@@ -43,3 +39,10 @@ def fitting_trainer(
         )  # fmt: skip
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None
+
+
+def build_trainer_from_data(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
+    """A trainer in the initial state of a run, as `train_scene` builds it."""
+    plan = resolve_plan(config, data.training.views)
+    start = find_initial_state(data.scene, data.training, plan.config, backend, display)
+    return build_trainer_within_memory(backend, plan, data, start, display, PhaseTimer("training"))
