@@ -53,8 +53,8 @@ class Trainer:
     splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree. images: all on the device,
     or streamed if `budget` is given. random: generator of density control; by default seeded with config.seed.
     frozen: splats of the same SH degree that are shown and never changed; they come first and do not count towards
-    max_splats. scene_points: float32 [P, 3], for --depth-weight. pose_offsets: float32 [V, 6], initial poses of
-    --pose-opt.
+    max_splats. scene_points: float32 [P, 3], for --depth-weight. pose_offsets: initial offsets of
+    --pose-opt, as for `moved_views`.
     `notices`: warnings for the user; the caller drains this list.
     """
 
@@ -75,10 +75,7 @@ class Trainer:
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
-        num_frozen = 0 if frozen is None else len(frozen)
-        capacity = min(2 * len(splats), config.max_splats) + num_frozen
-        shown = splats if frozen is None else merged([frozen, splats])
-        self.model = Model(backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen)
+        self.model = _make_model(backend, config, splats, frozen)
         order = view_order(len(images.views), config.steps, config.seed)
         self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch_size)
         self.cameras, self.stream = self.images.cameras, self.images.stream
@@ -87,14 +84,9 @@ class Trainer:
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats, scene_points,
             pose_offsets, images.depth_maps,
         ))  # fmt: skip
-        self.rasterizer = Rasterizer(
-            backend, self.cameras, self.model.splats.capacity,
-            min(PAIRS_PER_SPLAT * self.model.splats.capacity, MAX_INITIAL_PAIRS),
-            training=True, antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
-            coloring=self.auxiliary.coloring, batch=_num_slots(config),
-        )  # fmt: skip
+        self.rasterizer = self._make_rasterizer()
         self.loss = self.auxiliary.loss
-        self.state = IterState(backend, num_splats=self.model.num, num_frozen=num_frozen)
+        self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         random = random or np.random.default_rng(config.seed)
         show = self.stream.show if self.stream else lambda views: None
         is_fixed = has_fixed_scores(config, backend.name == "cuda")
@@ -198,6 +190,14 @@ class Trainer:
     def _make_scorer(self, *arguments: Any) -> ViewScorer:
         return ViewScorer(*arguments)
 
+    def _make_rasterizer(self) -> Rasterizer:
+        config, capacity = self.config, self.model.splats.capacity
+        return Rasterizer(
+            self.backend, self.cameras, capacity, min(PAIRS_PER_SPLAT * capacity, MAX_INITIAL_PAIRS), training=True,
+            antialias=config.antialias, deterministic=config.deterministic and self.backend.name == "cuda",
+            coloring=self.auxiliary.coloring, batch=_num_slots(config),
+        )  # fmt: skip
+
     def _step_loop(self) -> StepLoop:
         launch = self.batch_step.launch
         graph = CapturedGraph(self.rasterizer, launch)
@@ -223,6 +223,14 @@ class Trainer:
         if self.config.smooth_3d > 0:
             update_smooth_3d_sigmas(self.splats, self.cameras, self.config.smooth_3d)
         self.auxiliary.constrain()
+
+
+def _make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, frozen: SplatArrays | None) -> Model:
+    """The splats to train, after the frozen ones, with room to grow."""
+    num_frozen = 0 if frozen is None else len(frozen)
+    shown = splats if frozen is None else merged([frozen, splats])
+    capacity = min(2 * len(splats), config.max_splats) + num_frozen
+    return Model(backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen)
 
 
 def _num_slots(config: ResolvedConfig) -> int:
