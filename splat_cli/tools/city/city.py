@@ -18,7 +18,7 @@ from splat_cli.engine.job import Job
 from splat_cli.engine.open import open_engine
 from splat_cli.engine.protocol import Engine
 from splat_cli.engine.train_job import train_job
-from splat_cli.errors import SplatError, UsageError
+from splat_cli.errors import FormatError, SplatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.gaussians.ply import count_splats
 from splat_cli.run.device import open_device
@@ -103,7 +103,7 @@ def open_city(
             raise UsageError(f"splat city does not work with {option} yet: leave it out")
     config = with_fixed_paths(config, scene)
     record = out / "city.json"
-    begun = read_json(record) if record.is_file() else None
+    begun = _read_record(record) if record.is_file() else None
     asked = {"scene": str(scene.resolve()), "cell_steps": cell_steps, "settings": _json(changed_settings(config))}
     if begun is None:
         backend = open_device(device, config, display)
@@ -113,7 +113,7 @@ def open_city(
             beside.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
     else:
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
-    return City(scene, out, config, int(begun["cell_splats"]), int(begun["max_splats"]), cell_steps, device, cluster)
+    return City(scene, out, config, begun["cell_splats"], begun["max_splats"], cell_steps, device, cluster)
 
 
 def train_city(city: City, display: Display) -> RunResult:
@@ -179,6 +179,15 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
         memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
         cell_splats = memory.fitting // 2  # as many frozen ones may surround it
     return {"cell_splats": cell_splats, "max_splats": resolved.max_splats}
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """How the city was begun. FormatError."""
+    begun = read_json(path)
+    limits = [begun.get(name) for name in ("cell_splats", "max_splats")] if isinstance(begun, dict) else [None]
+    if not all(isinstance(limit, int) and limit > 0 for limit in limits):
+        raise FormatError(f"{path} is not as it was written: remove it, and the same command goes on")
+    return begun
 
 
 def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:

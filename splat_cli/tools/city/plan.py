@@ -109,8 +109,10 @@ def read_plan(out: Path) -> CityPlan | None:
     try:
         cells = [_cell_plan(entry) for entry in content["cells"]]
         axes = np.array(content["axes"], np.float64).reshape(2, 3)
-        return CityPlan(axes, float(content["growth"]), float(content["max_size"]), cells)
-    except (KeyError, TypeError, ValueError) as error:
+        plan = CityPlan(axes, float(content["growth"]), float(content["max_size"]), cells)
+        _check(plan)
+        return plan
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         reason = f"{path} is not as it was written ({error})"
         raise FormatError(f"{reason}: remove {path.parent}, and the cells are planned again") from None
 
@@ -120,6 +122,16 @@ def write_plan(out: Path, plan: CityPlan) -> None:
     content = {**vars(plan), "axes": plan.axes.tolist(), "cells": [_entry(cell) for cell in plan.cells]}
     with replacing(_path(out), durable=True) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _check(plan: CityPlan) -> None:
+    """ValueError where no city has such numbers."""
+    if not plan.cells or not all(cell.views for cell in plan.cells):
+        raise ValueError("cells or their photographs are missing")
+    if not (np.isfinite(plan.axes).all() and 1 <= plan.growth < np.inf and plan.max_size >= 0):
+        raise ValueError("axes, growth or max_size is out of range")
+    if any(cell.round < 0 or not np.isfinite(cell.cell.margins).all() for cell in plan.cells):
+        raise ValueError("a round or margin is out of range")
 
 
 def _path(out: Path) -> Path:

@@ -49,6 +49,9 @@ class CellPreparer:
         around = cell.cell.trains(places)
         names = set(cell.views)
         indices = [i for i, view in enumerate(self.photographs.views) if view.name in names]
+        if not indices:
+            folder = self.out / "cells"
+            raise UsageError(f"cell {number} has none of its photographs any more: restore them, or remove {folder}")
         shown = self._write_pictures(files, indices, around)
         done = [self._own_splats(other) for other in before]
         near = [part.select(cell.cell.trains(self.plan.ground(part.means))) for part in done]

@@ -181,6 +181,41 @@ def test_a_cell_that_fails_is_named(city, copy, splat):
     assert "images" in failed.err
 
 
+@pytest.mark.parametrize(
+    "content", ["[]", "null", '{"cell_splats": 900}', '{"cell_splats": 900, "max_splats": "many"}']
+)
+def test_a_damaged_record_is_named(city, splat, tmp_path, content):
+    (tmp_path / "city.json").write_text(content)
+    refused = splat("city", city[0], "-o", tmp_path, *OPTIONS)
+    assert refused.code == 2
+    assert "city.json is not as it was written: remove it" in refused.err
+
+
+@pytest.mark.parametrize("change", [
+    {"cells": []}, {"growth": float("nan")}, {"growth": 0}, {"max_size": float("nan")}, {"round": -1}, {"views": []},
+    {"axes": [[1e999, 0, 0], [0, 0, 0]]}, {"round": float("inf")},
+])  # fmt: skip
+def test_a_plan_with_impossible_numbers_is_refused(city, tmp_path, change):
+    content = json.loads((city[1] / "cells" / "plan.json").read_text())
+    (content["cells"][0] if {"round", "views"} & set(change) else content).update(change)
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "plan.json").write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="the cells are planned again"):
+        read_plan(tmp_path)
+
+
+def test_a_cell_without_its_photographs(city, copy, splat):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "cells/000")
+    path = copy / "cells" / "plan.json"
+    content = json.loads(path.read_text())
+    content["cells"][0]["views"] = ["gone.jpg"]
+    path.write_text(json.dumps(content))
+    refused = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert refused.code == 2
+    assert "cell 0 has none of its photographs any more" in refused.err
+
+
 def test_plans_come_back_as_they_were_written(city, tmp_path):
     plan = read_plan(city[1])
     write_plan(tmp_path, plan)
