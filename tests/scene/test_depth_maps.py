@@ -79,6 +79,21 @@ def test_an_array_that_is_larger_than_its_file_takes_no_memory(tmp_path):
         read_depths(tmp_path / "a.npy")
 
 
+@pytest.mark.parametrize("kind", ["channels", "parts"])
+def test_other_contents_of_exr_take_no_memory(tmp_path, kind):
+    exr = pytest.importorskip("OpenEXR", reason="OpenEXR files are read with OpenEXR (extra exr)")
+    header = {"compression": exr.ZIP_COMPRESSION, "type": exr.scanlineimage, "displayWindow": ((0, 0), (3, 2))}
+    path, zeros = tmp_path / "a.exr", np.zeros((1000, 1000), np.float16)
+    if kind == "channels":
+        exr.File(header, {"Z": zeros, **{f"c{i}": zeros for i in range(50)}}).write(str(path))
+    else:
+        parts = [exr.Part(dict(header), {"Z": VALUES}, "depth")]
+        parts += [exr.Part(dict(header), {"Z": zeros}, f"other{i}") for i in range(50)]
+        exr.File(parts).write(str(path))
+    with pytest.raises(ValueError, match=r"has [\d,]+ values in [\d,]+ bytes, as no depth map has"):
+        read_depths(path)
+
+
 @pytest.mark.parametrize(("levels", "expected"), [([0, 1, 2], [0, 0.5, 1]), ([0, 54, 255], [0, 54 / 255, 1])])
 def test_confidences_of_arkit_and_polycam(tmp_path, levels, expected):
     write_map(tmp_path / "a.png", np.array([levels], np.uint8))

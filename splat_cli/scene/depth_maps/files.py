@@ -13,6 +13,9 @@ DEPTH_SUFFIXES = (".png", ".npy", ".exr", ".tif", ".tiff")
 _CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
 """Of OpenEXR files, in the order in which they are looked for: of depth, of grey pictures, the first of colours."""
 
+_ALWAYS_DECODED = 1 << 23  # values of an OpenEXR file, all channels of which are decoded
+_MAX_VALUES_PER_BYTE = 200  # of larger files, as of pixels of photographs
+
 
 def read_depths(path: Path) -> np.ndarray:
     """Values [h, w] as the file has them, integers or floats."""
@@ -52,10 +55,10 @@ def _read_exr(path: Path) -> np.ndarray:
     except ImportError:
         raise ValueError("OpenEXR files need the extra exr: pip install 'splat-cli[exr]'") from None
     try:
-        low, high = OpenEXR.File(str(path), separate_channels=True, header_only=True).header()["dataWindow"]
-        width, height = (int(last) - int(first) + 1 for first, last in zip(low, high, strict=True))
-        if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # as of photographs
-            raise ValueError(f"has {width}x{height} pixels in {path.stat().st_size} bytes")
+        parts = OpenEXR.File(str(path), separate_channels=True, header_only=True).parts
+        num_values, size = sum(_num_values(part.header) for part in parts), path.stat().st_size
+        if num_values > max(_ALWAYS_DECODED, _MAX_VALUES_PER_BYTE * size):
+            raise ValueError(f"has {num_values:,} values in {size:,} bytes, as no depth map has")
         channels: Mapping[str, Any] = OpenEXR.File(str(path), separate_channels=True).channels()
     except ValueError:
         raise
@@ -65,3 +68,12 @@ def _read_exr(path: Path) -> np.ndarray:
     if name is None:
         raise ValueError("has no channels")
     return np.asarray(channels[name].pixels, np.float32)
+
+
+def _num_values(header: Mapping[str, Any]) -> int:
+    """Pixels times channels of a part of an OpenEXR file. ValueError without pixels."""
+    low, high = header["dataWindow"]
+    width, height = (int(last) - int(first) + 1 for first, last in zip(low, high, strict=True))
+    if width < 1 or height < 1:
+        raise ValueError(f"has {width}x{height} pixels")
+    return width * height * len(header["channels"])
