@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from splat_cli.scene.sample.nearest import blocked, nearest
+from splat_cli.scene.sample.nearest import blocked, by_shape, nearest
 from splat_cli.scene.sample.room import lamps
 from splat_cli.scene.sample.shapes import EPSILON, Shape
+from splat_cli.scene.sample.vectors import dot
 
 AMBIENT = np.array([[0.12], [0.1], [0.08]], np.float32)
 BOUNCE_RAYS = 24
@@ -25,22 +26,22 @@ class LightMaps:
         """`light` [3, n] at the texels of all shapes, in the order of `_texels`."""
         ends = np.cumsum([shape.num_faces * shape.texels**2 for shape in shapes])
         self.maps = []
-        for shape, values in zip(shapes, np.split(light.T, ends[:-1]), strict=True):
-            faces = values.reshape(shape.num_faces, shape.texels, shape.texels, 3)
-            self.maps.append(np.pad(faces, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge"))
+        for shape, values in zip(shapes, np.split(light, ends[:-1], axis=1), strict=True):
+            faces = values.reshape(3, shape.num_faces, shape.texels, shape.texels)
+            self.maps.append(np.pad(faces, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge"))
 
     def at(self, shape: int, faces: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Bilinear interpolation, [3, n]."""
-        side = self.maps[shape].shape[1]
+        side = self.maps[shape].shape[2]
         x, y = u * (side - 2) + np.float32(0.5), v * (side - 2) + np.float32(0.5)
         column, row = np.minimum(x.astype(np.int32), side - 2), np.minimum(y.astype(np.int32), side - 2)
-        right, up = (x - column)[:, None], (y - row)[:, None]
-        texels = self.maps[shape].reshape(-1, 3)
+        right, up = x - column, y - row
+        texels = self.maps[shape].reshape(3, -1)
         first = (faces * side + row) * side + column
-        low, high = texels.take(first, axis=0), texels.take(first + side, axis=0)
-        low += (texels.take(first + 1, axis=0) - low) * right
-        high += (texels.take(first + side + 1, axis=0) - high) * right
-        return (low + (high - low) * up).T
+        low, high = texels.take(first, axis=1), texels.take(first + side, axis=1)
+        low += (texels.take(first + 1, axis=1) - low) * right
+        high += (texels.take(first + side + 1, axis=1) - high) * right
+        return low + (high - low) * up
 
 
 def bake(shapes: Sequence[Shape]) -> LightMaps:
@@ -80,11 +81,11 @@ def _direct(shapes: Sequence[Shape], points: np.ndarray, normals: np.ndarray) ->
     for samples, facing, power in lamps():
         for sample in samples.T:
             toward = sample[:, None] - points
-            distance = np.sqrt((toward * toward).sum(axis=0))
+            distance = np.sqrt(dot(toward, toward))
             toward /= distance
-            share = np.maximum((toward * normals).sum(axis=0), 0) * np.maximum(-(toward * facing).sum(axis=0), 0)
+            share = np.maximum(dot(toward, normals), 0) * np.maximum(-dot(toward, facing), 0)
             lit = np.flatnonzero(share > 0)
-            clear = lit[~blocked(shapes, points[:, lit], toward[:, lit], distance[lit])]
+            clear = lit[~blocked(shapes, points.take(lit, axis=1), toward.take(lit, axis=1), distance[lit])]
             light[:, clear] += power * (share[clear] / (np.pi * np.maximum(distance[clear], 0.3) ** 2))
     return light
 
@@ -93,7 +94,7 @@ def _bounced(shapes: Sequence[Shape], sent: LightMaps, points: np.ndarray, norma
     """One diffuse bounce, and the constant for further ones."""
     helper = np.where(np.abs(normals[2]) < 0.9, [[0], [0], [1]], [[1], [0], [0]]).astype(np.float32)
     right = np.cross(helper, normals, axis=0)
-    right /= np.sqrt((right * right).sum(axis=0))
+    right /= np.sqrt(dot(right, right))
     up = np.cross(normals, right, axis=0)
     light = np.zeros_like(points)
     for k in range(BOUNCE_RAYS):  # a spiral over the hemisphere, dense where the cosine is large
@@ -102,8 +103,6 @@ def _bounced(shapes: Sequence[Shape], sent: LightMaps, points: np.ndarray, norma
         toward = x * right + y * up + z * normals
         distance, which = nearest(shapes, points, toward)
         met = points + distance * toward
-        for i, other in enumerate(shapes):
-            index = np.flatnonzero(which == i)
-            if index.size:
-                light[:, index] += sent.at(i, *other.unwrap(other.local(met[:, index])))
+        for i, index in by_shape(which):
+            light[:, index] += sent.at(i, *shapes[i].unwrap(shapes[i].local(met.take(index, axis=1))))
     return light / BOUNCE_RAYS + AMBIENT

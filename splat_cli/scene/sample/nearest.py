@@ -1,10 +1,11 @@
 """Nearest intersection of rays with shapes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from splat_cli.scene.sample.shapes import Shape
+from splat_cli.scene.sample.vectors import dot
 
 
 def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -13,7 +14,7 @@ def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray
     origins: [3, 1] or [3, n]. Shape 0 is the room, which every ray meets.
     """
     best = shapes[0].distances(origins, directions)
-    which = np.zeros(best.shape, np.int32)
+    which = np.zeros(best.shape, np.int16)
     for i, shape in enumerate(shapes[1:], 1):
         index = _near(shape, origins, directions)
         if index.size == 0:
@@ -23,6 +24,15 @@ def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray
         best[index[closer]] = distances[closer]
         which[index[closer]] = i
     return best, which
+
+
+def by_shape(which: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The shapes that rays meet, each with the indices of its rays. which: [n], from `nearest`."""
+    order = np.argsort(which, kind="stable")
+    counts = np.bincount(which)
+    ends = np.cumsum(counts)
+    for i in np.flatnonzero(counts):
+        yield int(i), order[ends[i] - counts[i] : ends[i]]
 
 
 def blocked(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray, limits: np.ndarray) -> np.ndarray:
@@ -42,8 +52,8 @@ def _of(points: np.ndarray, index: np.ndarray) -> np.ndarray:
 def _near(shape: Shape, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Indices of the rays that pass through the bounding sphere of the shape."""
     offset = shape.center - origins
-    along = offset[0] * directions[0] + offset[1] * directions[1] + offset[2] * directions[2]
-    beyond = (offset * offset).sum(axis=0) - shape.radius**2  # squared length of the tangents
+    along = dot(directions, offset)
+    beyond = dot(offset, offset) - shape.radius**2  # squared length of the tangents
     if beyond.size == 1 and beyond[0] > 0:  # seen from one point outside
         return np.flatnonzero(along > np.sqrt(beyond[0]))
     return np.flatnonzero((along * along > beyond) & (along > -shape.radius))

@@ -23,7 +23,10 @@ def palette(*codes: str) -> np.ndarray:
 
 def mix(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
     """`a` where share is 0, `b` where it is 1 or true."""
-    return a + (b - a) * share.astype(np.float32)
+    difference = b - a
+    if share.dtype == bool:
+        return np.where(share, a + difference, a)
+    return a + difference * share.astype(np.float32, copy=False)
 
 
 def smooth(low: float, high: float, x: np.ndarray) -> np.ndarray:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from splat_cli.scene.sample.vectors import dot, largest_axis, linear, turned
+
 EPSILON = 1e-3
 """Offset of ray origins from surfaces, metres."""
 
@@ -41,8 +43,9 @@ class Shape:
         self.radius = float(np.linalg.norm(self.size))
         self.texture, self.mirror, self.texels = texture, mirror, texels
         self.tint = np.array(tint, np.float32)[:, None]
-        self.to_world = axes * self.size.T
-        self.to_local = (axes / self.size.T).T
+        self.to_world = linear(axes * self.size.T)
+        self.to_local = linear((axes / self.size.T).T)
+        self.to_normals = linear(axes / self.size.T)
 
     def local(self, points: np.ndarray) -> np.ndarray:
         """World points in the unit shape's space."""
@@ -54,8 +57,8 @@ class Shape:
 
     def normals(self, points: np.ndarray) -> np.ndarray:
         """World normals, of length 1, at points of the unit shape's surface."""
-        normals = turned(self.to_local.T, self.unit_normals(points))
-        return normals / np.sqrt((normals * normals).sum(axis=0))
+        normals = turned(self.to_normals, self.unit_normals(points))
+        return normals / np.sqrt(dot(normals, normals))
 
     def albedo(self, points: np.ndarray, faces: np.ndarray) -> np.ndarray:
         """Diffuse colour [3, n] at points of the unit shape's surface."""
@@ -142,14 +145,14 @@ class Box(Shape):
         return enter.max(axis=0), leave.min(axis=0)
 
     def unit_normals(self, points: np.ndarray) -> np.ndarray:
-        axis = np.abs(points).argmax(axis=0)
-        return np.where(np.arange(3)[:, None] == axis, np.sign(points), 0).astype(np.float32)
+        along_x, along_y = largest_axis(points)
+        return np.where([along_x, along_y, ~(along_x | along_y)], np.sign(points), np.float32(0))
 
     def unwrap(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        axis = np.abs(points).argmax(axis=0)
-        columns = np.arange(points.shape[1])
-        faces = 2 * axis + (points[axis, columns] > 0)
-        u, v = points[(axis + 1) % 3, columns], points[(axis + 2) % 3, columns]
+        x, y, z = points
+        along_x, along_y = largest_axis(points)
+        faces = np.where(along_x, x > 0, np.where(along_y, 2 + (y > 0), 4 + (z > 0)))
+        u, v = np.where(along_x, y, np.where(along_y, z, x)), np.where(along_x, z, np.where(along_y, x, y))
         return faces, np.clip(u / 2 + 0.5, 0, 1), np.clip(v / 2 + 0.5, 0, 1)
 
     def wrap(self, face: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -172,16 +175,9 @@ class Room(Box):
         return -super().unit_normals(points)
 
 
-def turned(matrix: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """`matrix` [3, 3] times points [3, n]; a matrix library would start threads for it, beside those of the caller."""
-    return matrix[:, :1] * points[0] + matrix[:, 1:2] * points[1] + matrix[:, 2:] * points[2]
-
-
 def _roots(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Intersections of rays with the unit sphere, or the unit circle for two rows."""
-    a = (directions * directions).sum(axis=0)
-    b = (origins * directions).sum(axis=0)
-    c = (origins * origins).sum(axis=0) - 1
+    a, b, c = dot(directions, directions), dot(directions, origins), dot(origins, origins) - 1
     root = np.sqrt(b * b - a * c)
     return (-b - root) / a, (-b + root) / a
 

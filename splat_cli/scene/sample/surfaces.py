@@ -22,7 +22,7 @@ def room_albedo(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
         if index.size:
             axis = face // 2
             across, height = (points[1 - axis], points[2]) if axis < 2 else (points[0], points[1])
-            colors[:, index] = painter(across[index], height[index])
+            colors[:, index] = painter(across.take(index), height.take(index))
     return colors
 
 
@@ -142,7 +142,14 @@ def _ceiling(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def room_glow(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
     """Light sent out, linear RGB [3, n]: the sky in the window's panes and the lamp on the ceiling."""
-    x, y, z = points
+    glow = np.zeros_like(points)
+    for face, emission in ((0, _window_glow), (5, _lamp_glow)):
+        index = np.flatnonzero(faces == face)
+        glow[:, index] = emission(*points.take(index, axis=1))
+    return glow
+
+
+def _window_glow(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     up = z - WINDOW_HEIGHT
     pane = (np.abs(np.abs(y) - WINDOW[0] / 2) < WINDOW[0] / 2 - 0.03) & (np.abs(np.abs(up) - WINDOW[1] / 2) < 0.345)
     sky = mix(rgb("fff0d0"), rgb("a8d4f0"), smooth(-0.5, 0.6, up)) * 1.6
@@ -150,6 +157,8 @@ def room_glow(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
     sky = mix(sky, rgb("ffffff") * 1.8, cloud * (up > -0.3))
     hedge = up < -0.32 + 0.12 * noise(y * 5, y)
     sky = mix(sky, rgb("6f9a52") * 0.9, hedge)
-    lamp = np.hypot(x, y) < 0.6
-    glow = sky * ((faces == 0) & pane)
-    return glow + np.float32(4) * rgb("ffe2b0") * ((faces == 5) & lamp)
+    return sky * pane
+
+
+def _lamp_glow(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return np.float32(4) * rgb("ffe2b0") * (np.hypot(x, y) < 0.6)

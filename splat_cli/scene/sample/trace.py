@@ -1,13 +1,26 @@
 """Ray tracing: intersections and colours."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from splat_cli.scene.sample.light import LightMaps
-from splat_cli.scene.sample.nearest import nearest
+from splat_cli.scene.sample.nearest import by_shape, nearest
 from splat_cli.scene.sample.shapes import EPSILON, Shape
 from splat_cli.scene.sample.surfaces import room_glow
+from splat_cli.scene.sample.vectors import dot
+
+
+@dataclass
+class _Mirrored:
+    """Reflections on one shape: indices of the rays, start and direction of what they reflect, its tint and weight."""
+
+    index: np.ndarray
+    origins: np.ndarray
+    directions: np.ndarray
+    tint: np.ndarray
+    share: np.ndarray
 
 
 def radiance(
@@ -17,24 +30,37 @@ def radiance(
     distance, which = nearest(shapes, origins, directions)
     points = origins + distance * directions
     colors = np.zeros_like(points)
-    by_shape = np.argsort(which, kind="stable")
-    ends = np.cumsum(np.bincount(which, minlength=len(shapes)))
-    for i, (shape, index) in enumerate(zip(shapes, np.split(by_shape, ends[:-1]), strict=True)):
-        if index.size == 0:
-            continue
-        met, arriving = points.take(index, axis=1), directions.take(index, axis=1)
+    mirrors: list[_Mirrored] = []
+    for i, index in by_shape(which):
+        shape, met = shapes[i], points.take(index, axis=1)
         place = shape.local(met)
         faces, u, v = shape.unwrap(place)
         seen = shape.albedo(place, faces) * light.at(i, faces, u, v)
         if i == 0:
             seen += room_glow(place * shape.size, faces)
         if shape.mirror > 0 and bounces > 0:
-            normals = shape.normals(place)
-            facing = (normals * arriving).sum(axis=0)
-            mirrored = arriving - 2 * facing * normals
-            start = met + 2 * EPSILON * normals
-            reflected, _ = radiance(shapes, light, start, mirrored, bounces - 1)
-            share = shape.mirror + (1 - shape.mirror) * 0.6 * np.clip(1 + facing, 0, 1) ** 5  # Schlick's approximation
-            seen += (reflected * shape.tint - seen) * share
+            mirrors.append(_mirrored(shape, index, met, place, directions.take(index, axis=1)))
         colors[:, index] = seen
+    if mirrors:
+        _add_reflections(colors, shapes, light, mirrors, bounces - 1)
     return colors, points
+
+
+def _mirrored(shape: Shape, index: np.ndarray, met: np.ndarray, place: np.ndarray, arriving: np.ndarray) -> _Mirrored:
+    normals = shape.normals(place)
+    facing = dot(normals, arriving)
+    share = shape.mirror + (1 - shape.mirror) * 0.6 * np.clip(1 + facing, 0, 1) ** 5  # Schlick's approximation
+    return _Mirrored(index, met + 2 * EPSILON * normals, arriving - 2 * facing * normals, shape.tint, share)
+
+
+def _add_reflections(
+    colors: np.ndarray, shapes: Sequence[Shape], light: LightMaps, mirrors: list[_Mirrored], bounces: int
+) -> None:
+    """Mix reflections into the diffuse colours [3, n]; those of all shapes are traced at once."""
+    origins = np.concatenate([mirror.origins for mirror in mirrors], axis=1)
+    directions = np.concatenate([mirror.directions for mirror in mirrors], axis=1)
+    reflected, _ = radiance(shapes, light, origins, directions, bounces)
+    ends = np.cumsum([mirror.index.size for mirror in mirrors])
+    for mirror, part in zip(mirrors, np.split(reflected, ends[:-1], axis=1), strict=True):
+        seen = colors.take(mirror.index, axis=1)
+        colors[:, mirror.index] = seen + (part * mirror.tint - seen) * mirror.share
