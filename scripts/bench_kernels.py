@@ -32,7 +32,7 @@ from typing import Any
 import click
 import numpy as np
 from blend_stages import KERNELS
-from live_passes import num_visible, table
+from live_passes import table, visible_splats
 from stage_passes import measure_stages, stage_table
 from step_passes import Bench, make_bench, run_all, time_replay
 from timing import copy_bandwidth
@@ -90,7 +90,7 @@ def measure(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[st
     bench = make_bench(backend, arrays, views)
     rows, facts = run(bench, len(views)), bench.state.read()
     width, height, pairs = views[0].width, views[0].height, int(facts["num_pairs"])
-    visible = num_visible(backend, bench.raster.projection, len(arrays))
+    visible = int(visible_splats(backend, bench.raster.projection, len(arrays)).sum())
     line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
     print(f"{len(arrays)} splats {width}x{height} {pairs} pairs: {line}", flush=True)
     result = {"splats": len(arrays), "width": width, "height": height, "pairs": pairs}

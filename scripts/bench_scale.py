@@ -1,6 +1,7 @@
 """Memory and time by pass of training at large sizes: synthetic scenes with as many splats and pixels as asked for.
 
   python scripts/bench_scale.py --case 10000000,1600x1066 --case 20000000,1600x1066 --case 4000000,3840x2160
+  python scripts/bench_scale.py --case 10000000,1600x1066 --set 'moments="bf16"' --compare visible_adam=true
 
 Splats lie on the walls of a room, as close as splats of a trained model do; cameras stand inside it. The trainer is a
 live one, with its antialiasing, dropout and noise, without density control.
@@ -85,26 +86,34 @@ def make(backend: Backend, num: int, width: int, height: int, settings: dict[str
 @click.option("--case", "cases", multiple=True, required=True, metavar="SPLATS,WIDTHxHEIGHT")
 @click.option("--steps", "num_steps", default=30, help="Steps that are timed.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
+@click.option("--compare", "changes", multiple=True, metavar="NAME=VALUE", help="Repeat each case with this as well.")
 @click.option("--device", default="auto")
-def main(cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], device: str) -> None:
-    """One table for each case."""
+def main(
+    cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], changes: tuple[str, ...], device: str
+) -> None:
+    """One table for each case, and one more for each change."""
     backend = open_backend(device)
     bandwidth = copy_bandwidth(backend)
     print(f"{backend.describe()}, copy {bandwidth:.0f} GB/s; {' '.join(settings)}")
     for case in cases:
-        count, size = case.split(",")
-        width, height = map(int, size.split("x"))
-        before = backend.memory()[0]
-        trainer = make(backend, int(count), width, height, tomllib.loads("\n".join(settings)))
-        used = before - backend.memory()[0]
-        per_splat = Trainer.memory_cost(trainer.config, NUM_VIEWS).per_splat / GIB * trainer.splats.capacity
-        pairs = trainer.rasterizer.tiles.pair_capacity
-        print(f"\n## {int(count):,} splats, {width}x{height}\n")
-        print(f"{used / GIB:.1f} GiB taken; {per_splat:.1f} GiB planned for splats; room for {pairs:,} pairs\n")
-        print(table(trainer, num_steps, bandwidth), flush=True)
-        del trainer
-        gc.collect()
-        backend.release_cached()
+        for change in ("", *changes):
+            measure(backend, case, [*settings, change], num_steps, bandwidth)
+            gc.collect()
+            backend.release_cached()
+
+
+def measure(backend: Backend, case: str, settings: list[str], num_steps: int, bandwidth: float) -> None:
+    """Print the memory and the passes of a case. settings: lines of TOML."""
+    count, size = case.split(",")
+    width, height = map(int, size.split("x"))
+    before = backend.memory()[0]
+    trainer = make(backend, int(count), width, height, tomllib.loads("\n".join(settings)))
+    used = before - backend.memory()[0]
+    per_splat = Trainer.memory_cost(trainer.config, NUM_VIEWS).per_splat / GIB * trainer.splats.capacity
+    pairs = trainer.rasterizer.tiles.pair_capacity
+    print(f"\n## {int(count):,} splats, {width}x{height} {settings[-1]}\n")
+    print(f"{used / GIB:.1f} GiB taken; {per_splat:.1f} GiB planned for splats; room for {pairs:,} pairs\n")
+    print(table(trainer, num_steps, bandwidth), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 Seconds are those of the loop alone; loading and the first step (compilation) are listed separately. Example:
 
   python scripts/bench_train.py SCENE --at 1000,3000,7000,15000,30000 --json out.json
+  python scripts/bench_train.py SCENE --set visible_adam=true
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import io
 import json
 import platform
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +67,16 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
 @click.option("--preset", help="Name of a preset, or a TOML file.")
 @click.option("--steps", type=int)
 @click.option("--seed", type=int, default=0)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
 @click.option("--at", default="1000,3000,7000,15000", help="Steps at which to measure; the end always is.")
 @click.option("--device", default="auto")
 @click.option("--json", "json_path", type=Path)
 def main(
-    scene: Path, preset: str | None, steps: int | None, seed: int, at: str, device: str, json_path: Path | None
-) -> None:
+    scene: Path, preset: str | None, steps: int | None, seed: int, settings: tuple[str, ...], at: str, device: str,
+    json_path: Path | None,
+) -> None:  # fmt: skip
     overrides: dict[str, Any] = {"eval": True, "seed": seed} | ({"steps": steps} if steps else {})
+    overrides |= tomllib.loads("\n".join(settings))
     config = load_config(preset, overrides)
     result = bench(scene, config, open_backend(device), [int(step) for step in at.split(",") if step])
     print(f"{result['device']}; Python {result['python']}, NumPy {result['numpy']}, splat {result['splat']}; start-up "

@@ -19,6 +19,7 @@ from splat_cli.render.project import LARGE_BOX, Projection
 from splat_cli.train.trainer import Trainer
 
 PIECE = 4  # tiles of a row that a lane looks at together: IN_FLIGHT of cuda_src/raster/tile_walk.cuh
+SECTOR = 8  # values of 4 bytes that a GPU reads from memory together
 WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 
 
@@ -26,11 +27,13 @@ WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 class Work:
     """Means over views of what a step has to do; `coefficients` of the spherical harmonics a channel.
 
-    adam_words: read and written for each parameter, of 4 bytes.
+    updated: splats whose parameters are read and written: all or, with --visible-adam, those of memory sectors with a
+    visible one. adam_words: read and written for each parameter, of 4 bytes.
     """
 
     splats: float
     visible: float
+    updated: float
     large: float
     pairs: float
     segments: float
@@ -48,9 +51,12 @@ BYTES: dict[str, Callable[[Work], float]] = {
     "l1_ssim": lambda w: (15 + 36) * w.pixels,
     "l1_ssim_backward": lambda w: (36 + 15 + 12) * w.pixels,
     "blend_backward": lambda w: (44 + 36) * w.pairs + 4096 * w.segments + 28 * w.pixels,
-    "project_backward": lambda w: (w.adam_words * 44 + 28) * w.splats + (64 + 12 * w.coefficients) * w.visible,
-    "color_backward": lambda w: (24 + 12 * w.adam_words * w.coefficients) * w.splats,
+    "project_backward": lambda w: (
+        4 * w.splats + (w.adam_words * 44 + 24) * w.updated + (64 + 12 * w.coefficients) * w.visible
+    ),
+    "color_backward": lambda w: (24 + 12 * w.adam_words * w.coefficients) * w.updated,
     "langevin_noise": lambda w: 56 * w.splats,
+    "langevin_noise_of_visible": lambda w: 4 * w.splats + 56 * w.updated,
 }
 
 
@@ -114,12 +120,14 @@ def step_times(trainer: Trainer, num_steps: int) -> list[float]:
 
 def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     """What `num_steps` steps had to do; iterations of the worst warp, with the queue of large splats and without."""
-    states, visible, with_queue, without = [], list[int](), 0, 0
+    states, visible, updated, with_queue, without = [], list[int](), list[int](), 0, 0
     for _ in range(num_steps):
         trainer.batch_step.launch()
         state = trainer.state.read()
         states.append(state)
-        visible.append(num_visible(trainer.backend, trainer.rasterizer.projection, trainer.model.num))
+        seen = visible_splats(trainer.backend, trainer.rasterizer.projection, trainer.model.num)
+        visible.append(int(seen.sum()))
+        updated.append(num_updated(seen) if trainer.config.visible_adam else len(seen))
         rows, columns = box_tiles(trainer, int(state["view"]))
         pieces = rows * -(-columns // PIECE)
         without = max(without, worst_warp(pieces))
@@ -133,16 +141,22 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     pixels = float(np.mean([view.width * view.height for view in views]))
     coefficients = (int(states[-1]["sh_degree"]) + 1) ** 2
     work = Work(
-        splats=mean("num_splats"), visible=float(np.mean(visible)), large=mean("num_large"), pairs=mean("num_pairs"),
-        segments=mean("num_segments"), pixels=pixels, coefficients=coefficients,
-        adam_words=4 if trainer.model.moments.packed else 6,
+        splats=mean("num_splats"), visible=float(np.mean(visible)), updated=float(np.mean(updated)),
+        large=mean("num_large"), pairs=mean("num_pairs"), segments=mean("num_segments"), pixels=pixels,
+        coefficients=coefficients, adam_words=4 if trainer.model.moments.packed else 6,
     )  # fmt: skip
     return work, with_queue, without
 
 
-def num_visible(backend: Backend, projection: Projection, num: int) -> int:
-    """Number of the first `num` splats that the last view showed."""
-    return int((backend.download(projection.depths)[:num] > 0).sum())
+def visible_splats(backend: Backend, projection: Projection, num: int) -> np.ndarray:
+    """Which of the first `num` splats the last view showed, bool [num]."""
+    seen: np.ndarray = backend.download(projection.depths)[:num] > 0
+    return seen
+
+
+def num_updated(seen: np.ndarray) -> int:
+    """Number of splats whose parameters lie in memory sectors with those of a visible one."""
+    return SECTOR * int(np.pad(seen, (0, -len(seen) % SECTOR)).reshape(-1, SECTOR).any(axis=1).sum())
 
 
 def worst_warp(pieces: np.ndarray) -> int:
@@ -182,9 +196,9 @@ def table(trainer: Trainer, num_steps: int, bandwidth: float) -> str:
         times, whole = pass_times(trainer, num_steps), step_times(trainer, num_steps)
         work, with_queue, without = work_of(trainer, min(num_steps, 16))
     lines = [
-        f"From step {begin} on: {work.splats:,.0f} splats, {work.visible:,.0f} visible, {work.large:,.0f} large, "
-        f"{work.pairs:,.0f} pairs, {work.pixels:,.0f} pixels; worst warp {with_queue} iterations, "
-        f"{without} without the queue of large splats",
+        f"From step {begin} on: {work.splats:,.0f} splats, {work.visible:,.0f} visible, {work.updated:,.0f} updated, "
+        f"{work.large:,.0f} large, {work.pairs:,.0f} pairs, {work.pixels:,.0f} pixels; worst warp "
+        f"{with_queue} iterations, {without} without the queue of large splats",
         "",
         "| pass | ms | 10 to 90 % | MB | of bandwidth |",
         "| --- | --- | --- | --- | --- |",

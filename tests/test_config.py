@@ -19,13 +19,16 @@ def test_overrides_come_before_the_preset_and_the_preset_before_the_defaults(tmp
     assert (config.steps, config.seed, config.sh_degree) == (10, 4, 3)
 
 
-@pytest.mark.parametrize(("value", "appearance"), [("true", "exposure"), ("false", "none")])
-def test_flag_of_earlier_versions_is_a_value_of_its_setting(tmp_path, value, appearance):
+@pytest.mark.parametrize(("line", "name", "value", "other"), [
+    ("exposure = true", "appearance", "exposure", "'grid'"), ("exposure = false", "appearance", "none", "'grid'"),
+    ("optimizer = 'visible'", "visible_adam", True, "true"), ("optimizer = 'dense'", "visible_adam", False, "true"),
+])  # fmt: skip
+def test_setting_of_earlier_versions_is_a_value_of_its_successor(tmp_path, line, name, value, other):
     former = tmp_path / "config.toml"
-    former.write_text(f"exposure = {value}\n")
-    assert load_config(str(former)).appearance == appearance
-    former.write_text(f"exposure = {value}\nappearance = 'grid'\n")
-    with pytest.raises(UsageError, match="'exposure' is the former name of 'appearance': give only one of them"):
+    former.write_text(line + "\n")
+    assert getattr(load_config(str(former)), name) == value
+    former.write_text(f"{line}\n{name} = {other}\n")
+    with pytest.raises(UsageError, match=f"is the former name of '{name}': give only one of them"):
         load_config(str(former))
 
 

@@ -91,7 +91,7 @@ CHANGES = {
     "coarse_levels": (2, {"coarse_until": 0.9}),
     "robust": (True, {"robust_threshold": 1.0}),
     "robust_threshold": (1.0, {"robust": True}),
-    "optimizer": ("visible", {"init": "random", "init_points": 300}),
+    "visible_adam": (True, {"init": "random", "init_points": 300}),
     "moments": ("bf16", {}),
     "lr_means": (1e-3, {}),
     "lr_means_final": (1e-4, {}),

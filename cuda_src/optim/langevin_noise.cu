@@ -1,8 +1,34 @@
 // Exploration: positions take a random step shaped by the splat's own covariance, large for transparent splats and none for
 // opaque ones (3DGS-MCMC, Kheradmand et al. 2024, eq. 9). One thread owns one splat.
 #include "raster/projection.cuh"
+#include "raster/slots.cuh"
 
 __device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { return pcg(pcg(pcg(a) ^ b) ^ c); }
+
+// The random step of a splat in column i.
+__device__ __forceinline__ void explore(
+    const IterState& state, int capacity, int splat, int i, unsigned seed, float noise_scale, float* __restrict__ params)
+{
+    const size_t stride = capacity;
+    const Gaussian g = load_gaussian(params + i, stride, true);
+    const float strength = noise_scale * state.lr[LR_MEANS] * sigmoid(-100.0f * (g.opacity - 0.005f));
+    if (!(strength > 1e-12f)) return;
+    const Mat3 r = unit_rotation(g.quat);
+
+    float normal[4];                        // Box-Muller
+    for (int k = 0; k < 4; k += 2) {
+        const float u = (pcg3(seed + k, state.step, splat) + 1.0f) * (1.0f / 4294967296.0f);
+        const float angle = pcg3(seed + k + 1, state.step, splat) * (6.283185307f / 4294967296.0f);
+        const float radius = sqrtf(-2.0f * logf(fminf(u, 1.0f)));
+        normal[k] = radius * cosf(angle);
+        normal[k + 1] = radius * sinf(angle);
+    }
+    float3 local = mul_transposed(r, make_vec(normal[0], normal[1], normal[2]));     // covariance times noise
+    local = make_vec(local.x * g.scale.x * g.scale.x, local.y * g.scale.y * g.scale.y, local.z * g.scale.z * g.scale.z);
+    const float3 step = scale(strength, mul(r, local));
+    if (!is_finite(fabsf(step.x) + fabsf(step.y) + fabsf(step.z))) return;
+    params[i] += step.x; params[stride + i] += step.y; params[2 * stride + i] += step.z;
+}
 
 extern "C" __global__ void langevin_noise(
     const IterState* __restrict__ state,    // [1]
@@ -14,23 +40,22 @@ extern "C" __global__ void langevin_noise(
 {
     const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
     if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
-    const size_t stride = capacity;
-    const Gaussian g = load_gaussian(params + i, stride, true);
-    const float strength = noise_scale * state->lr[LR_MEANS] * sigmoid(-100.0f * (g.opacity - 0.005f));
-    if (!(strength > 1e-12f)) return;
-    const Mat3 r = unit_rotation(g.quat);
+    explore(*state, capacity, splat, i, seed, noise_scale, params);
+}
 
-    float normal[4];                        // Box-Muller
-    for (int k = 0; k < 4; k += 2) {
-        const float u = (pcg3(seed + k, state->step, splat) + 1.0f) * (1.0f / 4294967296.0f);
-        const float angle = pcg3(seed + k + 1, state->step, splat) * (6.283185307f / 4294967296.0f);
-        const float radius = sqrtf(-2.0f * logf(fminf(u, 1.0f)));
-        normal[k] = radius * cosf(angle);
-        normal[k + 1] = radius * sinf(angle);
-    }
-    float3 local = mul_transposed(r, make_vec(normal[0], normal[1], normal[2]));     // covariance times noise
-    local = make_vec(local.x * g.scale.x * g.scale.x, local.y * g.scale.y * g.scale.y, local.z * g.scale.z * g.scale.z);
-    const float3 step = scale(strength, mul(r, local));
-    if (!is_finite(fabsf(step.x) + fabsf(step.y) + fabsf(step.z))) return;
-    params[i] += step.x; params[stride + i] += step.y; params[2 * stride + i] += step.z;
+// The same for splats that a view of the batch shows; others are not read.
+extern "C" __global__ void langevin_noise_of_visible(
+    const IterState* __restrict__ state,    // [1]
+    int capacity,
+    Share share,                            // splats that move if they are visible
+    SlotLayout layout,                      // of `depths`
+    const float* __restrict__ depths,       // [slots, columns] 0 where invisible
+    unsigned seed,
+    float noise_scale,                      // times the learning rate of positions
+    float* __restrict__ params)             // [rows, capacity]; the means move
+{
+    const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
+    if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
+    if (!seen(depths + j, layout, true)) return;
+    explore(*state, capacity, splat, i, seed, noise_scale, params);
 }

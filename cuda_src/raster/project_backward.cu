@@ -6,12 +6,16 @@
 //
 // Three indices of a lane's splat: its number `first + lane_id()` among all splats, its column i in the planes of parameters, and its
 // column j in the arrays of projected splats. They differ where several ranks train together (struct Share).
+#include "lanes.cuh"
 #include "raster/slots.cuh"
 #include "raster/splat_gradient.cuh"
 #include "raster/update.cuh"
 #include "optim/local_frame_adam.cuh"
 
 #define GEOMETRY_ROWS ROW_SH0       // the rows of parameters before those of colours
+#ifndef COEFFICIENTS                // of a splat's colour that a lane of color_backward updates, one after another
+#define COEFFICIENTS 1
+#endif
 
 // |dL/d mean2d|, with image coordinates from -1 to 1. d: with the sums of |dL/d mean2d| in place of d_x and d_y, with absgrad.
 __device__ __forceinline__ vfloat screen_gradient(const GeometryGradient& d, const Camera& camera)
@@ -179,7 +183,8 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
 }
 
 // Apart from project_backward, because a thread that updated all 16 coefficients would wait for each before it could load the next.
-// Blocks of the same splats follow one another, so that their rays are read from memory once.
+// Blocks of the same splats follow one another, so that their rays are read from memory once. Where only visible splats are
+// updated, most warps find nothing to do, and COEFFICIENTS is larger, so that fewer warps have to look.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]
     int capacity,
@@ -195,10 +200,11 @@ extern "C" __global__ void color_backward(
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
     float* __restrict__ d_params)           // [rows, capacity]; without FUSED_ADAM
 {
-    const int first_own = (blockIdx.x / num_coefficients * blockDim.y + threadIdx.y) * 32, k = blockIdx.x % num_coefficients;
+    const int num_parts = (num_coefficients + COEFFICIENTS - 1) / COEFFICIENTS;
+    const int first_own = (blockIdx.x / num_parts * blockDim.y + threadIdx.y) * 32, begin = blockIdx.x % num_parts * COEFFICIENTS;
     const int first = splat_of(share, first_own), i = own(column_of(share, first_own)), j = own(first_own);
     const int degree = state->sh_degree, n = state->num_splats;
-    if (first >= n || state->overflowed || k >= (degree + 1) * (degree + 1)) return;
+    if (first >= n || state->overflowed || begin >= (degree + 1) * (degree + 1)) return;
     if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
     vbool on = trainable(*state, first);
@@ -209,11 +215,14 @@ extern "C" __global__ void color_backward(
         if (!some(on)) return;
     }
 
-    const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
-    const vfloat3 g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
-    if (FUSED) {
-        step_color({params + plane, {moments1 + plane, moments2 + plane}, stride}, g, k, *state, first + lane_id(), on);
-    } else {
-        store_vec(d_params + plane, stride, g, on);
-    }
+    int k = begin;
+    do {
+        const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
+        const vfloat3 g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
+        if (FUSED) {
+            step_color({params + plane, {moments1 + plane, moments2 + plane}, stride}, g, k, *state, first + lane_id(), on);
+        } else {
+            store_vec(d_params + plane, stride, g, on);
+        }
+    } while (COEFFICIENTS > 1 && ++k < min(begin + COEFFICIENTS, (degree + 1) * (degree + 1)));
 }

@@ -1,7 +1,7 @@
 // The views of an update. Each is projected into a slot of its own; with BATCH there are as many, else one.
 #pragma once
 #include "common.cuh"
-#include "lanes.cuh"
+#include "numbers.cuh"
 
 #ifdef BATCH
 constexpr int NUM_SLOTS = BATCH;

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from splat_cli.config import FLAGS, SETTINGS, TrainConfig
+from splat_cli.config import REPLACED, SETTINGS, TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.config.setting import Setting
 from splat_cli.errors import UsageError
@@ -120,8 +120,8 @@ def setting_options(*names: str, preset: str | None = None) -> Callable[[Functio
 
     def decorate(function: Function) -> Function:
         chosen = names or tuple(SETTINGS)
-        for flag, (name, values) in FLAGS.items():
-            if name in chosen:
+        for flag, (name, values) in REPLACED.items():
+            if name in chosen and True in values:
                 text = f"Short for {SETTINGS[name].option} {values[True]}."
                 function = click.option(f"--{flag}", name, flag_value=values[True], default=None, help=text)(function)
         for declared in reversed([SETTINGS[name] for name in chosen]):

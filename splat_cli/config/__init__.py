@@ -72,5 +72,8 @@ SETTINGS: dict[str, Setting] = settings_of(TrainConfig)
 ALIASES = {"own_axes": "local_frame_adam", "probe_views": "score_views"}
 """Former names of settings, still accepted in TOML files and in the config.toml of earlier runs."""
 
-FLAGS: dict[str, tuple[str, dict[bool, str]]] = {"exposure": ("appearance", {False: "none", True: "exposure"})}
-"""Former boolean settings -> the setting that replaces them, and its values for off and on."""
+REPLACED: dict[str, tuple[str, dict[bool | str, bool | str]]] = {
+    "exposure": ("appearance", {False: "none", True: "exposure"}),
+    "optimizer": ("visible_adam", {"dense": False, "visible": True}),
+}
+"""Former settings -> the setting that replaces each, and its values for theirs."""

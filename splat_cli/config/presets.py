@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from splat_cli.config import ALIASES, FLAGS, SETTINGS, TrainConfig
+from splat_cli.config import ALIASES, REPLACED, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.paths import resource_dir
 
@@ -112,11 +112,11 @@ def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
     UsageError where a setting is given twice.
     """
     table = with_underscores(table)
-    names = ALIASES | {old: name for old, (name, _) in FLAGS.items()}
+    names = ALIASES | {old: name for old, (name, _) in REPLACED.items()}
     for old, name in names.items():
         if old in table and name in table:
             raise UsageError(f"{old!r} is the former name of {name!r}: give only one of them")
-    return {names.get(old, old): _flag_value(old, value) for old, value in table.items()}
+    return {names.get(old, old): _current_value(old, value) for old, value in table.items()}
 
 
 def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,9 +128,10 @@ def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _flag_value(name: str, value: Any) -> Any:
-    """Value of the new setting for a former flag; other values unchanged."""
-    return FLAGS[name][1][value] if name in FLAGS and isinstance(value, bool) else value
+def _current_value(name: str, value: Any) -> Any:
+    """Value of today's setting for that of a former one; other values unchanged."""
+    known = isinstance(value, bool | str) and name in REPLACED
+    return REPLACED[name][1].get(value, value) if known else value
 
 
 def _reject_unknown(names: Mapping[str, Any]) -> None:

@@ -5,17 +5,26 @@ from __future__ import annotations
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import Projection
 
 THREADS = 256
 
 
-def langevin_noise(splats: Splats, state: IterState, seed: int, noise_scale: float, share: Share = WHOLE) -> None:
+def langevin_noise(
+    splats: Splats, state: IterState, seed: int, noise_scale: float, share: Share = WHOLE,
+    visible_in: Projection | None = None,
+) -> None:  # fmt: skip
     """Add noise to the means, with the splats' covariances, decreasing with opacity (3DGS-MCMC, eq. 9).
 
-    share: splats that move.
+    share: splats that move. visible_in: of these, only those that a view of this batch shows; others are not read.
     """
     columns = share.own_columns(splats.capacity)
-    splats.backend.kernel("optim/langevin_noise", "langevin_noise")(
-        (-(-columns // THREADS),), (THREADS,),
-        state.array, splats.capacity, share.struct, seed, float(noise_scale), splats.params,
-    )  # fmt: skip
+    blocks, own = -(-columns // THREADS), (state.array, splats.capacity, share.struct)
+    strength = seed, float(noise_scale)
+    if visible_in is None:
+        kernel = splats.backend.kernel("optim/langevin_noise", "langevin_noise")
+        kernel((blocks,), (THREADS,), *own, *strength, splats.params)
+    else:
+        defines, layout = visible_in.batch_defines, visible_in.layout_of(columns)
+        kernel = splats.backend.kernel("optim/langevin_noise", "langevin_noise_of_visible", **defines)
+        kernel((blocks,), (THREADS,), *own, layout, visible_in.depths, *strength, splats.params)

@@ -17,6 +17,7 @@ from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lanes.cuh
+VISIBLE_DEFINES = {"COEFFICIENTS": 4}  # of project_backward.cu, where an update leaves invisible splats alone
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
 BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 24  # of `struct BatchView` in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
@@ -87,6 +88,15 @@ class Projection:
             views=backend.xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if slots else None,
         )
 
+    @property
+    def batch_defines(self) -> dict[str, int]:
+        """Defines of kernels that process a batch of views at once."""
+        return {} if self.views is None else {"BATCH": len(self.views)}
+
+    def layout_of(self, columns: int) -> np.ndarray:
+        """`struct SlotLayout` of arrays with this number of columns."""
+        return np.array((1, 1, columns, columns, columns), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
+
     def slot(self, view: int) -> Projection:
         """That of one view of a batch; all share what only the rendering of a view needs."""
         arrays = {name: getattr(self, name)[view] for name in ("depths", "colors", "d_splats", "d_rays")}
@@ -135,6 +145,8 @@ class Update:
     place; with d_params they are stored instead.
     stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
     gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
+    dense: splats that no view of the batch shows get gradients of zero and of the regularisers; else parameters,
+    moments and stored gradients of such splats are neither read nor written.
     """
 
     moments1: Any | None = None
@@ -151,7 +163,11 @@ class Update:
     def defines(self) -> dict[str, int]:
         """Defines of the kernels."""
         packed = self.moments1 is not None and self.moments2 is None
-        return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | ({"BF16_MOMENTS": 1} if packed else {})
+        return (
+            ({"FUSED_ADAM": 1} if self.moments1 is not None else {})
+            | ({"BF16_MOMENTS": 1} if packed else {})
+            | ({} if self.dense else VISIBLE_DEFINES)
+        )
 
     @property
     def moments(self) -> tuple[Any, Any]:
@@ -181,14 +197,13 @@ def project_backward(
         **given,
         **_smooth_3d(splats),
     )
-    defines = update.defines | cameras.defines | ({} if views is None else {"BATCH": len(views)})
+    defines = update.defines | cameras.defines | projection.batch_defines
     options = np.array(
         (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
     )
     blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
-    layout = projection.layout
-    if layout is None:
-        layout = np.array((1, 1, columns, columns, columns), SLOT_LAYOUT_DTYPE)
+    parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
+    layout = projection.layout_of(columns)
     targets = *update.moments, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), LANES,
@@ -197,7 +212,7 @@ def project_backward(
         projection.d_rays, splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
-        (blocks * num_coefficients,), LANES,
+        (blocks * parts,), LANES,
         state.array, splats.capacity, num_coefficients, int(update.dense), share.struct, layout, views,
         projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
+from splat_cli.render.project import VISIBLE_DEFINES
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
 from splat_cli.train.auxiliary import auxiliary_kernels
@@ -44,8 +45,9 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     """
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
-    update = {"FUSED_ADAM": 1} | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {})
-    update |= {"BATCH": config.batch_size} if config.batch_size > 1 else {}
+    batch = {"BATCH": config.batch_size} if config.batch_size > 1 else {}
+    update = {"FUSED_ADAM": 1} | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {}) | batch
+    update |= VISIBLE_DEFINES if config.visible_adam else {}
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
     )
@@ -86,5 +88,6 @@ def _of_density(config: TrainConfig, device: str) -> list[Unit]:
         units += [("density/ratings", fixed)] if fixed else []
     if schedule["strategy"] != "adc":
         units.append(("density/sampling", {}))
-        units += [("optim/langevin_noise", {})] if schedule["noise_scale"] > 0 else []
+        batch = {"BATCH": config.batch_size} if config.visible_adam and config.batch_size > 1 else {}
+        units += [("optim/langevin_noise", batch)] if schedule["noise_scale"] > 0 else []
     return units

@@ -13,7 +13,7 @@ from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Update
+from splat_cli.render.project import Projection, Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
 
@@ -47,7 +47,7 @@ class BatchStep:
             if slot == size - 1:
                 self.rasterizer.update(self.splats, self.state, self.update())
             self._auxiliary.step(self.state)
-        self.add_noise()
+        self.add_noise(self.rasterizer.updated)
 
     def begin_step(self) -> None:
         """Queue the start of a step: its view, learning rates and background."""
@@ -68,16 +68,17 @@ class BatchStep:
         return Update(
             moments1=model.moments.first, moments2=model.moments.second,
             stats=model.stats if self._strategy.collects_stats else None,
-            dense=c.optimizer == "dense", absgrad=self._absgrad,
+            dense=not c.visible_adam, absgrad=self._absgrad,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
             d_means=d_means if d_means is None or c.batch_size == 1 else self._batch_d_means(),
         )  # fmt: skip
 
-    def add_noise(self, share: Share = WHOLE) -> None:
-        """Queue the noise that follows an update, if the strategy asks for it."""
+    def add_noise(self, projection: Projection, share: Share = WHOLE) -> None:
+        """Queue the noise that follows an update, if the strategy asks for it. projection: of the batch's views."""
         if (noise_scale := self._strategy.noise_scale) > 0:
             noise_scale = self.config.batch_size**0.5 * noise_scale / self.unit**2  # per update and covariance
-            langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share)
+            visible_in = projection if self.config.visible_adam else None
+            langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share, visible_in)
 
     def _launch_view(self, slot: int) -> None:
         """Queue one step up to the gradients of projected splats."""

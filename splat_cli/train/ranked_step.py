@@ -44,4 +44,4 @@ class RankedStep:
         exchange.agree(batch.state, self.views.batch)
         whole = exchange.whole
         project_backward(batch.splats, raster.cameras, batch.state, raster.antialias, whole, batch.update(), share)
-        batch.add_noise(share)
+        batch.add_noise(whole, share)

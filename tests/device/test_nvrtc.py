@@ -9,6 +9,7 @@ from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, variants, wh
 from splat_cli.device.signature import parse_kernels
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
+from splat_cli.render.project import VISIBLE_DEFINES
 
 FILES = sorted(resource_dir("cuda_src").rglob("*.cu"))
 CPU_ONLY = "RADIX"  # the sort of the CPU, whose buckets lie on the stack
@@ -24,10 +25,12 @@ CASES = [
 BENCHMARKS = sorted((Path(__file__).parents[2] / "scripts" / "kernels").glob("*.cu"))
 CASES += [(path, {}, arch) for path in BENCHMARKS for arch in (75, 90, 120)]
 CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # of a benchmark
-RADIAL = {"RADIAL_DISTORTION": 1}  # of a header, so that it is not among a file's variants
+RADIAL = {"RADIAL_DISTORTION": 1}  # as those below not told by the file's own #ifdef, which `variants` looks for
 CASES += [
     (resource_dir("cuda_src") / "raster" / "project.cu", RADIAL, 90),
     (resource_dir("cuda_src") / "raster" / "project_backward.cu", {"FUSED_ADAM": 1} | RADIAL, 90),
+    (resource_dir("cuda_src") / "raster" / "project_backward.cu", {"FUSED_ADAM": 1} | VISIBLE_DEFINES, 90),
+    (resource_dir("cuda_src") / "optim" / "langevin_noise.cu", {"BATCH": 2}, 90),
 ]
 # Known bytes on sm_90: of the rare run that repeats to the bit and asks for the sums of AbsGS as well.
 SPILLS = {

@@ -31,7 +31,7 @@ def test_any_number_of_ranks_gives_the_same_bits(alone, training, tmp_path, gpus
 
 @pytest.mark.parametrize("changes", [
     {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4, "opacity_reset_interval": 16}, {"strategy": "mcmc"},
-    {"smooth_3d": 0.2, "optimizer": "visible", "coarse_until": 0.4, "moments": "bf16"},
+    {"smooth_3d": 0.2, "visible_adam": True, "coarse_until": 0.4, "moments": "bf16"},
 ], ids=str)  # fmt: skip
 def test_strategies_and_options_give_the_same_bits(training, tmp_path, changes):
     runs = [train(training, tmp_path / str(gpus), gpus, steps=32, keep=0, **changes) for gpus in (1, 2)]

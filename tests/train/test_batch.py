@@ -113,7 +113,7 @@ def test_overflow_in_the_middle_of_a_batch_changes_no_bits(changes: dict[str, ob
 
 @pytest.mark.parametrize("changes", [
     {"appearance": "grid"}, {"color": "field", "field_table_size": 2**10, "field_moves": True}, {"robust": True},
-    {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4}, {"optimizer": "visible"}, {"smooth_3d": 0.2},
+    {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4}, {"visible_adam": True}, {"smooth_3d": 0.2},
 ], ids=str)  # fmt: skip
 def test_options_train_in_batches(changes: dict[str, object]) -> None:
     batches, trainer = _trained(steps=24, **changes)

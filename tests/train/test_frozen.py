@@ -22,7 +22,7 @@ SETTINGS = {
     "dropout": {"dropout": 0.4},
     "batch": {"batch": 5},
     "packed": {"moments": "bf16"},
-    "visible": {"optimizer": "visible"},
+    "visible": {"visible_adam": True, "strategy": "copies", "noise_scale": 1e5},
     "coarse": {"coarse_until": 0.5},
 }
 
