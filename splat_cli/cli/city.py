@@ -77,9 +77,6 @@ def command(
     with locked_folder(out, make=True):
         result = train_city(open_city(scene, out, config, cell_splats, steps, device, cluster, display), display)
         index = levels_of(result, lod)
-    lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s"]
-    if result.score is not None:
-        lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
-    lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
+    lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s", *result.lines()]
     lines += [f"Levels of detail: {index}"] if index else []
     return Output(lines, {**result.facts(), "lod": index})

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from splat_cli.run.resume import Resumption
     from splat_cli.run.storage.run_dir import RunDir
 
+    _Run = tuple[RunDir, Resumption | None]
+
 
 @click.command(
     cls=SettingsCommand,
@@ -80,10 +82,7 @@ def command(
             backend = open_device(device, start.config, display)
             result = train_scene(start.scene, run, start.config, backend, display, start.checkpoint, callback)
             try_report(run, backend, display)
-    lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s"]
-    if result.score is not None:
-        lines.append(f"Held-out photographs: PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}")
-    lines += [f"Run: {result.run.path}", f"Splats: {result.run.ply_path(result.steps)}"]
+    lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s", *result.lines()]
     if result.run.report_path.is_file():
         lines.append(f"Report: {result.run.report_path} (open it in a browser)")
     return Output(lines, result.facts())
@@ -93,44 +92,59 @@ def command(
 def _run_to_train(
     scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, changes: dict[str, Any],
     display: "Display",
-) -> "Iterator[tuple[RunDir, Resumption | None]]":  # fmt: skip
+) -> "Iterator[_Run]":  # fmt: skip
     """The locked folder of a new or resumed run, and its settings: None if only the report is missing. UsageError."""
-    from splat_cli.cli.unused_options import unused_options
-    from splat_cli.config.presets import load_config
     from splat_cli.errors import UsageError
-    from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
-    from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
-    from splat_cli.scene.formats import scene_folder
-    from splat_cli.tools.photo_scene import prepared_scene
 
     if resume and (out or preset):
         raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
     if resume:
-        with existing_run(resume) as run:
-            plan: Resumption | None = None
-            try:
-                plan = plan_resumption(run, scene, changes, display)
-            except FinishedError:
-                if changes or run.report_path.is_file() or not run.config().report:
-                    raise
-            yield run, plan
+        yield from _resumed_run(resume, scene, changes, display)
     elif scene:
-        config = load_config(preset, changes)
-        for line in unused_options(config, changes):
-            display.warn(line)
-        prepared = prepared_scene(scene, config.seed, display)
-        is_made = prepared != scene
-        scene, dataset_format = scene_folder(prepared, config.format)
-        config = dataclasses.replace(config, format=dataset_format)
-        if is_made:
-            places = [out] if out else itertools.takewhile(Path.exists, numbered_folders(Path("runs") / scene.name))
-            interrupted = interrupted_run(places, scene, config)
-            if interrupted:
-                display.say(f"Continuing {interrupted}, which was interrupted")
-                with existing_run(interrupted) as run:
-                    yield run, plan_resumption(run, scene, {}, display)
-                return
-        with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
-            yield run, Resumption(scene, config, None)
+        yield from _new_run(scene, out, preset, changes, display)
     else:
         raise UsageError("name a SCENE to train on, or a run with --resume")
+
+
+def _resumed_run(path: Path, scene: Path | None, changes: dict[str, Any], display: "Display") -> "Iterator[_Run]":
+    from splat_cli.run.resume import FinishedError, plan_resumption
+    from splat_cli.run.storage.run_lock import existing_run
+
+    with existing_run(path) as run:
+        start: Resumption | None = None
+        try:
+            start = plan_resumption(run, scene, changes, display)
+        except FinishedError:
+            if changes or run.report_path.is_file() or not run.config().report:
+                raise
+        yield run, start
+
+
+def _new_run(
+    scene: Path, out: Path | None, preset: str | None, changes: dict[str, Any], display: "Display"
+) -> "Iterator[_Run]":
+    """A new run; of photographs or a video, for which a scene is made first, the interrupted one if there is one."""
+    from splat_cli.cli.unused_options import unused_options
+    from splat_cli.config.presets import load_config
+    from splat_cli.run.resume import Resumption, interrupted_run, plan_resumption
+    from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
+    from splat_cli.scene.formats import scene_folder
+    from splat_cli.tools.photo_scene import prepared_scene
+
+    config = load_config(preset, changes)
+    for line in unused_options(config, changes):
+        display.warn(line)
+    prepared = prepared_scene(scene, config.seed, display)
+    is_made = prepared != scene
+    scene, dataset_format = scene_folder(prepared, config.format)
+    config = dataclasses.replace(config, format=dataset_format)
+    if is_made:
+        places = [out] if out else itertools.takewhile(Path.exists, numbered_folders(Path("runs") / scene.name))
+        interrupted = interrupted_run(places, scene, config)
+        if interrupted:
+            display.say(f"Continuing {interrupted}, which was interrupted")
+            with existing_run(interrupted) as run:
+                yield run, plan_resumption(run, scene, {}, display)
+            return
+    with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
+        yield run, Resumption(scene, config, None)

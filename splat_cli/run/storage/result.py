@@ -20,6 +20,13 @@ class RunResult:
     score: Score | None
     bad_numbers: dict[str, int]
 
+    def lines(self) -> list[str]:
+        """Score, if photographs were held out, and paths, as lines of text."""
+        lines = [f"Run: {self.run.path}", f"Splats: {self.run.ply_path(self.steps)}"]
+        if self.score is not None:
+            lines.insert(0, f"Held-out photographs: PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")
+        return lines
+
     def facts(self) -> dict[str, Any]:
         """The result as JSON: content of result.json and output of `--json`."""
         measured = self.score.facts() if self.score else {}
