@@ -1,8 +1,13 @@
-"""Draws the first table of docs/quality.md: `python scripts/draw_quality.py > docs/images/quality.svg`."""
+"""Means of the runs in docs/quality.md, as the page's first table and as its chart:
+
+python scripts/draw_quality.py table
+python scripts/draw_quality.py chart > docs/images/quality.svg
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -31,11 +36,19 @@ class Row:
 
 
 def rows(page: str) -> list[Row]:
-    """The scenes of the page's first table, means over seeds."""
-    cells = [
-        line.strip("| ").split(" | ") for line in page.split("\n\n| scene", 1)[1].split("\n\n", 1)[0].split("\n")[2:]
-    ]
+    """The scenes of the page's table of runs, means over seeds."""
+    lines = page.split("\n\n| scene (", 1)[1].split("\n\n", 1)[0].split("\n")[2:]
+    cells = [line.strip("| ").split(" | ") for line in lines]
     return [_row(*[cell.strip() for cell in [*line, ""][:6]]) for line in cells]
+
+
+def first_table(table: list[Row]) -> str:
+    """The scenes as a table in Markdown."""
+    lines = ["| scene | splat | FastGS | gsplat |", "| --- | --- | --- | --- |"]
+    for row in table:
+        ours, fastgs = _cell(row.splat, row.splat_seconds), _cell(row.fastgs, row.fastgs_seconds)
+        lines.append(f"| {row.scene} | **{ours}** | {fastgs} | {_cell(row.gsplat, row.gsplat_seconds)}".rstrip() + " |")
+    return "\n".join(lines) + "\n"
 
 
 def quality_svg(table: list[Row]) -> str:
@@ -59,6 +72,10 @@ def _row(scene: str, splat: str, seconds: str, _splats: str, fastgs: str, gsplat
         scene.split(",")[0], _psnr(splat), mean(_numbers(seconds.split("(")[0])), _psnr(fastgs), _seconds(fastgs),
         _psnr(gsplat) if gsplat else None, _seconds(gsplat),
     )  # fmt: skip
+
+
+def _cell(psnr: float | None, seconds: float | None) -> str:
+    return ("" if psnr is None else f"{psnr:.2f} dB") + (f", {seconds:.0f} s" if seconds else "")
 
 
 def _numbers(text: str) -> list[float]:
@@ -100,4 +117,5 @@ def _text(x: float, y: float, text: str, look: str | None = None) -> Markup:
 
 
 if __name__ == "__main__":
-    print(quality_svg(rows(PAGE.read_text())), end="")
+    draw = first_table if sys.argv[1] == "table" else quality_svg
+    print(draw(rows(PAGE.read_text())), end="")

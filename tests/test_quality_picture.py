@@ -1,19 +1,24 @@
-"""docs/images/quality.svg shows the figures of docs/quality.md."""
+"""The first table and the chart of docs/quality.md show the means of its runs."""
 
-from scripts.draw_quality import PAGE, quality_svg, rows
+from scripts.draw_quality import PAGE, first_table, quality_svg, rows
 
 
 def test_the_chart_of_quality_is_current():
     picture = (PAGE.parent / "images" / "quality.svg").read_text()
     assert picture == quality_svg(rows(PAGE.read_text())), (
-        "run: python scripts/draw_quality.py > docs/images/quality.svg"
+        "run: python scripts/draw_quality.py chart > docs/images/quality.svg"
     )
+
+
+def test_the_first_table_of_quality_is_current():
+    page = PAGE.read_text()
+    assert first_table(rows(page)) in page, "paste the output of: python scripts/draw_quality.py table"
 
 
 def test_rows_are_means_over_seeds():
     page = """
 
-| scene | splat | seconds | splats | FastGS | gsplat |
+| scene (photographs) | splat | seconds | splats | FastGS | gsplat |
 | --- | --- | --- | --- | --- | --- |
 | ball, red | **30.0, 31.0** / 0.9 | 10.0, 12.0 (1a2b3c) | 9k | 29.5 / 0.9, 99.0 s | |
 
