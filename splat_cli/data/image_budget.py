@@ -27,16 +27,17 @@ def all_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> boo
 def image_budget(
     backend: Backend, config: TrainConfig, views: Sequence[View], others: Sequence[View]
 ) -> ImageBudget | None:
-    """ImageBudget of training photographs, beside `others` held out; None if all fit.
+    """ImageBudget of a GPU's part of the training photographs, beside all `others` held out; None if these fit.
 
     UsageError if not even the photographs of one round of density control fit.
     """
-    if all_fit(backend, config, [*views, *others]):
+    gpus, limit = config.gpus, _limit(backend, config, config.gpus)
+    if -(-sum(map(photo_bytes, views)) // gpus) + sum(map(photo_bytes, others)) <= limit:
         return None
-    limit = _limit(backend, config)
     largest = max(map(photo_bytes, views))
     budget = ImageBudget.of(max(limit // largest, _MIN_COUNT))
-    least = max(min(config.score_views, len(views)), _BATCHES * config.batch_size if config.batch_size > 1 else 0)
+    num_scored, batch = -(-min(config.score_views, len(views)) // gpus), config.batch_size // gpus
+    least = max(num_scored, _BATCHES * batch if config.batch_size > 1 else 0)
     if limit < _MIN_COUNT * largest or budget.resident < least:
         raise UsageError(
             f"{limit / 2**20:.1f} MiB hold {limit // largest} photographs of {largest / 2**20:.1f} MiB, too few to "
@@ -51,8 +52,8 @@ def depth_map_limit(backend: Backend, config: TrainConfig) -> int:
     return int(_DEPTH_SHARE * _limit(backend, config))
 
 
-def _limit(backend: Backend, config: TrainConfig) -> int:
-    """Memory limit in bytes."""
+def _limit(backend: Backend, config: TrainConfig, gpus: int = 1) -> int:
+    """Memory limit in bytes of a GPU's part. On the host, rank 0 has all parts, and each other rank its own."""
     if config.image_memory is not None:
         return int(config.image_memory * 2**30)
-    return int(_SHARE * min(backend.memory()[0], main_memory()[0]))
+    return int(_SHARE * min(backend.memory()[0], main_memory()[0] // (2 * gpus - 1)))

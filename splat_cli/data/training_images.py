@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
+from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend
+from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CameraTable, Shown
 from splat_cli.scene.images.downscale import downscale_photograph
 from splat_cli.scene.images.image_set import ImageSet
@@ -18,17 +20,18 @@ class TrainingImages:
     """The table of training cameras, and what fills it with photographs.
 
     images: the photographs on the host, at full resolution. stream: loads photographs in the order of the steps, with
-    a `budget` for fewer than all; else None.
+    a `budget` for fewer than all; else None. share: of a rank, which has only the photographs that it shows.
     """
 
     def __init__(
         self, backend: Backend, images: ImageSet, order: np.ndarray, budget: ImageBudget | None = None,
-        downscale: int = 1, batch: int = 1,
+        downscale: int = 1, batch: int = 1, share: Share = WHOLE,
     ) -> None:  # fmt: skip
         self.backend, self.images, self.cameras = backend, images, CameraTable(backend, images.views)
         self.stream: ImageStreamer | None = None
         if budget is not None:
-            self.stream = ImageStreamer(backend, self.cameras, images.images, images.masks, order, budget, batch)
+            self.stream = _PartStreamer(backend, self.cameras, images, order, budget, batch, share)
+        self._own = own_views(len(images.views), batch, share)
         self._resident: dict[int, Shown] = {}
         self._downscale = 0  # nothing is shown yet
         self.set_downscale(downscale)
@@ -54,7 +57,23 @@ class TrainingImages:
         self._resident.clear()
         upload = self.backend.upload
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            pairs = zip(self.images.images, self.images.masks, strict=True)
-            downscaled = pool.map(lambda pair: downscale_photograph(pair[0], pair[1], downscale), pairs)
-            for index, (photo, mask, num_pixels) in enumerate(downscaled):
+            images, masks = self.images.images, self.images.masks
+            downscaled = pool.map(lambda i: downscale_photograph(images[i], masks[i], downscale), self._own)
+            for index, (photo, mask, num_pixels) in zip(self._own, downscaled, strict=True):
                 self._resident[index] = upload(photo), None if mask is None else upload(mask), num_pixels
+
+
+class _PartStreamer(ImageStreamer):
+    """Streams the photographs of a rank, which shows every num_ranks-th step."""
+
+    def __init__(
+        self, backend: Backend, cameras: CameraTable, images: ImageSet, order: np.ndarray, budget: ImageBudget,
+        batch: int, share: Share,
+    ) -> None:  # fmt: skip
+        self._num_ranks = share.num_ranks
+        own_order, own_batch = order[share.rank :: share.num_ranks], batch // share.num_ranks
+        super().__init__(backend, cameras, images.images, images.masks, own_order, budget, own_batch)
+
+    def ready(self, step: int) -> int:
+        """See ImageStreamer.ready; steps are those of all ranks, at the begin of a batch."""
+        return self._num_ranks * super().ready(step // self._num_ranks)

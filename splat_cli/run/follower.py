@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 import sys
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import numpy as np
 
 from splat_cli.console import Display
+from splat_cli.data.view_order import own_views
 from splat_cli.errors import DeviceError, SplatError, one_line
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.followers import MAY_HELP_TO_RESTART, Lifeline
 from splat_cli.ranks.protocol import RankError
+from splat_cli.ranks.share import Share
 from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_state
-from splat_cli.run.setup.training_data import read_data
+from splat_cli.run.setup.training_data import load_part
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked_trainer import FollowingTrainer
 
@@ -39,16 +40,17 @@ def main(arguments: list[str]) -> None:
 
 
 def _follow(channel: Channel, files: list[int]) -> None:
-    scene_path, config, device = channel.listen()
+    requested, device = channel.listen()
     display = Display(io.StringIO())  # rank 0 tells the user
-    backend = open_device(device, config, display)
+    backend = open_device(device, requested, display)
     ranks = make_ranks(channel, backend, files)
-    prepare_kernels(backend, config)
-    data = read_data(Path(scene_path), config, backend, display)
-    _, config = ranks.listen()
-    points = placeholder_state(data.training, 8).points
+    prepare_kernels(backend, requested)
+    _, config, views, budget = ranks.listen()
+    own = own_views(len(views), config.batch_size, Share(ranks.rank, ranks.size))
+    images = load_part(views, own, requested, backend, display, lazily=budget is not None)
+    points = placeholder_state(images, 8).points
     splats, _ = initial_splats(backend, config, *points, np.random.default_rng(0))
-    FollowingTrainer(ranks, backend, config, splats, data.training, budget=data.budget).follow()
+    FollowingTrainer(ranks, backend, config, splats, images, budget=budget).follow()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
@@ -50,8 +49,8 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
 
 
 @contextmanager
-def started_ranks(config: TrainConfig, scene_path: Path, backend: Backend) -> Iterator[Ranks]:
-    """The ranks that the settings ask for, of which this process is rank 0; the others read the scene meanwhile."""
+def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
+    """The ranks that the settings ask for, of which this process is rank 0; the others compile kernels meanwhile."""
     check_ranks(config, backend)
     if config.gpus == 1:
         yield Alone()
@@ -62,7 +61,7 @@ def started_ranks(config: TrainConfig, scene_path: Path, backend: Backend) -> It
     followers = Followers("splat_cli.run.follower", size, environments, files)
     try:
         channel = Channel(0, size, followers.connections, followers.check)
-        channel.tell(str(scene_path), config, backend.name)
+        channel.tell(config, backend.name)
         ranks = make_ranks(channel, backend, files)
         followers.on_lost = ranks.abort if isinstance(ranks, NcclRanks) else lambda: None
         try:

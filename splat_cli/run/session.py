@@ -59,7 +59,7 @@ def train_scene(
     restarts = Restarts(run, config, checkpoint, display)
     while True:
         try:
-            with started_ranks(config, scene_path, backend) as ranks:
+            with started_ranks(config, backend) as ranks:
                 return _train(scene_path, run, config, backend, display, checkpoint, callback, ranks)
         except RankError as error:
             checkpoint = restarts.next_start(error)

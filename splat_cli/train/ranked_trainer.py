@@ -28,7 +28,7 @@ from splat_cli.train.view_scores import ViewScorer
 
 
 class RankedTrainer(Trainer):
-    """What the trainers of all ranks have in common. `share`: the splats that this one trains."""
+    """What the trainers of all ranks have in common."""
 
     def __init__(
         self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, images: ImageSet,
@@ -60,11 +60,14 @@ class RankedTrainer(Trainer):
 class LeadingTrainer(RankedTrainer):
     """The trainer of rank 0: the same as on one GPU for its caller."""
 
-    def __init__(self, ranks: Ranks, backend: Backend, config: ResolvedConfig, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, images: ImageSet,
+        **options: Any,
+    ) -> None:  # fmt: skip
         self._is_collected = True  # rank 0 has what the others trained
         self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
-        ranks.tell("train", config)
-        super().__init__(ranks, backend, config, *arguments, **options)
+        ranks.tell("train", config, images.views, options.get("budget"))
+        super().__init__(ranks, backend, config, splats, images, **options)
 
     def collect(self) -> None:
         """See Trainer.collect."""

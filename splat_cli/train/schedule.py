@@ -1,4 +1,4 @@
-"""Upload of a run's schedule to the device: learning rates, SH degrees, backgrounds, order of the views.
+"""Upload of a run's schedule to the device: learning rates, SH degrees, backgrounds.
 
 The kernel `begin_step` (cuda_src/optim/begin_step.cu) evaluates it for each step, the decay of the rates included.
 """
@@ -67,13 +67,3 @@ def downscale_at(config: ResolvedConfig, step: int) -> int:
     ends = [config.densify_interval * round(share * config.steps / config.densify_interval) for share in shares]
     factor: int = 2 ** sum(step < end for end in ends)
     return factor
-
-
-def view_order(num_views: int, steps: int, seed: int) -> np.ndarray:
-    """View of each step, int32 [steps]: random permutations of all views.
-
-    The order of a shorter run is a prefix of that of a longer one, so that runs can be extended.
-    """
-    random = np.random.default_rng((seed, 1))  # separate from the generator of density control
-    rounds = -(-steps // num_views)
-    return np.concatenate([random.permutation(num_views) for _ in range(rounds)])[:steps].astype(np.int32)

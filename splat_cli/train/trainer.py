@@ -13,6 +13,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.console import Progress
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.training_images import TrainingImages
+from splat_cli.data.view_order import view_order
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
@@ -24,6 +25,7 @@ from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.optim.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.phase_timer import PhaseTimer
+from splat_cli.ranks.share import WHOLE
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.exchange import Exchange
 from splat_cli.render.iter_state import IterState
@@ -35,7 +37,7 @@ from splat_cli.train.auxiliary import AuxiliaryModels, auxiliary_memory
 from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
-from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule, view_order
+from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
 
@@ -55,8 +57,10 @@ class Trainer:
     frozen: splats of the same SH degree that are shown and never changed; they come first and do not count towards
     max_splats. scene_points: float32 [P, 3], for --depth-weight. pose_offsets: initial offsets of
     --pose-opt, as for `moved_views`.
-    `notices`: warnings for the user; the caller drains this list.
+    `notices`: warnings for the user; the caller drains this list. `share`: of the splats and photographs, with ranks.
     """
+
+    share = WHOLE
 
     def __init__(
         self,
@@ -76,8 +80,9 @@ class Trainer:
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
         self.model = _make_model(backend, config, splats, frozen)
-        order = view_order(len(images.views), config.steps, config.seed)
-        self.images = TrainingImages(backend, images, order, budget, downscale_at(config, 0), config.batch_size)
+        order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
+        first_downscale = downscale_at(config, 0)
+        self.images = TrainingImages(backend, images, order, budget, first_downscale, config.batch_size, self.share)
         self.cameras, self.stream = self.images.cameras, self.images.stream
         self.schedule = upload_schedule(backend, config)
         self.auxiliary = AuxiliaryModels(TrainingSetup(
@@ -88,9 +93,11 @@ class Trainer:
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         random = random or np.random.default_rng(config.seed)
-        show = self.stream.show if self.stream else lambda views: None
-        is_fixed = has_fixed_scores(config, backend.name == "cuda")
-        self.scorer = self._make_scorer(self.rasterizer, self.loss, self.model, self.state, random, show, is_fixed)
+        self.scorer = self._make_scorer(
+            self.rasterizer, self.loss, self.model, self.state, random,
+            self.stream.show if self.stream else lambda views: None,
+            has_fixed_scores(config, backend.name == "cuda"), config.batch_size,
+        )  # fmt: skip
         self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, random)
         self.batch_step = BatchStep(
             backend, config, self.model, self.rasterizer, self.auxiliary, self.state, self.density.strategy,

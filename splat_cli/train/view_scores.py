@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.data.view_order import in_slots
 from splat_cli.density.ratings import mean_scores
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.loss import PhotometricLoss
@@ -32,10 +33,14 @@ class ViewScorer:
         random: np.random.Generator,
         show: Callable[[np.ndarray], object] = lambda views: None,
         fixed_sums: bool = False,
+        batch: int = 1,
     ) -> None:
-        """show: called with the views to score, to load their photographs. fixed_sums: with any rasterizer."""
+        """show: called with the views to score, to load their photographs. fixed_sums: with any rasterizer.
+
+        batch: of training; the views are as evenly divided among its slots as those of training are.
+        """
         self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
-        self._load_photographs, self._fixed_sums = show, fixed_sums
+        self._load_photographs, self._fixed_sums, self._batch = show, fixed_sums, batch
         self._graph = CapturedGraph(rasterizer, self._launch)
         self._sums: Any = None
         self._views: Any = None  # to score, int32, and number of views done, int32 [1]
@@ -58,7 +63,7 @@ class ViewScorer:
     def scores(self, num_views: int) -> tuple[Any, Any]:
         """Mean over random views of every splat's blending weight and share of the error, float32 [num], px."""
         num_cameras = len(self.rasterizer.cameras.views)
-        views = self.random.permutation(num_cameras)[:num_views].astype(np.int32)
+        views = in_slots(self.random.permutation(num_cameras).astype(np.int32), self._batch)[:num_views]
         means = mean_scores(self.rasterizer.backend, self.sums(views), self.model.num, len(views))
         return means[0], means[1]
 

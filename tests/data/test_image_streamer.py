@@ -10,13 +10,13 @@ from PIL import Image
 from splat_cli.config.presets import load_config
 from splat_cli.data.image_budget import image_budget, photo_bytes
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
+from splat_cli.data.view_order import view_order
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene import load_images, read_scene
 from splat_cli.scene.images.lazy import lazy_images
-from splat_cli.train.schedule import view_order
 from tests.small_scene import write_small_scene
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -188,6 +188,8 @@ def test_room(backend):
     with pytest.raises(UsageError, match="hold 11 photographs .* more --image-memory, or --downscale 2"):
         room(11)
     assert room(11, score_views=5).resident >= 5
+    assert room(30, gpus=2, batch=2) is None  # 20 of 40, and 10 held out
+    assert room(29, gpus=2, batch=2) is not None
 
 
 def test_thousands_of_photographs_start_soon(training, tmp_path):

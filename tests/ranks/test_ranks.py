@@ -11,6 +11,7 @@ from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from tests.noise_trainer import launch_anew
 from tests.ranks.runs import Callback, before_scores, bits, children, train
+from tests.small_scene import write_small_scene
 
 
 def test_shares_are_all_splats():
@@ -23,7 +24,9 @@ def test_shares_are_all_splats():
 
 @pytest.mark.parametrize("gpus", [2, 4])
 def test_any_number_of_ranks_gives_the_same_bits(alone, training, tmp_path, gpus):
-    run = train(training, tmp_path / "run", gpus)
+    callback = Callback()
+    run = train(training, tmp_path / "run", gpus, callback)
+    assert set(callback.trainer.images._resident) == set(range(0, 9, gpus))
     assert run.result()["num_splats"] > 3 * RANK_BLOCK + 100
     assert bits(run) == bits(alone)
     assert not children()
@@ -51,6 +54,17 @@ def test_overflow_on_one_rank_changes_no_bits(alone, training, tmp_path):
     generations = []
     assert bits(train(training, tmp_path / "run", 2, Callback(work))) == bits(alone)
     assert generations[-1] == 2 * len(generations)  # each time it shrank, it grew again
+
+
+def test_streamed_photographs_are_divided(training, tmp_path):
+    """Of 20 photographs, each of two ranks shows 10, of which 6 are on its device at a time."""
+    training.scene = write_small_scene(tmp_path / "scene", num_views=20)
+    shown, short = [], {"steps": 24, "keep": 0}
+    callback = Callback(lambda trainer: shown.append(set(trainer.images.stream._here)))
+    streamed = train(training, tmp_path / "2", 2, callback, image_memory=8 * 3 * 40 * 30 / 2**30, **short)
+    assert bits(streamed, 24) == bits(train(training, tmp_path / "1", 1, **short), 24)
+    assert max(map(len, shown)) == 6
+    assert set().union(*shown) == set(range(0, 20, 2))
 
 
 def test_ranks_divide_the_views_to_score(training, tmp_path):

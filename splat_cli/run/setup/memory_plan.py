@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_budget import photo_bytes
 from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import OutOfMemory
+from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
 from splat_cli.train.trainer import PAIRS_PER_SPLAT, Trainer
@@ -22,7 +24,7 @@ _USABLE = 0.95  # of the free memory: other programs allocate too, and pools rou
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Device memory in bytes: of photographs, of buffers, per splat; and the limit. num_frozen: of splats."""
+    """Memory of a device in bytes: of photographs, of buffers, per splat; and the limit. num_frozen: of splats."""
 
     photographs: int
     pictures: int
@@ -82,7 +84,8 @@ def plan_memory(
     budget: number of resident images, if they are streamed. num_frozen: number of splats of --frozen.
     depth_bytes: of depth maps.
     """
-    images = [photo_bytes(view) for view in views]
+    images, shares = [photo_bytes(view) for view in views], [Share(rank, config.gpus) for rank in range(config.gpus)]
+    parts = [sum(images[view] for view in own_views(len(views), config.batch_size, share)) for share in shares]
     pixels = max(view.width * view.height for view in views)
     tiles = max(-(-view.width // TILE) * -(-view.height // TILE) for view in views)
     cost = Trainer.memory_cost(config, len(views), config.deterministic and backend.name == "cuda")
@@ -90,7 +93,7 @@ def plan_memory(
     if config.max_memory is not None:
         available = min(available, int(config.max_memory * _GIB))
     return MemoryPlan(
-        photographs=depth_bytes + (sum(images) if budget is None else budget.resident * max(images)),
+        photographs=depth_bytes + (max(parts) if budget is None else budget.resident * max(images)),
         pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
         per_splat=_per_splat(cost),
         available=available,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.data.image_budget import depth_map_limit, image_budget
@@ -81,6 +83,24 @@ def load_image_set(
         return load_images(
             views, on_photograph, backend=backend, background=background, invert_masks=config.invert_masks
         )
+
+
+def load_part(
+    views: Sequence[View], own: Sequence[int], config: TrainConfig, backend: Backend, display: Display, lazily: bool
+) -> ImageSet:
+    """The photographs `own` of training views that another process has found usable; empty images for the others.
+
+    lazily: see `load_image_set`; then of all views. SceneError if one cannot be decoded here.
+    """
+    if lazily:
+        return load_image_set(views, config, backend, display, lazily)
+    part = load_image_set([views[index] for index in own], config, backend, display)
+    if part.skipped:
+        raise SceneError(f"a photograph was read before, and cannot be now: {part.skipped[0]}")
+    images, masks = [np.zeros((0, 0, 3), np.uint8) for _ in views], list[np.ndarray | None]([None] * len(views))
+    for index, image, mask in zip(own, part.images, part.masks, strict=True):
+        images[index], masks[index] = image, mask
+    return ImageSet(list(views), images, masks, [])
 
 
 def with_depth_maps(

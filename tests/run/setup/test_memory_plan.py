@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
+from splat_cli.data.image_budget import photo_bytes
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
@@ -95,6 +96,12 @@ def test_cap_is_what_fits_into_the_memory_allowed():
     assert plan.photographs + plan.pictures + plan.max_splats * plan.per_splat <= 0.1 * 1024 * MIB
     assert _plan(backend, max_memory=0.1, max_splats=10_000).max_splats == 10_000
     assert _plan(backend, max_memory=0.1, sh_degree=0).max_splats > 1.5 * plan.max_splats
+
+
+def test_gpus_have_parts_of_the_photographs():
+    backend, views = open_backend("cpu"), ring_of_views(9)
+    alone, divided = (_plan(backend, views, batch=4, gpus=gpus).photographs for gpus in (1, 2))
+    assert (alone, divided) == (9 * photo_bytes(views[0]), 5 * photo_bytes(views[0]))
 
 
 def test_without_any_room_the_message_names_three_settings(training, tmp_path):
