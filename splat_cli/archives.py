@@ -11,6 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.errors import DiskError, SceneError, SplatError, reason_of
+from splat_cli.files import is_full
+
 MAX_EXPANSION = 32
 """Unpacked bytes per byte of the file. A splat takes at least 14 bytes in .spz and .sog, 56 to 236 unpacked."""
 MIN_ALLOWANCE = 16 << 20
@@ -42,6 +45,13 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     with _ZipReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         file.is_open = True
         yield archive
+
+
+def unzip_error(path: Path, folder: Path, error: Exception) -> SplatError:
+    """The exception for one of ZIP_ERRORS in unpacking into a folder: DiskError where that is full, else SceneError."""
+    if is_full(error):
+        return DiskError(f"no room in {folder} to unpack {path}: make room there, or unpack it elsewhere")
+    return SceneError(f"{path} cannot be unpacked ({reason_of(error)}): make the zip file again")
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:

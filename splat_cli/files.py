@@ -9,7 +9,6 @@ from pathlib import Path
 
 from splat_cli.errors import DiskError, UnwritableError
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, None)  # None: NumPy's own "not enough free space"
 _WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
                 errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
 
@@ -37,9 +36,14 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             beside.unlink()
 
 
+def is_full(error: Exception) -> bool:
+    """Whether an operation failed for want of space on the disk."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def write_error(path: Path, error: OSError) -> DiskError:
     """The exception for a failed write to `path`."""
-    if error.errno in _NO_SPACE:
+    if is_full(error) or error.errno is None:  # NumPy's own "not enough free space"
         return DiskError(f"{path} was not written: no space left on the disk; make room there")
     reason = f"{path} cannot be written: {error.strerror or error}"
     if error.errno in _WRONG_PLACE:

@@ -14,8 +14,10 @@ import click
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, one_line
+from splat_cli.files import is_full
 from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_signals
 
+_WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _COMMANDS = ("train", "batch", "city", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
 
 
@@ -149,6 +151,11 @@ def _explain(error: Exception) -> tuple[str, int]:
         return "Interrupted", interrupt_code(error.__cause__)
     if isinstance(error, MemoryError):
         return f"Error: out of memory: {one_line(error)}; use fewer splats or smaller photographs", 1
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"Error: no space left on the disk for {error.filename or 'a file'}", 1
+    if is_full(error):
+        return f"Error: no space left on the disk for {getattr(error, 'filename', None) or 'a file'}", 1
+    if isinstance(error, OSError) and error.errno in _WRONG_PATH and error.filename:
+        path = escape_unprintable(os.fsdecode(error.filename))
+        return f"Error: {path} cannot be used: {error.strerror}; name another path", 2
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Path.resolve before Python 3.13
+        return f"Error: {one_line(error)}; name another path", 2
     return f"Error: {type(error).__name__}: {one_line(error)} (--debug shows where)", 1

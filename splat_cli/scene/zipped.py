@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from splat_cli.archives import check_member, max_unpacked_bytes, open_zip
-from splat_cli.errors import ZIP_ERRORS, SceneError, reason_of
+from splat_cli.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
+from splat_cli.errors import ZIP_ERRORS
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
 
 _SUFFIXES = (".zip", ".r3d")
@@ -62,7 +62,7 @@ def _unpack(path: Path, folder: Path) -> None:
                 with archive.open(member) as source, target.open("xb") as out:
                     shutil.copyfileobj(source, out)
     except ZIP_ERRORS as error:
-        raise SceneError(f"{path} cannot be unpacked ({reason_of(error)}): make the zip file again") from error
+        raise unzip_error(path, folder.parent, error) from error
 
 
 def _check(members: list[zipfile.ZipInfo], limit: int) -> None:

@@ -1,14 +1,16 @@
 """COLMAP models in zip files, and archives that mean harm."""
 
 import contextlib
+import errno
 import os
 import zipfile
 
 import pytest
 
-from splat_cli.errors import FormatError, SceneError
+from splat_cli.errors import DiskError, FormatError, SceneError
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.scene import read_scene
+from splat_cli.scene.zipped import unzip_scene
 from tests.fuzz.large_files import zip_of_members
 from tests.scene.models import small_model, write_scene
 
@@ -55,6 +57,19 @@ def test_bomb(tmp_path):
         archive.writestr("cameras.bin", bytes(100_000_000))
     with pytest.raises(SceneError, match=r"model\.zip cannot be unpacked .*100,000,000 bytes, 16,777,216 at most"):
         read_scene(tmp_path)
+
+
+def test_a_full_disk_is_not_the_fault_of_the_archive(tmp_path, monkeypatch):
+    path = zipped_scene(tmp_path) / "model.zip"
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("splat_cli.scene.colmap.zipped._unpack", full)
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    for unpack in (lambda: read_scene(tmp_path), lambda: unzip_scene(path, tmp_path / "unpacked")):
+        with pytest.raises(DiskError, match=r"no room in .* to unpack .*model\.zip: make room there"):
+            unpack()
 
 
 def test_total_is_bounded(tmp_path):

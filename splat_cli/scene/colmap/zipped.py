@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from splat_cli.archives import check_member, max_unpacked_bytes, open_zip
-from splat_cli.errors import ZIP_ERRORS, SceneError, reason_of
+from splat_cli.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
+from splat_cli.errors import ZIP_ERRORS
 from splat_cli.scene.colmap import FILES
 
 _NAMES = {f"{stem}{suffix}" for stem in FILES for suffix in (".bin", ".txt")}
@@ -36,7 +36,7 @@ def unzipped_model(path: Path) -> Iterator[Path]:
                 for member in _members(archive, max_unpacked_bytes(path)):
                     _unpack(archive, member, Path(folder) / PurePosixPath(member.filename).name)
         except ZIP_ERRORS as error:
-            raise SceneError(f"{path} cannot be unpacked ({reason_of(error)}): make the zip file again") from error
+            raise unzip_error(path, Path(folder), error) from error
         yield Path(folder)
 
 

@@ -4,7 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, reason_of
+from splat_cli.files import replacing
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES, open_image
 from splat_cli.scene.images.decode import image_size
 
@@ -50,8 +51,10 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
             skipped.append(f"{name}: {error}")
             continue
         if path.suffix.lower() in _CONVERTED:
-            name = _jpeg_name(Path(name), taken)
-            _convert(path, images / name)
+            found, name = name, _jpeg_name(Path(name), taken)
+            if reason := _convert(path, images / name):
+                skipped.append(f"{found}: {reason}")
+                continue
         else:
             _link(path, images / name)
         names.append(name)
@@ -72,11 +75,16 @@ def _jpeg_name(name: Path, taken: set[str]) -> str:
     return chosen
 
 
-def _convert(path: Path, target: Path) -> None:
-    """Writes the photograph as JPEG, with its EXIF data."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with open_image(path) as image:
-        image.convert("RGB").save(target, quality=_QUALITY, subsampling=0, exif=image.getexif().tobytes())
+def _convert(path: Path, target: Path) -> str | None:
+    """Writes the photograph as JPEG, with its EXIF data; returns why it cannot be decoded, or None."""
+    try:
+        with open_image(path) as image:
+            colors, exif = image.convert("RGB"), image.getexif().tobytes()
+    except Exception as error:  # decoders raise exceptions of any type on broken files
+        return f"cannot be decoded ({reason_of(error)})"
+    with replacing(target) as beside:
+        colors.save(beside, "JPEG", quality=_QUALITY, subsampling=0, exif=exif)
+    return None
 
 
 def _link(path: Path, target: Path) -> None:

@@ -74,6 +74,20 @@ def test_heic_and_avif_become_jpeg_for_colmap(tmp_path):
     assert set(gps_locations(tmp_path / "images", names)) == set(wanted) - {"IMG_1.jpg"}
 
 
+@pytest.mark.usefixtures("heif")
+def test_a_damaged_heic_is_left_out(tmp_path):
+    for name in "abc":
+        save(tmp_path / f"photos/{name}.jpg")
+    path = tmp_path / "photos/d.heic"
+    save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) - 20])  # its header says the same
+    assert image_size(path) == (40, 30)
+    names, skipped = collect_photographs(tmp_path / "photos", tmp_path / "images")
+    assert names == ["a.jpg", "b.jpg", "c.jpg"]
+    assert [line.split(" (")[0] for line in skipped] == ["d.heic: cannot be decoded"]
+
+
 def test_gps_data_become_metres(tmp_path):
     places = {"a.jpg": (0, 0, 0), "b.jpg": (100, 0, 0), "c.jpg": (0, -200, 0), "d.jpg": (0, 0, 30)}
     for name, place in places.items():
