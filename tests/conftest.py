@@ -13,6 +13,7 @@ from splat_cli.cli.main import run
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.run.storage.run_dir import RunDir
+from tests.compare import comparison  # noqa: F401
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 

@@ -1,4 +1,4 @@
-"""A trainer with little to learn: photographs and splats are noise."""
+"""A trainer of random splats on random photographs."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How much memory a piece of code takes, with what C libraries take (Linux)."""
+"""Peak memory of a piece of code, including that of C libraries (Linux)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""No module needs POSIX to be imported: Linux with its own modules and functions hidden stands for other systems."""
+"""Every module can be imported without POSIX, for which Linux stands with its own modules and functions hidden."""
 
 import sys
 

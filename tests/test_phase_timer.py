@@ -1,4 +1,4 @@
-"""Seconds by phase, seconds of training."""
+"""Seconds by phase, and seconds of training."""
 
 import pytest
 

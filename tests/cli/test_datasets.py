@@ -1,4 +1,4 @@
-"""Commands on scenes of every kind: distorted, from other programs' files, with masks, splits and crops."""
+"""Commands on all kinds of scenes: distorted, exported by other programs, with masks, splits and crops."""
 
 import json
 from pathlib import Path

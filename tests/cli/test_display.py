@@ -1,4 +1,4 @@
-"""How much a command says, and where."""
+"""--quiet, --verbose and --progress: what a command prints, and to which stream."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`--json`: one object on standard output, whatever happens."""
+"""`--json`: one object on standard output, on success and on failure."""
 
 import json
 import shutil

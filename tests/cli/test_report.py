@@ -1,4 +1,4 @@
-"""report.html: written by train and by report, whole in itself, whatever the run came to."""
+"""report.html: written by train and by report, self-contained, also for interrupted runs."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Photographs that come when they are needed: the same bits as with all of them there, within the memory allowed."""
+"""Streamed photographs: the same bits as with all of them resident, within the memory budget."""
 
 import threading
 from collections import Counter

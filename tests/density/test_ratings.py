@@ -1,4 +1,4 @@
-"""What a round decides by, against NumPy."""
+"""Ratings of splats, by which density control selects them, against NumPy."""
 
 import numpy as np
 import pytest

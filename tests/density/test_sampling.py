@@ -1,4 +1,4 @@
-"""Draws by weight: they follow their weights, and are those of NumPy to the bit."""
+"""Weighted sampling of splats: frequencies follow the weights, and samples equal NumPy's to the bit."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What a round of each strategy does to the splats, and when rounds come."""
+"""Strategies: which steps end with a round, and how a round changes the splats."""
 
 import numpy as np
 import pytest

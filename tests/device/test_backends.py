@@ -1,4 +1,4 @@
-"""InitialCamera a backend, and what it says and does beside launching kernels."""
+"""Backends: choice of a device, memory, copies, timers, captured launches, threads, forks."""
 
 import functools
 import gc

@@ -1,4 +1,4 @@
-"""One damaged input after another for one reader, and what must never come of it."""
+"""Damaged inputs for one reader, one after the other, and the outcomes that count as failures."""
 
 import time
 import warnings

@@ -1,4 +1,4 @@
-"""Zip, gzip, zstd, glTF and NumPy files that are whole, and hold something else than they should."""
+"""Valid zip, gzip, zstd, glTF and NumPy files with unexpected contents."""
 
 import gzip
 import hashlib

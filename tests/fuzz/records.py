@@ -1,4 +1,4 @@
-"""PLY files and COLMAP models of whole records with other numbers, names and properties than they should have."""
+"""PLY files and COLMAP models of whole records with unexpected numbers, names and properties."""
 
 import struct
 

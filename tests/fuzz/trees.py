@@ -1,4 +1,4 @@
-"""JSON and TOML documents that are valid, and say something else than they should."""
+"""Valid JSON and TOML documents with unexpected contents."""
 
 import copy
 import json

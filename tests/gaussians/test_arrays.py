@@ -1,4 +1,4 @@
-"""SplatArrays hold together."""
+"""SplatArrays: SH degree, shapes that disagree, selection."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What an export may change, and the summary of splats."""
+"""Limits of SH degree and opacity, and the summary of splats."""
 
 import numpy as np
 import pytest

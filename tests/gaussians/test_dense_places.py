@@ -1,4 +1,4 @@
-"""Where splats are dense."""
+"""Dense places: opaque cells of a grid."""
 
 import numpy as np
 

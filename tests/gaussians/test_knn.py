@@ -1,4 +1,4 @@
-"""cuda_src/knn.cu against all pairs, for the shapes of clouds that make a tree's life hard."""
+"""cuda_src/knn.cu against all pairs, for clouds that degenerate its tree."""
 
 import numpy as np
 import pytest

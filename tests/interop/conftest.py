@@ -1,4 +1,4 @@
-"""Programs of others as the other side; `npm install --prefix tests/interop` brings them."""
+"""Other programs to exchange files with; `npm install --prefix tests/interop` installs them."""
 
 import shutil
 from pathlib import Path

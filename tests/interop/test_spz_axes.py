@@ -1,4 +1,4 @@
-"""Axes of SPZ in the programs of others, as docs/formats.md states them."""
+"""Axes of SPZ in other programs, as docs/formats.md states them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A learned background: its gradient against the reference of the blend, its steps, and a scene that has one."""
+"""Learned background: gradient against the reference of the blend, steps, and a scene that has one."""
 
 from dataclasses import replace
 

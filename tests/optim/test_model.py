@@ -1,4 +1,4 @@
-"""The model that grows and shrinks: what belongs to a splat stays with it."""
+"""Model: parameters, moments and statistics of a splat stay together when splats are added, removed and sorted."""
 
 import numpy as np
 import pytest

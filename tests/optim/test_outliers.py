@@ -1,4 +1,4 @@
-"""Outliers of rendered pictures against the reference, and the loss without them."""
+"""Outliers of rendered pictures against the reference, and the loss that leaves them out."""
 
 import numpy as np
 import pytest

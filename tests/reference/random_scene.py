@@ -1,4 +1,4 @@
-"""Hard random scenes, every number one that float32 holds: a kernel and its reference start from the same bits."""
+"""Hard random scenes of numbers that float32 represents exactly: kernel and reference start from the same bits."""
 
 from dataclasses import dataclass, replace
 

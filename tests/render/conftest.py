@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.compare import comparison  # noqa: F401
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, distorted, hard_scene
 

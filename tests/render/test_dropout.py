@@ -1,4 +1,4 @@
-"""Splats that a step goes without: which, and that the others stand in for them, forward and backward."""
+"""Dropout: which splats a step drops, and that the opacities of the others compensate, forward and backward."""
 
 from dataclasses import replace
 

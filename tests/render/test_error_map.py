@@ -1,4 +1,4 @@
-"""Where renders differ, as colours."""
+"""Error maps: differences between render and photograph as colours."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Sums in fixed point: the same bits with any number of threads, and as close to floats as floats are."""
+"""Sums in fixed point: the same bits with any number of threads, and as exact as sums of floats."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The whole way from parameters to the loss and back, against the references and against central differences."""
+"""Forward and backward pass from parameters to the loss, against the references and central differences."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tiles' lists are sorted, whatever their lengths: within a warp's reach, a block's, a chunk's, and beyond."""
+"""sort_tiles sorts lists of any length: of a warp, a block, a chunk, and longer."""
 
 import itertools
 

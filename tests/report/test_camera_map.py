@@ -1,4 +1,4 @@
-"""The picture from above."""
+"""The report's map: cameras and splats from above."""
 
 import re
 

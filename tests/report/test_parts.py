@@ -1,4 +1,4 @@
-"""What a report is made of: markup, numbers, pictures, diagrams."""
+"""Parts of a report: markup, numbers, pictures, charts."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Numbers that are not finite in what a run starts from: it finishes as it would without them, and says how many."""
+"""Non-finite numbers in initial splats and points: left out, and counted."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""What is kept of a colour field: its file, and the splats that it is baked into."""
+"""Saving a colour field: its file, and the splats into which it is baked."""
 
 import dataclasses
 

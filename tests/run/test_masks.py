@@ -1,4 +1,4 @@
-"""What lies under a mask changes neither training nor measures."""
+"""Masked pixels change neither training nor metrics."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Cameras moved together."""
+"""Similarity transforms and offsets of cameras."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Held-out views and the size of a scene."""
+"""Held-out views, and the extent of a scene."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fewer splats of the sample scene: how much worse they look, and how training makes up for it."""
+"""Fewer splats of the sample scene: loss of quality by pruning, and its recovery by fine-tuning."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Numbers that are not finite: counted, kept from spreading, removed."""
+"""Non-finite numbers in training: counted, removed, and kept from spreading."""
 
 import json
 

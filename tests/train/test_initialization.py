@@ -1,4 +1,4 @@
-"""Where splats start, as --init says."""
+"""Initial splats, by --init."""
 
 from pathlib import Path
 

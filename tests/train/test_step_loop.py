@@ -1,4 +1,4 @@
-"""What is recorded and replayed: never anything with arrays that have moved."""
+"""Captured graphs: replayed, and captured again after buffers have been reallocated."""
 
 import numpy as np
 import pytest

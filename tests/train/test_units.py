@@ -1,4 +1,4 @@
-"""A scene in metres, in millimetres, or far from the origin: the same pictures."""
+"""A scene in metres, in millimetres, or far from the origin gives the same pictures."""
 
 import dataclasses
 

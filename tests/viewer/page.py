@@ -1,4 +1,4 @@
-"""What is inside an exported page."""
+"""Contents of an exported page."""
 
 import base64
 import gzip

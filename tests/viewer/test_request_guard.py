@@ -1,4 +1,4 @@
-"""Who may talk to the viewer's server."""
+"""Requests that the viewer's server refuses."""
 
 import http.client
 

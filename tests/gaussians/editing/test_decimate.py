@@ -1,4 +1,4 @@
-"""Half as many splats that look alike from afar."""
+"""Decimation: half as many splats look alike from far away."""
 
 import dataclasses
 

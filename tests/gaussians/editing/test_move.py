@@ -1,4 +1,4 @@
-"""Splats that are moved look, to a camera that moves along, as they did before."""
+"""Scaled, rotated and translated splats look alike to a camera moved in the same way."""
 
 import dataclasses
 

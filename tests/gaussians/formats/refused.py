@@ -1,4 +1,4 @@
-"""What damaged files must end in."""
+"""How reading a damaged file must end."""
 
 import pytest
 

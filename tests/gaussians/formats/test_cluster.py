@@ -1,4 +1,4 @@
-"""Codebooks and palettes."""
+"""Codebooks of numbers and palettes of vectors, as SOG files have them."""
 
 import numpy as np
 import pytest

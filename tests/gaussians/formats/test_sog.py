@@ -1,4 +1,4 @@
-"""SOG files that lack something."""
+"""SOG files with missing parts."""
 
 import io
 import zipfile

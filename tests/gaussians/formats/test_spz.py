@@ -1,4 +1,4 @@
-"""SPZ: its versions, and files of it that lack something."""
+"""SPZ: its versions, and files with missing parts."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""What train.jsonl says."""
+"""Lines of train.jsonl."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What TensorBoard reads of a run, read with its own reader."""
+"""Logs of a run for TensorBoard, read with its own reader."""
 
 import errno
 

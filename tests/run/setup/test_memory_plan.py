@@ -1,4 +1,4 @@
-"""Memory: the estimate, the cap that follows from it, and going on after an allocation has failed."""
+"""Memory plan: the estimate, the limit of splats that follows, and recovery from a failed allocation."""
 
 import os
 import weakref

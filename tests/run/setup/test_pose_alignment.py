@@ -1,4 +1,4 @@
-"""Cameras that are off are found again on small photographs, before training."""
+"""Pose alignment: disturbed cameras are corrected on small photographs before training."""
 
 import dataclasses
 import io

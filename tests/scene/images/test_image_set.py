@@ -1,4 +1,4 @@
-"""ImageSet become uint8 RGB of the view's size; broken ones are left out with a reason."""
+"""Photographs decode to uint8 RGB of the view's size; broken ones are left out with a reason."""
 
 import dataclasses
 import io

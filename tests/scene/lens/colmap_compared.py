@@ -1,4 +1,7 @@
-"""ImageSet undistorted by us and by COLMAP: `python -m tests.scene.lens.colmap_compared > docs/lenses.md`."""
+"""Photographs undistorted by us and by COLMAP: prints a section of docs/lenses.md.
+
+python -m tests.scene.lens.colmap_compared
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +12,7 @@ from splat_cli.scene.colmap.model import Camera
 from splat_cli.scene.lens import lens_of, undistort
 from tests.scene.colmap_cameras import distorted_cameras
 
-_HEAD = """# Lenses
+_HEAD = """## Undistortion
 
 Distorted photographs are undistorted as they are loaded (`cuda_src/image/undistort.cu`), into the pinhole camera that
 COLMAP's `image_undistorter` makes. A pattern of 320x240 pixels, undistorted here and by pycolmap {version}, for a
@@ -52,8 +55,8 @@ def compared_with_colmap(camera: Camera) -> Difference:
     return Difference((ours.width, ours.height), same_size, float(parameters), float(off.mean()), int(off.max()))
 
 
-def lenses_page() -> str:
-    """docs/lenses.md."""
+def undistortion_section() -> str:
+    """The section Undistortion of docs/lenses.md."""
     import pycolmap
 
     rows = []
@@ -65,4 +68,4 @@ def lenses_page() -> str:
 
 
 if __name__ == "__main__":
-    print(lenses_page(), end="")
+    print(undistortion_section(), end="")

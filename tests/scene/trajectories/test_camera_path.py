@@ -1,4 +1,4 @@
-"""What cameras look at, the paths about it, and paths from files."""
+"""Camera paths: what cameras look at, orbits and walks, paths from files."""
 
 import dataclasses
 import json

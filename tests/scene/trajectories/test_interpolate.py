@@ -1,4 +1,4 @@
-"""Paths through cameras, and views at another size."""
+"""Interpolated camera paths, and views at another size."""
 
 import dataclasses
 

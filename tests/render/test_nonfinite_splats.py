@@ -1,4 +1,4 @@
-"""Splats with numbers that are none must not be seen through anybody else's result."""
+"""Splats with non-finite parameters are invisible, and change no result of other splats."""
 
 from dataclasses import replace
 

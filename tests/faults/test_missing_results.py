@@ -1,4 +1,4 @@
-"""Results that a full disk or a kill left out: resuming a run makes up for them, also of a finished one."""
+"""Results that a full disk or a kill prevented are written when the run is resumed, also of a finished run."""
 
 import json
 import shutil
