@@ -39,7 +39,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,14 @@ from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.lens.camera import Lens, Pinhole
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.lens.undistort import undistort
-from splat_cli.scene.poses import moved_views, similarity_between
+from splat_cli.scene.poses import moved_intrinsics, moved_views, similarity_between
 from splat_cli.scene.view import View
 from splat_cli.train.refined_views import refined_views as following_views
 from splat_cli.train.trainer import Trainer
 
 DEGREES, SHARE = 0.5, 0.01
 FOCAL_ERROR, K1_ERROR = 0.03, 0.05
+OWN_ERRORS = 0.01, 0.02  # of focal lengths and principal points, in focal lengths, with a camera per photograph
 VISITS, TRAVEL = 60, 0.5  # of each held-out camera, and by how many degrees it may turn in them
 
 
@@ -100,18 +101,40 @@ def wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> Imag
     return photographs._replace(views=[disturbed(view) for view in photographs.views])
 
 
-def distorted(photographs: ImageSet) -> ImageSet:
-    """Each photograph as a lens shows it that sees slopes s at about s (1 + K1_ERROR |s|^2), and views that know it."""
-    backend, inverse = open_backend("cpu"), Polynomial((-K1_ERROR,))
+def own_wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each view with errors of its own, OWN_ERRORS and of either sign: focal length, principal point."""
+    errors = either_sign(OWN_ERRORS, (len(photographs.views), 3), random)
+    return photographs._replace(views=[moved_intrinsics(*row) for row in zip(photographs.views, errors, strict=True)])
 
-    def seen(view: View, image: np.ndarray) -> np.ndarray:
+
+def either_sign(sizes: tuple[float, float], shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    """Random numbers of these absolute values, every other one negative, in random order along the first axis."""
+    signs = random.permuted(np.resize([1, -1], shape[0])[:, *[None] * (len(shape) - 1)] * np.ones(shape), axis=0)
+    return signs * random.uniform(*sizes, shape)
+
+
+def distorted(photographs: ImageSet, k1: Sequence[float]) -> ImageSet:
+    """Each photograph as a lens shows it that sees slopes s at about s (1 + k1 |s|^2), and views that know it."""
+    backend = open_backend("cpu")
+
+    def seen(view: View, image: np.ndarray, k1: float) -> np.ndarray:
         camera = view.width, view.height, view.fx, view.fy, view.cx, view.cy
-        return undistort(backend, Lens(*camera, inverse), image, pinhole=Pinhole(*camera))[0]
+        return undistort(backend, Lens(*camera, Polynomial((-k1,))), image, pinhole=Pinhole(*camera))[0]
 
-    images = [seen(view, image) for view, image in zip(photographs.views, photographs.images, strict=True)]
-    radial = K1_ERROR, 3 * K1_ERROR**2  # the inverse series
-    views = [dataclasses.replace(view, radial=radial) for view in photographs.views]
-    return photographs._replace(views=views, images=images)
+    images = [seen(*row) for row in zip(photographs.views, photographs.images, k1, strict=True)]
+    views = [dataclasses.replace(view, radial=(k, 3 * k**2)) for view, k in zip(photographs.views, k1, strict=True)]
+    return photographs._replace(views=views, images=images)  # k2: of the inverse series
+
+
+def with_distortion(data: TrainingData, own_cameras: bool, seed: int) -> TrainingData:
+    """Photographs distorted by K1_ERROR, or the training ones by half of it to all of it, of either sign, each."""
+    assert data.held_out is not None
+    num, random = len(data.training.views), np.random.default_rng(seed)
+    if own_cameras:
+        k1 = either_sign((K1_ERROR / 2, K1_ERROR), (num,), random)
+        return dataclasses.replace(data, training=distorted(data.training, list(k1)))
+    held_out = distorted(data.held_out, [K1_ERROR] * len(data.held_out.views))
+    return dataclasses.replace(data, training=distorted(data.training, [K1_ERROR] * num), held_out=held_out)
 
 
 def without_distortion(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
@@ -202,11 +225,13 @@ def with_own_cameras(photographs: ImageSet) -> ImageSet:
     return photographs._replace(views=views)
 
 
-def disturb(what: str, data: TrainingData, seed: int) -> TrainingData:
+def disturb(what: str, data: TrainingData, seed: int, own_cameras: bool = False) -> TrainingData:
     """The data with its training photographs disturbed; by a common camera, the held-out ones as well."""
     random, held_out = np.random.default_rng(seed), data.held_out
+    if own_cameras and what == "intrinsics":
+        return dataclasses.replace(data, training=own_wrong_intrinsics(data.training, random))
     training = DISTURB[what](data.training, random)
-    if what in ("camera", "intrinsics", "distortion") and held_out is not None:
+    if what in ("camera", *LENSES) and held_out is not None and not own_cameras:
         held_out = DISTURB[what](held_out, random)
     return dataclasses.replace(data, training=training, held_out=held_out)
 
@@ -311,12 +336,11 @@ def main(
     backend = open_backend(device)
     data = read_data(scene, config, backend, Display(io.StringIO()))
     if what == "distortion":
-        assert data.held_out is not None
-        data = dataclasses.replace(data, training=distorted(data.training), held_out=distorted(data.held_out))
+        data = with_distortion(data, own_cameras, seed)
     if own_cameras:
         data = dataclasses.replace(data, training=with_own_cameras(data.training))
     fit = "none" if what in ("poses", *LENSES) else appearance
-    wrong = disturb(what, data, seed)
+    wrong = disturb(what, data, seed, own_cameras)
     runs = {"as it is": (data, config), "disturbed": (wrong, config)}
     runs["refined"] = (wrong, load_config(preset, settings | refining))
     print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | "
@@ -327,6 +351,9 @@ def main(
         runs["refined with intrinsics"] = wrong, load_config(preset, settings | refining | {"refine_intrinsics": True})
     if what == "distortion":
         runs["refined with distortion"] = wrong, load_config(preset, settings | refining | {"refine_distortion": True})
+    if what in LENSES:  # what it costs where cameras are right
+        runs["refined as it is"] = data, runs["refined"][1]
+        runs[f"refined with {what} as it is"] = data, runs[f"refined with {what}"][1]
     if what == "walkers":  # what it costs where nobody came by
         runs["robust as it is"] = (data, runs["refined"][1])
     for name, (disturbed, chosen) in runs.items():

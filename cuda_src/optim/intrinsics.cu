@@ -21,7 +21,8 @@ __device__ __forceinline__ void place_intrinsics(Camera& camera, const Intrinsic
 }
 
 // One block owns the camera of the current view: adds up its gradient and that of weight * |offset|^2, steps its offset and
-// changes all of its views.
+// changes all of its views. An Adam step has about the size of its rate, whatever the gradient: the first one of a camera, and each of a
+// camera that few photographs share. Hence no rate moves a point of the image faster than the pose's rate of rotation does.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
     const IterState* __restrict__ state,    // [1]
     const Intrinsics* __restrict__ given,   // [num_views]
@@ -29,7 +30,10 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
     const float* __restrict__ d_pose,       // [num_rows, POSE_SUMS] from pose_backward
     int num_rows, int num_views,
     float weight,
-    float lr, float lr_final,               // log-linear over max_steps
+    const float* __restrict__ rates,        // [num_cameras] at the start
+    float decay,                            // of the rates, log-linear, over max_steps
+    const float* __restrict__ limits,       // [num_cameras, INTRINSICS] offset that moves a corner of the image like a rotation by 1 radian
+    float pose_lr, float pose_lr_final,     // radians, as in step_pose
     int max_steps,
     float* __restrict__ offsets,            // [num_cameras, 3, INTRINSICS] offsets, first and second moments
     float* __restrict__ camera_steps,       // [num_cameras] number that each camera has taken
@@ -49,10 +53,11 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
             d[3] + 2.0f * weight * row[3], d[4] + 2.0f * weight * row[4],
 #endif
         };
-        const float rate = decayed(lr, lr_final, *state, max_steps);
-        float rates[INTRINSICS];
-        for (int k = 0; k < INTRINSICS; ++k) rates[k] = rate;
-        step_row<INTRINSICS>(row, gradients, rates, with_bias(*state, camera_steps[camera] + 1.0f));
+        const float rate = rates[camera] * decayed(1.0f, decay, *state, max_steps);
+        const float pose_rate = decayed_late(pose_lr, pose_lr_final, *state, max_steps);
+        float lr[INTRINSICS];
+        for (int k = 0; k < INTRINSICS; ++k) lr[k] = fminf(rate, pose_rate * limits[camera * INTRINSICS + k]);
+        step_row<INTRINSICS>(row, gradients, lr, with_bias(*state, camera_steps[camera] + 1.0f));
         camera_steps[camera] += 1.0f;
     }
     __syncthreads();

@@ -37,6 +37,13 @@ __device__ __forceinline__ float decayed(float lr, float lr_final, const IterSta
     return lr > 0.0f ? lr * powf(lr_final / lr, fminf((float)state.step / (float)max_steps, 1.0f)) : 0.0f;
 }
 
+// The same, constant in the first half of max_steps and log-linear in the second.
+__device__ __forceinline__ float decayed_late(float lr, float lr_final, const IterState& state, int max_steps)
+{
+    const float late = fmaxf(2.0f * (float)state.step / (float)max_steps - 1.0f, 0.0f);
+    return lr > 0.0f ? lr * powf(lr_final / lr, fminf(late, 1.0f)) : 0.0f;
+}
+
 // The state with the bias corrections after `num_steps` steps.
 __device__ __forceinline__ IterState with_bias(const IterState& state, float num_steps)
 {

@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
     Camera* __restrict__ cameras,           // [num_views]
     const float* __restrict__ d_pose,       // [num_rows, POSE_SUMS] from pose_backward
     int num_rows, int num_views,
-    float lr, float lr_final,               // radians: in the first half of max_steps; at the end, log-linear between them
+    float lr, float lr_final,               // radians: in the first half of max_steps; at the end
     float extent,                           // world units of translation that go with a radian of rotation
     int max_steps,
     float* __restrict__ offsets)            // [num_views, 3, 6] offsets (rotation, translation), first and second moments
@@ -125,8 +125,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
     for (int k = 0; k < 6; ++k) d[k] = sums[k];
     float* row = offsets + (size_t)state->view * 18;
     offset_backward(row, d);
-    const float late = fmaxf(2.0f * (float)state->step / (float)max_steps - 1.0f, 0.0f);
-    const float rate = lr > 0.0f ? lr * powf(lr_final / lr, fminf(late, 1.0f)) : 0.0f, far = rate * extent;
+    const float rate = decayed_late(lr, lr_final, *state, max_steps), far = rate * extent;
     const float rates[6] = {rate, rate, rate, far, far, far};
     step_view<6>(row, d, rates, *state, num_views);
     place_camera(cameras[state->view], originals[state->view], row);

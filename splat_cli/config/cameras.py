@@ -24,7 +24,8 @@ class CameraSettings:
     )
     refine_intrinsics: bool = setting(
         False,
-        "With --pose-opt, refine focal length and principal point of each camera as well.",
+        "With --pose-opt, refine focal length and principal point of each camera as well; a step moves no point of the "
+        "image farther than --pose-travel lets the pose rotate.",
     )
     refine_distortion: bool = setting(
         False,

@@ -19,14 +19,21 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
 
 _TRAVEL = 0.2  # of the logarithm of a camera's focal length, and of its principal point in focal lengths, at most
-_DECAY = 0.01  # what the rate has shrunk to at the end
+_DECAY = 0.01  # final learning rate, relative to the first
 
 
-def intrinsics_decay(num_cameras: int, steps: int) -> Decay:
-    """The rates with which a camera may travel as far as it may in all steps of its views, about."""
-    visits = max(steps / num_cameras, 1.0)
-    first = _TRAVEL / (visits * (1 - _DECAY) / -math.log(_DECAY))
-    return Decay(first, _DECAY * first, steps)
+def first_rates(num_photographs: np.ndarray, steps: int) -> np.ndarray:
+    """Learning rates [C] with which a camera may travel by _TRAVEL in all steps of its photographs, [C] of them."""
+    visits = np.maximum(steps * num_photographs / num_photographs.sum(), 1.0)
+    return _TRAVEL / (visits * (1 - _DECAY) / -math.log(_DECAY))
+
+
+def rotation_offsets(view: View) -> np.ndarray:
+    """Offsets [5] that each move the farthest corner of the image as far as a rotation by a radian, for small ones."""
+    x = max(view.cx, view.width - view.cx) / view.fx
+    y = max(view.cy, view.height - view.cy) / view.fy
+    slope = math.hypot(x, y)
+    return np.array([1 / slope, 1, 1, slope**-3, slope**-5])
 
 
 class CameraRefinement(PoseRefinement):
@@ -34,20 +41,26 @@ class CameraRefinement(PoseRefinement):
 
     intrinsics: float32 [num_cameras, 3, 3, or 5 with `distortion`]: logarithm of the factor of both focal lengths,
     shift of the principal point in focal lengths, radial distortion k1, k2; then Adam's first and second moments; all
-    zero at the start. `weight` times their squares keeps them near zero. Photographs are undistorted with the given
-    lens when they are loaded: the distortion is what is left in them, and splats are projected with it.
+    zero at the start. `weight` times their squares keeps them near zero. rates, limits: of learning, see
+    cuda_src/optim/intrinsics.cu: no step moves a point of the image farther than the pose may rotate. Photographs are
+    undistorted with the given lens when they are loaded: the distortion is what is left in them, and splats are
+    projected with it.
     """
 
     def __init__(
-        self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float, intrinsics_decay: Decay,
-        weight: float, distortion: bool = False,
+        self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float, weight: float,
+        distortion: bool = False,
     ) -> None:  # fmt: skip
         cameras.radial = cameras.radial or distortion
         super().__init__(backend, cameras, decay, extent)
-        self.intrinsics_decay, self.weight = intrinsics_decay, weight
-        numbers, self.camera_from_view = camera_rows(backend, cameras.views)
-        self.intrinsics = backend.xp.zeros((len(numbers), 3, num_intrinsics(cameras)), "float32")
-        self.camera_steps = backend.xp.zeros(len(numbers), "float32")
+        self.weight = weight
+        _, self.camera_from_view = camera_rows(backend, cameras.views)
+        _, views, counts = np.unique([view.camera_id for view in cameras.views], return_index=True, return_counts=True)
+        limits = [rotation_offsets(cameras.views[row])[: num_intrinsics(cameras)] for row in views]
+        self.rates = backend.upload(first_rates(counts, decay.steps).astype(np.float32))
+        self.limits = backend.upload(np.array(limits, np.float32))
+        self.intrinsics = backend.xp.zeros((len(counts), 3, num_intrinsics(cameras)), "float32")
+        self.camera_steps = backend.xp.zeros(len(counts), "float32")
         self.given = _given(backend, cameras.current_views)
 
     @staticmethod
@@ -62,21 +75,19 @@ class CameraRefinement(PoseRefinement):
     @classmethod
     def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> CameraRefinement:
         config = setup.config
-        num_cameras = len({view.camera_id for view in setup.cameras.views})
-        rates = intrinsics_decay(num_cameras, config.steps)
         return cls(
-            setup.backend, setup.cameras, decay, setup.extent, rates, config.intrinsics_reg, config.refine_distortion
+            setup.backend, setup.cameras, decay, setup.extent, config.intrinsics_reg, config.refine_distortion
         )  # fmt: skip
 
     def step(self, state: IterState) -> None:
         """One step of Adam on the pose of the state's view and on the intrinsics of its camera."""
         super().step(state)
-        decay = self.intrinsics_decay
+        pose = self.decay
         self._intrinsics_kernel("step_intrinsics")(
             (1,), (SUM_THREADS[self.backend.name],),
             state.array, self.given, self.camera_from_view, self.d_pose, len(self.d_pose), len(self.offsets),
-            float(self.weight), decay.first, decay.last, decay.steps, self.intrinsics, self.camera_steps,
-            self.cameras.array,
+            float(self.weight), self.rates, _DECAY, self.limits, pose.first, pose.last, pose.steps, self.intrinsics,
+            self.camera_steps, self.cameras.array,
         )  # fmt: skip
 
     def arrays(self) -> dict[str, Any]:

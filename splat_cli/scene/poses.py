@@ -18,6 +18,14 @@ def rotation_from_vector(vector: np.ndarray) -> np.ndarray:
     return np.eye(3) + a * cross + b * cross @ cross
 
 
+def vector_from_rotation(rotation: np.ndarray) -> np.ndarray:
+    """The vector [3] of `rotation_from_vector`, for rotations [3, 3] by less than half a turn."""
+    x, y, z = rotation[2, 1] - rotation[1, 2], rotation[0, 2] - rotation[2, 0], rotation[1, 0] - rotation[0, 1]
+    sine, cosine = np.linalg.norm([x, y, z]) / 2, (np.trace(rotation) - 1) / 2
+    angle = float(np.arctan2(sine, cosine))
+    return np.array([x, y, z]) / (2 * np.sinc(angle / np.pi))
+
+
 def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
     """w2c [4, 4] after an offset [6]: rotation (radians), translation (world units), as in cuda_src/optim/pose.cu."""
     rotation, result = rotation_from_vector(offset[:3]), np.eye(4)
@@ -29,14 +37,14 @@ def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
 def moved_views(views: Sequence[View], offsets: np.ndarray) -> list[View]:
     """The views, each moved by its row of `offsets`: [V, 6], or [V, 9] or [V, 11] with offsets of intrinsics behind."""
     rows = offsets.astype(np.float64)
-    return [_moved_intrinsics(_moved(view, row[:6]), row[6:]) for view, row in zip(views, rows, strict=True)]
+    return [moved_intrinsics(_moved(view, row[:6]), row[6:]) for view, row in zip(views, rows, strict=True)]
 
 
 def _moved(view: View, offset: np.ndarray) -> View:
     return dataclasses.replace(view, w2c=moved_pose(view.w2c, offset))
 
 
-def _moved_intrinsics(view: View, offset: np.ndarray) -> View:
+def moved_intrinsics(view: View, offset: np.ndarray) -> View:
     """The view with other intrinsics, as cuda_src/optim/intrinsics.cu applies them; the same where `offset` is empty.
 
     offset: logarithm of the focal lengths' factor, shift of the principal point in focal lengths and, if refined, k1
@@ -50,6 +58,19 @@ def _moved_intrinsics(view: View, offset: np.ndarray) -> View:
     return dataclasses.replace(
         view, fx=factor * view.fx, fy=factor * view.fy, cx=cx, cy=cy, radial=(float(k1), float(k2))
     )
+
+
+def intrinsics_offset(view: View, other: View) -> np.ndarray:
+    """The offset [5] by which `moved_intrinsics` changes the intrinsics of `view` to those of `other`."""
+    focal = (view.fx + view.fy) / 2
+    shift = (other.cx - view.cx) / focal, (other.cy - view.cy) / focal
+    return np.array([np.log(other.fx / view.fx), *shift, *np.subtract(other.radial, view.radial)])
+
+
+def pose_offset(view: View, other: View) -> np.ndarray:
+    """The offset [6] by which `moved_pose` takes the pose of `view` to that of `other`."""
+    turn = other.w2c[:3, :3] @ view.w2c[:3, :3].T
+    return np.concatenate([vector_from_rotation(turn), turn.T @ other.w2c[:3, 3] - view.w2c[:3, 3]])
 
 
 @dataclass(frozen=True)

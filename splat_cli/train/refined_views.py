@@ -1,11 +1,15 @@
 """Camera poses of all views after pose refinement."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from splat_cli.scene.poses import similarity_between
+import numpy as np
+
+from splat_cli.scene.poses import intrinsics_offset, moved_intrinsics, moved_pose, pose_offset, similarity_between
 from splat_cli.scene.view import View
 from splat_cli.train.trainer import Trainer
+
+_MIN_OFFSETS = 4
 
 
 def refined_views(trainer: Trainer, views: Sequence[View]) -> list[View]:
@@ -17,22 +21,34 @@ def refined_views(trainer: Trainer, views: Sequence[View]) -> list[View]:
 def views_following(views: Sequence[View], given: Sequence[View], refined: Sequence[View]) -> list[View]:
     """`views` after training cameras went from `given` to `refined`: those by name, the others moved along.
 
-    Jointly refined cameras may drift together with the splats; the other cameras follow by the similarity transform
-    from the given to the refined poses of the training cameras, and share the refined intrinsics of their camera id.
+    Jointly refined cameras may drift together with the splats. The other cameras follow by the similarity transform
+    from the given to the refined poses of the training cameras, then by the offset in camera axes that these have in
+    common: a ring of cameras can pitch, which no similarity expresses. Intrinsics follow those of the camera id, or the
+    offset that all cameras have in common.
     """
     drift = similarity_between(given, refined)
+    pairs = list(zip(given, refined, strict=True))
+    turn = common_offset([pose_offset(drift.apply(view), other) for view, other in pairs])
+    changes = {view.camera_id: intrinsics_offset(view, other) for view, other in pairs}
+    change = common_offset(list(changes.values()))
     trained = {view.name: view for view in refined}
-    pairs = {view.camera_id: (view, other) for view, other in zip(given, refined, strict=True)}
-    return [trained.get(view.name) or _with_intrinsics(drift.apply(view), pairs) for view in views]
+
+    def followed(view: View) -> View:
+        moved = drift.apply(view)
+        moved = dataclasses.replace(moved, w2c=moved_pose(moved.w2c, turn))
+        return moved_intrinsics(moved, changes.get(view.camera_id, change))
+
+    return [trained.get(view.name) or followed(view) for view in views]
 
 
-def _with_intrinsics(view: View, pairs: Mapping[int, tuple[View, View]]) -> View:
-    """The view with its intrinsics changed as those of its camera; pairs: by camera id a view as given and refined."""
-    if view.camera_id not in pairs:
-        return view
-    given, refined = pairs[view.camera_id]
-    x, y = view.fx / given.fx, view.fy / given.fy
-    return dataclasses.replace(
-        view, fx=x * refined.fx, fy=y * refined.fy, cx=view.cx + x * (refined.cx - given.cx),
-        cy=view.cy + y * (refined.cy - given.cy), radial=refined.radial,
-    )  # fmt: skip
+def common_offset(offsets: Sequence[np.ndarray]) -> np.ndarray:
+    """Estimate of what `offsets`, a row each, have in common: their mean, shrunk where it may be chance; 0 of few rows.
+
+    Corrections that each camera needed for itself have a mean within its standard error of 0. The factor is that of
+    James and Stein (1961), "Estimation with quadratic loss", of each column alone.
+    """
+    mean = np.mean(offsets, axis=0)
+    if len(offsets) < _MIN_OFFSETS:
+        return np.zeros_like(mean)
+    variance = np.var(offsets, axis=0, ddof=1) / len(offsets)
+    return mean * np.clip(1 - variance / np.maximum(mean**2, 1e-30), 0, 1)

@@ -3,8 +3,17 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
-from splat_cli.scene.poses import Similarity, moved_pose, rotation_from_vector, similarity_between
+from splat_cli.scene.poses import (
+    Similarity,
+    intrinsics_offset,
+    moved_pose,
+    moved_views,
+    pose_offset,
+    rotation_from_vector,
+    similarity_between,
+)
 from tests.views import ring_of_views
 
 MOVED = Similarity(1.7, rotation_from_vector(np.array([0.3, -1.2, 2.0])), np.array([5.0, -3.0, 0.5]))
@@ -24,6 +33,15 @@ def test_one_camera_is_enough_and_keeps_its_scale():
     found = similarity_between([view], [other])
     assert found.scale == 1
     np.testing.assert_allclose(found.apply(view).w2c, other.w2c, atol=1e-12)
+
+
+@pytest.mark.parametrize("turn", [(0, 0, 0), (1e-9, 0, 2e-9), (0.3, -1.2, 2.0), (3.0, 0.5, 0.0)])
+def test_offset_between_two_views_is_found_again(turn):
+    offset = np.array([*turn, 1.0, 2.0, -3.0, 0.05, 0.1, -0.2, 0.03, -0.01])
+    view = dataclasses.replace(ring_of_views(3)[1], radial=(0.01, 0.0))
+    other = moved_views([view], offset[None])[0]
+    np.testing.assert_allclose(pose_offset(view, other), offset[:6], atol=1e-9)
+    np.testing.assert_allclose(intrinsics_offset(view, other), offset[6:], atol=1e-12)
 
 
 def test_a_moved_camera_sees_moved_points_in_the_same_directions():
