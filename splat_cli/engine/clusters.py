@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import shutil
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from splat_cli.config.presets import read_toml
 from splat_cli.engine.local import device_environments
-from splat_cli.errors import UsageError, one_line, reason_of
+from splat_cli.errors import SplatError, UsageError, one_line, reason_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -31,8 +32,9 @@ def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> I
     Clusters that are started here end afterwards. UsageError, in one line, where there is none.
     """
     with ExitStack() as stack:
-        if re.fullmatch(r"[a-z]+://[^/]+:\d+", cluster):
+        if re.fullmatch(r"(tcp|tls|wss?|ucx)://[^/]+:\d{1,5}", cluster):
             _import_dask()
+            _check_scheduler(cluster)
             address: Any = cluster
         elif local := re.fullmatch(r"local:([1-9]\d{0,3})", cluster):
             _import_dask()
@@ -41,7 +43,7 @@ def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> I
             address = stack.enter_context(_slurm_cluster(Path(cluster)))
         else:
             raise UsageError(f"--cluster {cluster}: give tcp://HOST:PORT, local:N, or a .toml file for SLURM")
-        client = stack.enter_context(_client(address, cluster))
+        client = stack.enter_context(_client(address))
         _check_versions(client)
         if not client.scheduler_info()["workers"]:
             say("Waiting for workers to join the cluster")
@@ -59,8 +61,24 @@ def _import_dask() -> None:
         raise UsageError("--cluster needs Dask: pip install 'splat-cli[cluster]'") from None
 
 
-def _client(address: Any, cluster: str) -> Client:
-    """A client of the scheduler at `address`, or of a cluster that was started here."""
+def _check_scheduler(address: str) -> None:
+    """UsageError where no scheduler answers: a `Client` that cannot connect waits and prints when it is deleted."""
+    from distributed.comm import connect
+
+    async def try_once() -> None:
+        (await connect(address, timeout=_TIMEOUT)).abort()
+
+    try:
+        asyncio.run(try_once())
+    except Exception as error:  # of many types, of other programs that answer, missing certificates or protocols
+        raise UsageError(
+            f"no Dask scheduler answers at {address} ({reason_of(error)}): start `dask scheduler` there, "
+            "and `dask worker ADDRESS` on each machine"
+        ) from None
+
+
+def _client(address: Any) -> Client:
+    """A client of the scheduler at `address`, or of a cluster that was started here. SplatError."""
     from distributed import Client
 
     try:
@@ -68,10 +86,7 @@ def _client(address: Any, cluster: str) -> Client:
             warnings.simplefilter("ignore")  # of versions, which _check_versions tells
             return Client(address, timeout=_TIMEOUT, set_as_default=False, name="splat")
     except OSError as error:
-        raise UsageError(
-            f"no Dask scheduler answers at {cluster} ({reason_of(error)}): start `dask scheduler` there, "
-            "and `dask worker ADDRESS` on each machine"
-        ) from None
+        raise SplatError(f"the Dask scheduler does not answer ({reason_of(error)}): run the command again") from None
 
 
 def _check_versions(client: Client) -> None:

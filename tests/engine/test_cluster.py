@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -140,13 +142,32 @@ def test_unreachable_cluster_is_told(batch, monkeypatch):
     assert "start `dask scheduler`" in message
 
 
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "ws"])
+def test_another_program_that_answers_is_told(batch, scheme, monkeypatch):
+    monkeypatch.setattr(clusters, "_TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, args=(server,), daemon=True).start()
+        address = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        code, message = batch(address)
+    assert code == 2
+    assert message.startswith(f"Error: no Dask scheduler answers at {address} (")
+
+
+def answer(server):
+    """Answers one client as a web server does, and waits until it leaves."""
+    with suppress(OSError), server.accept()[0] as client:
+        client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40)
+        while client.recv(4096):
+            pass
+
+
 def test_missing_dask_is_told(batch, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     expected = (2, "Error: --cluster needs Dask: pip install 'splat-cli[cluster]'")
     assert batch("local:2") == batch("tcp://127.0.0.1:9") == expected
 
 
-@pytest.mark.parametrize("cluster", ["local:0", "local:x", "here", "tcp://host", "tcp://:x"])
+@pytest.mark.parametrize("cluster", ["local:0", "local:x", "here", "tcp://host", "tcp://:x", "http://a:80"])
 def test_wrong_cluster_is_told(batch, cluster):
     assert batch(cluster) == (
         2, f"Error: --cluster {cluster}: give tcp://HOST:PORT, local:N, or a .toml file for SLURM",
