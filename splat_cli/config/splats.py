@@ -41,8 +41,13 @@ class SplatSettings:
     )
     init: str = setting(
         "auto",
-        "Initial points: the dataset's (points), from plane-sweep stereo (sweep) or random; auto: points and sweep.",
+        "Initial points: the dataset's (points), from plane-sweep stereo (sweep) or random; auto: points, sweep, sky.",
         choices=("auto", "points", "sweep", "random"),
+    )
+    sky: bool = setting(
+        True,
+        "With --init auto and a random background, add points far away in directions of which the photographs show the "
+        "same colour.",
     )
     init_points: int = setting(
         100_000, "Number of pixels whose depth the plane sweep estimates, or number of random points.", low=1

@@ -18,7 +18,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 _FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
           "field_appearance", "field_direction_degree", "crop_start", "points", "depths", "depth_maps", "depth_unit",
-          "init", "init_points", "init_from", "frozen", "init_opacity", "init_scale", "background", "smooth_3d",
+          "init", "sky", "init_points", "init_from", "frozen", "init_opacity", "init_scale", "background", "smooth_3d",
           "pose_opt", "refine_intrinsics", "refine_distortion", "appearance", "robust", "local_frame_adam",
           "moments")  # fmt: skip
 """Settings that cannot change in a run: used at the start only, or defining held-out views or checkpoint arrays."""

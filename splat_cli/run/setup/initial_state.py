@@ -14,8 +14,9 @@ from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.setup.pose_alignment import align_poses
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.plane_sweep import MIN_POINTS, plane_sweep_points
+from splat_cli.scene.plane_sweep import MIN_POINTS, plane_sweep_points, sweep_copies
 from splat_cli.scene.points.random_points import random_points
+from splat_cli.scene.points.sky_points import sky_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.train.initialization import frozen_splats
@@ -64,7 +65,7 @@ def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int = 0, 
 def starting_points(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3] according to --init: the scene's, from a plane sweep, or random.
+    """Points float32 [P, 3] and colours uint8 [P, 3] according to --init: the scene's, found in photographs, or random.
 
     Empty if --init-from names a file of splats. Reports the numbers found.
     """
@@ -85,22 +86,36 @@ def starting_points(
 def _points_elsewhere(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points from a plane sweep, with --init auto in addition to the scene's, or random points."""
-    max_splats, random = config.max_splats, np.random.default_rng(config.seed)
-    count = min(config.init_points, max_splats)
+    """Points found in the photographs, with --init auto in addition to the scene's, or random points."""
+    random, count = np.random.default_rng(config.seed), min(config.init_points, config.max_splats)
     if config.init == "random":
         return random_points(scene.views, count, random)
+    small = sweep_copies(training)
+    points, colors = _swept_points(small, config, backend, display, random)
+    found = f"{len(points):,} on which photographs agree"
+    if config.init == "auto" and len(scene.points):
+        found = f"{len(scene.points):,} points, and {found}"
+        points, colors = np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])
+    elif len(points) < MIN_POINTS:
+        display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
+        return random_points(scene.views, count, random)
+    else:
+        found = found.replace(" on", " points on", 1)
+    if config.init == "auto" and config.sky and config.background == "random":
+        sky, sky_colors = sky_points(small, points)
+        found += f", {len(sky):,} of the sky" if len(sky) else ""
+        points, colors = np.concatenate([points, sky]), np.concatenate([colors, sky_colors])
+    display.say(f"Start: {found}")
+    return points, colors
+
+
+def _swept_points(
+    small: ImageSet, config: ResolvedConfig, backend: Backend, display: Display, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points of a plane sweep over downscaled photographs; none, and a warning, where memory is missing."""
     try:
-        points, colors = plane_sweep_points(backend, training, min(config.init_points, _TRIES * max_splats), random)
+        return plane_sweep_points(backend, small, min(config.init_points, _TRIES * config.max_splats), random)
     except MemoryError:
         backend.release_cached()
         display.warn("the memory left is too small to look for points on which photographs agree")
-        points, colors = scene.points[:0], scene.colors[:0]
-    if config.init == "auto" and len(scene.points):
-        display.say(f"Start: {len(scene.points):,} points, and {len(points):,} on which photographs agree")
-        return np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])
-    if len(points) >= MIN_POINTS:
-        display.say(f"Start: {len(points):,} points on which photographs agree")
-        return points, colors
-    display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
-    return random_points(scene.views, count, random)
+        return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)

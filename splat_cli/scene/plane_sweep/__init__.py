@@ -28,12 +28,15 @@ _DEPTHS = (32, 256)  # minimum and maximum number
 _PIXELS_A_TRY = 4  # on average
 
 
+def sweep_copies(photographs: ImageSet) -> ImageSet:
+    """Downscaled copies of some photographs, evenly spread over all, for plane_sweep_points."""
+    return small_copies(photographs, evenly_spread(range(len(photographs.views)), _MAX_VIEWS), _SIDE, nearest_mask)
+
+
 def plane_sweep_points(
-    backend: Backend, photographs: ImageSet, count: int, random: np.random.Generator
+    backend: Backend, small: ImageSet, count: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points float32 [P, 3] and colours uint8 [P, 3], from up to `count` random pixels; empty if it fails."""
-    chosen = evenly_spread(range(len(photographs.views)), _MAX_VIEWS)
-    small = small_copies(photographs, chosen, _SIDE, nearest_mask)
     rough = _rough_points(backend, small, random)
     if len(rough) < MIN_POINTS:
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
