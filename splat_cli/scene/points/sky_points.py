@@ -5,14 +5,14 @@ floaters near the cameras, which held-out views see from aside. Directions of pl
 too: their points end up behind these surfaces, where no view shows them.
 """
 
-
 import numpy as np
 
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import nearest_mask, small_copies
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 
 _DIRECTIONS = 20_000  # 1.4 degrees apart
+_MAX_VIEWS = 150  # evenly spread over all
 _SIDE = 128  # px of the photographs, downscaled again: a pixel is about half as wide as directions are apart
 _DISTANCE = 5.0  # relative to that of the farthest points but 2 %, from the middle of the cameras
 _MIN_VIEWS = 4
@@ -23,7 +23,8 @@ _UNSEEN = -1
 
 def sky_points(photographs: ImageSet, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points float32 [P, 3] and colours uint8 [P, 3]; none if no direction agrees. points: of the scene, [N, 3]."""
-    small = small_copies(photographs, range(len(photographs.views)), _SIDE, nearest_mask)
+    chosen = evenly_spread(range(len(photographs.views)), _MAX_VIEWS)
+    small = small_copies(photographs, chosen, _SIDE, nearest_mask)
     middle = np.median([view.center for view in small.views], axis=0)
     radius = _DISTANCE * np.quantile(np.linalg.norm(points - middle, axis=1), 0.98)
     sphere = middle + radius * sphere_directions(_DIRECTIONS)
