@@ -20,7 +20,7 @@ from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_state
 from splat_cli.run.setup.training_data import load_part
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked_trainer import FollowingTrainer
+from splat_cli.train.ranked_trainer import OUT_OF_MEMORY_ADVICE, FollowingTrainer
 
 
 def main(arguments: list[str]) -> None:
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
     except RankError:
         pass  # rank 0 has left
     except MemoryError:
-        lifeline.fail("out of device memory: use --max-splats or a larger --downscale")
+        lifeline.fail(f"out of device memory: {OUT_OF_MEMORY_ADVICE}")
         sys.exit(1)
     except Exception as error:
         lifeline.fail(str(error) if isinstance(error, SplatError) else f"{type(error).__name__}: {one_line(error)}")

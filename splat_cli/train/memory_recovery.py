@@ -25,26 +25,32 @@ class ScratchMemory:
         self.model, self.rasterizer, self.scorer, self.state = model, rasterizer, scorer, state
         self.allocated = True
 
-    def recover(self, step: int) -> str:
+    def recover(self, step: int, fit_others: Callable[[], object] = lambda: None) -> str:
         """Release and reallocate all scratch buffers, pruning the least opaque splats until they fit; returns a notice.
 
-        Step `step` can be repeated afterwards. OutOfMemory if pruning does not help.
+        Step `step` can be repeated afterwards. fit_others: raises MemoryError where the splats do not fit elsewhere.
+        OutOfMemory if pruning does not help.
         """
-        model, raster, before = self.model, self.rasterizer, self.model.num
-        pairs = max(int(_PAIR_HEADROOM * self.state.read()["needed_pairs"]), _MIN_PAIRS)
+        model, before = self.model, self.model.num
+        pairs = self.pairs_needed()
         while True:
             self.release()
             try:
-                self._allocate(pairs)
+                self.allocate(pairs)
+                fit_others()
                 break
             except MemoryError:
-                raster.release()
+                self.release()
                 if model.num_trained < _MIN_SPLATS or not _prune(model, int(_KEPT * model.num_trained)):
                     raise _nothing_helps(model.num, pairs) from None
                 pairs = max(int(_KEPT * pairs), _MIN_PAIRS)
         self.state.write(step=step, num_splats=model.num, overflowed=0)
         pruned = f"; the {before - model.num:,} least opaque were pruned" if before > model.num else ""
         return f"out of device memory at step {step}: continuing with at most {model.num:,} splats{pruned}"
+
+    def pairs_needed(self, scale: float = 1.0) -> int:
+        """Size of the pair buffers, with headroom, for `scale` times the splats of the last view."""
+        return max(int(_PAIR_HEADROOM * scale * self.state.read()["needed_pairs"]), _MIN_PAIRS)
 
     def run_or_release(self, work: Callable[[], T]) -> T:
         """The result of `work`; if memory runs out, release the scratch buffers and repeat it.
@@ -62,18 +68,20 @@ class ScratchMemory:
         finally:
             self.model.backend.release_cached()
             try:
-                self._allocate(pairs)
+                self.allocate(pairs)
             except MemoryError:
                 self.allocated = False
 
     def release(self) -> None:
         """Free all scratch buffers."""
+        self.allocated = False
         self.rasterizer.release()
         self.scorer.release()
         self.model.backend.release_cached()
 
-    def _allocate(self, pairs: int) -> None:
-        self.rasterizer.resize_splats(self.model.splats.capacity)
+    def allocate(self, pairs: int, capacity: int | None = None) -> None:
+        """Allocate all scratch buffers, for `capacity` splats, by default the model's. MemoryError."""
+        self.rasterizer.resize_splats(capacity or self.model.splats.capacity)
         self.rasterizer.resize_pairs(pairs)
         self.allocated = True
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.density.ratings import add_scores
+from splat_cli.ranks.agreement import all_or_none
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.train.ranked_views import RankedViews
 from splat_cli.train.view_scores import ViewScorer
@@ -24,23 +25,36 @@ class RankedScorer(ViewScorer):
     ) -> None:
         super().__init__(*arguments)
         self._ranked_views, self._ranks, self._lead = ranked_views, ranked_views.ranks, lead
+        self._buffers = ranked_views
         self._graphs: dict[int, list[CapturedGraph]] = {}  # number of views -> own splats into all; own views; the end
+
+    def release(self) -> None:
+        """Free the buffers of scores and those between the ranks."""
+        super().release()
+        self._graphs.clear()
+        self._ranked_views.release()
 
     def sums(self, views: np.ndarray) -> Any:
         """See ViewScorer.sums; all ranks call it with the same views."""
+        num, backend = int(self.state.read()["num_splats"]), self.rasterizer.backend
+        part = backend.xp.empty((num, 4 if self.fixed_sums else 2), "float32") if self._ranks.rank == 0 else None
         self._lead(views)
-        sums, num = super().sums(views), int(self.state.read()["num_splats"])
-        if self._ranks.rank > 0:
+        sums = super().sums(views)
+        if part is None:
             self._ranks.send(sums[:num], 0)
             return sums
-        part = self.rasterizer.backend.xp.empty((num, sums.shape[1]), "float32")
         for rank in range(1, self._ranks.size):
             self._ranks.receive(part, rank)
-            add_scores(self.rasterizer.backend, part, sums)
+            add_scores(backend, part, sums)
         return sums
 
     def _load(self, views: np.ndarray) -> None:
-        super()._load(views[self._ranks.rank :: self._ranks.size])
+        load, own = super()._load, views[self._ranks.rank :: self._ranks.size]
+        all_or_none(self._ranks, self.rasterizer.backend, lambda: load(own))
+
+    def _reset(self, views: np.ndarray, keep: bool) -> None:
+        reset = super()._reset
+        all_or_none(self._ranks, self.rasterizer.backend, lambda: reset(views, keep))
 
     def _score(self, views: np.ndarray) -> None:
         is_current = all(graph.current for graphs in self._graphs.values() for graph in graphs)

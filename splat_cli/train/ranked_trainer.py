@@ -5,7 +5,8 @@ Between two rounds of density control, rank 0's copy of the others' splats is ou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.ranks.agreement import SharedMemoryError, all_or_none
 from splat_cli.ranks.protocol import RankError, Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.exchange import copy_share
@@ -26,6 +28,8 @@ from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.view_scores import ViewScorer
 
+OUT_OF_MEMORY_ADVICE = "use --max-splats or a larger --downscale"
+
 
 class RankedTrainer(Trainer):
     """What the trainers of all ranks have in common."""
@@ -37,13 +41,6 @@ class RankedTrainer(Trainer):
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size, sharded=ranks.rank > 0)
         super().__init__(backend, config, splats, images, **options)
 
-    def recover_from_oom(self) -> None:
-        """OutOfMemory: ranks cannot change their splats apart from each other."""
-        self.ranks.check()
-        raise OutOfMemory(
-            f"GPU {self.ranks.rank} of {self.ranks.size} is out of memory: use --max-splats or a larger --downscale"
-        )
-
     def _make_scorer(self, *arguments: Any) -> ViewScorer:
         state, batch = self.state, self.config.batch_size
         self.ranked_views = RankedViews(self.ranks, self.share, self.rasterizer, self.model, state, batch)
@@ -54,7 +51,7 @@ class RankedTrainer(Trainer):
 
     def _step_loop(self) -> StepLoop:
         graph = RankedStep(self.batch_step, self.ranked_views)
-        return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size)
+        return StepLoop(graph, self.state, self.ranked_views, self.stream, self.timer, self.config.batch_size)
 
 
 class LeadingTrainer(RankedTrainer):
@@ -73,12 +70,12 @@ class LeadingTrainer(RankedTrainer):
         """See Trainer.collect."""
         if self._is_collected:
             return
+        parts = self._part_buffers()  # may raise MemoryError: while the others do not send yet
         self.ranks.tell("collect")
         skipped = int(self.state.read()["skipped_updates"])
         for rank in range(1, self.ranks.size):
             share = Share(rank, self.ranks.size)
-            for planes in self.model.planes().values():
-                part = self._part(planes)
+            for planes, part in zip(self.model.planes().values(), parts, strict=True):
                 self.ranks.receive(part, rank)
                 copy_share(self.backend, share, self.model.num, planes, part, gather=True)
             state = IterState(self.backend)
@@ -95,10 +92,32 @@ class LeadingTrainer(RankedTrainer):
     def _run_steps(self, target: int) -> None:
         if self._num_scattered < 0:
             self._scatter()
+        self.ranked_views.allocate()
         self.ranks.tell("run", target)
         self._is_collected = False
-        super()._run_steps(target)
+        with self._others_waiting():
+            super()._run_steps(target)
         self.ranks.check()
+
+    def recover_from_oom(self) -> None:
+        """See Trainer.recover_from_oom; after a lack of memory on any rank, while none is in a step."""
+        self.ranks.check()
+        self.scratch.release()  # makes room to collect
+        self.collect()
+        super().recover_from_oom()
+
+    @contextmanager
+    def _others_waiting(self) -> Iterator[None]:
+        """Work of all ranks: OutOfMemory where memory runs out on this one alone, for which the others would wait."""
+        try:
+            yield
+        except SharedMemoryError:
+            raise
+        except MemoryError:
+            raise OutOfMemory(f"GPU 0 of {self.ranks.size} is out of memory: {OUT_OF_MEMORY_ADVICE}") from None
+
+    def _fit_others(self) -> None:
+        self._scatter()
 
     def _refine(self) -> None:
         self.collect()
@@ -116,17 +135,24 @@ class LeadingTrainer(RankedTrainer):
         self.ranks.tell("score", views)
 
     def _scatter(self) -> None:
-        """Send the others their shares of all splats."""
+        """Send the others their shares of all splats. SharedMemoryError where a rank has no room for its buffers."""
+        self._num_scattered = -1
         self.ranks.tell("scatter", self.step, self.model.num, self.splats.capacity, self.size)
+        parts = all_or_none(self.ranks, self.backend, self._buffers_to_scatter)
         for rank in range(1, self.ranks.size):
-            for planes in self.model.planes().values():
-                part = self._part(planes)
+            for planes, part in zip(self.model.planes().values(), parts, strict=True):
                 copy_share(self.backend, Share(rank, self.ranks.size), self.model.num, planes, part, gather=False)
                 self.ranks.send(part, rank)
         self._num_scattered = self.model.num
 
-    def _part(self, planes: Any) -> Any:
-        return self.backend.xp.zeros((len(planes), self.share.columns(self.splats.capacity)), "float32")
+    def _buffers_to_scatter(self) -> list[Any]:
+        self.ranked_views.allocate()
+        return self._part_buffers()
+
+    def _part_buffers(self) -> list[Any]:
+        """Of a share of each plane."""
+        columns = self.share.columns(self.splats.capacity)
+        return [self.backend.xp.zeros((len(planes), columns), "float32") for planes in self.model.planes().values()]
 
 
 class FollowingTrainer(RankedTrainer):
@@ -143,26 +169,39 @@ class FollowingTrainer(RankedTrainer):
                 name, *arguments = self.ranks.listen()
             except RankError:
                 return
-            works[name](*arguments)
+            with suppress(SharedMemoryError):
+                works[name](*arguments)
+                continue
+            self.scratch.release()  # rank 0 sends fewer splats
 
     def _run_steps(self, target: int) -> None:
         self._set_resolution()
         super()._run_steps(target)
 
     def _take_share(self, step: int, num: int, capacity: int, size: float) -> None:
-        model, columns = self.model, self.share.columns(capacity)
-        if columns != self.splats.capacity or capacity != len(self.rasterizer.projection.depths):
-            empty = self.backend.xp.empty
-            model.set_planes({name: empty((len(p), columns), "float32") for name, p in model.planes().items()})
-            self.rasterizer.resize_splats(capacity)
+        all_or_none(self.ranks, self.backend, lambda: self._make_room(num, capacity))
         if size != self.size:
             self.set_size(size)
             self.rasterizer.generation += 1  # captured graphs hold it
         self.splats.num = self.share.count(num)
-        for planes in model.planes().values():
+        for planes in self.model.planes().values():
             self.ranks.receive(planes, 0)
         self.state.write(step=step, num_splats=num, overflowed=0)
         self.loop.sync()
+
+    def _make_room(self, num: int, capacity: int) -> None:
+        """Allocate all buffers for a share of `num` splats, of which there may be `capacity`; contents are lost."""
+        model, columns, num_before = self.model, self.share.columns(capacity), int(self.state.read()["num_splats"])
+        is_resized = columns != self.splats.capacity
+        if is_resized:
+            for width in (0, columns):  # frees those of before first
+                planes = {name: self.backend.xp.empty((len(p), width), "float32") for name, p in model.planes().items()}
+                model.set_planes(planes)
+        if not self.scratch.allocated:
+            self.scratch.allocate(self.scratch.pairs_needed(num / max(num_before, 1)), capacity)
+        elif is_resized or capacity != self.ranked_views.capacity:
+            self.rasterizer.resize_splats(capacity)
+        self.ranked_views.allocate()
 
     def _send_share(self) -> None:
         for planes in self.model.planes().values():

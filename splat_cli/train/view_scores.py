@@ -16,6 +16,7 @@ from splat_cli.optim.model import Model
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.step_loop import PairBuffers
 
 
 class ViewScorer:
@@ -41,6 +42,7 @@ class ViewScorer:
         """
         self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
         self._load_photographs, self._fixed_sums, self._batch = show, fixed_sums, batch
+        self._buffers: PairBuffers = rasterizer
         self._graph = CapturedGraph(rasterizer, self._launch)
         self._sums: Any = None
         self._views: Any = None  # to score, int32, and number of views done, int32 [1]
@@ -71,7 +73,7 @@ class ViewScorer:
         """Sums of the scores over `views` int32, as blend_scores leaves them; valid until the next call."""
         self._load(views)
         self._score(views)
-        while self.rasterizer.grow_if_overflowed(self.state):
+        while self._buffers.grow_if_overflowed(self.state):
             self._score(views)
         return self._sums
 

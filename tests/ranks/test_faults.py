@@ -123,9 +123,15 @@ def test_failed_rank_tells_why(training, tmp_path):
     assert "\n" not in message
 
 
+class Huge:
+    """A message that takes more memory than there is."""
+
+    def __reduce__(self):
+        return bytearray, (2**60,)
+
+
 def test_rank_without_memory_tells_what_helps(training, tmp_path):
-    huge = 2**50
-    message = _lost(training, tmp_path / "run", lambda trainer: trainer.ranks.tell("scatter", 20, 9, huge, 1.0))
+    message = _lost(training, tmp_path / "run", lambda trainer: trainer.ranks.tell(Huge()))
     assert "rank 1 of 2 failed: out of device memory: use --max-splats" in message
 
 

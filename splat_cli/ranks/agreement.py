@@ -1,0 +1,32 @@
+"""Work that succeeds on all ranks or on none, as far as memory goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.ranks.protocol import Ranks
+
+T = TypeVar("T")
+
+
+class SharedMemoryError(MemoryError):
+    """Memory has run out on at least one rank; raised on all of them, at the same point."""
+
+
+def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
+    """The result of `work`, which all ranks call at the same point. SharedMemoryError if one runs out of memory."""
+    results = list[T]()
+    with suppress(MemoryError):
+        results.append(work())
+    sent = backend.upload(np.full((ranks.size, 1), len(results), np.int32))
+    received = backend.upload(np.zeros((ranks.size, 1), np.int32))
+    ranks.exchange([(sent, received)])
+    without = np.flatnonzero(backend.download(received)[:, 0] == 0)
+    if len(without):
+        raise SharedMemoryError(f"GPU {without[0]} of {ranks.size} is out of memory")
+    return results[0]
