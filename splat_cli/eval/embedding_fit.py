@@ -85,7 +85,7 @@ class _Fit:
                 self.state.write(**adam_bias(step))
                 self._launch()
                 step += not self.rasterizer.grow_if_overflowed(self.state)
-        self.field.forget_gradients()
+        self.field.clear_gradients()
 
     def _launch(self) -> None:
         raster, picture = self.rasterizer, self.rasterizer.picture

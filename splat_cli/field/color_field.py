@@ -114,7 +114,7 @@ class ColorField:
         if self.shape.appearance:
             self.embeddings.adam_flat(state, RATE, sparse=True, factor=EMBEDDING_RATE)
 
-    def forget_gradients(self) -> None:
+    def clear_gradients(self) -> None:
         """Set all gradients to zero."""
         for parameters in self.parts().values():
             parameters.gradients.fill(0)

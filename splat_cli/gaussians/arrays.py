@@ -80,5 +80,5 @@ def zero_splats(num: int, degree: int) -> SplatArrays:
 
 
 def splat_bytes(degree: int) -> int:
-    """That a splat of so many bands of spherical harmonics takes in these arrays."""
+    """Bytes of a splat of this SH degree in these arrays."""
     return 4 * (3 + 3 + 4 + 1 + 3 * (degree + 1) ** 2)

@@ -28,14 +28,14 @@ NARROWEST = 0.01  # px^2, unless a splat was narrower before
 
 
 def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> SplatArrays:
-    """The antialiased splats, converted by `plain`, for viewers without antialiasing."""
-    baked = plain(Splats.from_arrays(backend, splats), views).to_arrays()
+    """The antialiased splats, converted by `without_antialiasing`, for viewers without antialiasing."""
+    baked = without_antialiasing(Splats.from_arrays(backend, splats), views).to_arrays()
     return dataclasses.replace(
         splats, log_scales=baked.log_scales, logit_opacities=baked.logit_opacities, antialiased=False
     )
 
 
-def plain(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> Splats:
+def without_antialiasing(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> Splats:
     """Splats that render without antialiasing as the antialiased `splats` of SH degree 0 do with it.
 
     Splats become slightly narrower and keep opacity times area, summed over the views that show them. Splats that no
@@ -45,11 +45,11 @@ def plain(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> 
     cameras = CameraTable(backend, evenly_spread(views, max_views))
     narrow = Splats(backend, splats.params[:14, : splats.num].copy(), splats.num)
     narrow.params[LOG_SCALES] = _narrowed(splats, cameras)
-    ours, theirs = _Eye(splats, cameras, antialias=True), _Eye(narrow, cameras, antialias=False)
+    wanted, baked = _Projected(splats, cameras, antialias=True), _Projected(narrow, cameras, antialias=False)
     covered, area = xp.zeros(splats.num, "float32"), xp.zeros(splats.num, "float32")
     for view in range(len(cameras.views)):
-        areas, our_areas = theirs.areas(view), ours.areas(view)
-        covered += xp.where(areas > 0, our_areas * ours.opacities, 0)
+        areas, wanted_areas = baked.areas(view), wanted.areas(view)
+        covered += xp.where(areas > 0, wanted_areas * wanted.opacities, 0)
         area += areas
     opacities = xp.clip(covered / xp.where(area > 0, area, 1), *OPACITIES)
     narrow.params[OPACITY] = xp.where(area > 0, xp.log(opacities / (1 - opacities)), narrow.params[OPACITY])
@@ -59,12 +59,12 @@ def plain(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> 
 def _narrowed(splats: Splats, cameras: CameraTable) -> Any:
     """Log scales float32 [3, num], narrowed by the harmonic mean over views of a pixel's variance at the splat."""
     xp, num = splats.backend.xp, splats.num
-    eye = _Eye(splats, cameras, antialias=False)
+    projected = _Projected(splats, cameras, antialias=False)
     count, pixels = xp.zeros(num, "float32"), xp.zeros(num, "float32")  # a pixel: 1 / (world units)^2
     for index, view in enumerate(cameras.views):
-        seen = eye.areas(index) > 0
+        seen = projected.areas(index) > 0
         count += seen
-        pixels += xp.where(seen, view.fx * view.fy / xp.where(seen, eye.depths, 1) ** 2, 0)
+        pixels += xp.where(seen, view.fx * view.fy / xp.where(seen, projected.depths, 1) ** 2, 0)
     pixel = count / xp.where(count > 0, pixels, 1)
     with np.errstate(over="ignore"):  # of splats too large to be seen
         variances = xp.exp(2 * splats.params[LOG_SCALES, :num])
@@ -74,32 +74,32 @@ def _narrowed(splats: Splats, cameras: CameraTable) -> Any:
     return xp.where(count > 0, 0.5 * xp.log(narrowed), splats.params[LOG_SCALES, :num])
 
 
-class _Eye:
-    """Looks at splats from one camera after the other; its arrays are of the last view."""
+class _Projected:
+    """Splats projected into one view after the other by `areas`; `depths` and `opacities` are of the last one."""
 
     def __init__(self, splats: Splats, cameras: CameraTable, antialias: bool) -> None:
         self._splats, self._cameras, self._antialias = splats, cameras, antialias
         self._state = IterState(splats.backend, num_splats=splats.num)
-        self._seen = Projection.allocate(splats.backend, splats.capacity, cameras.max_tiles, training=False)
+        self._projection = Projection.allocate(splats.backend, splats.capacity, cameras.max_tiles, training=False)
 
     def areas(self, view: int) -> Any:
         """Root of the determinant of each splat's covariance in this view, float32 [num], px^2; 0 where not seen."""
         xp = self._splats.backend.xp
         self._state.clear_counts()
         self._state.write(view=view)
-        self._seen.tile_counts[...] = 0
-        project(self._splats, self._cameras, self._state, self._antialias, self._seen)
+        self._projection.tile_counts[...] = 0
+        project(self._splats, self._cameras, self._state, self._antialias, self._projection)
         seen = self.depths > 0
-        a, b, c = (xp.where(seen, row, 1) for row in self._seen.conic_opacity[: self._splats.num, :3].T)
+        a, b, c = (xp.where(seen, row, 1) for row in self._projection.conic_opacity[: self._splats.num, :3].T)
         determinants = xp.maximum(a * c - b * b, 1e-6 * a * c)  # as far as rounding leaves them
         return xp.where(seen, 1 / xp.sqrt(determinants), 0)
 
     @property
     def depths(self) -> Any:
         """float32 [num]; 0 where a splat is not seen."""
-        return self._seen.depths[: self._splats.num]
+        return self._projection.depths[: self._splats.num]
 
     @property
     def opacities(self) -> Any:
         """float32 [num], as they are seen; 0 where a splat is not seen: `project` writes nothing there."""
-        return self._splats.backend.xp.where(self.depths > 0, self._seen.conic_opacity[: self._splats.num, 3], 0)
+        return self._splats.backend.xp.where(self.depths > 0, self._projection.conic_opacity[: self._splats.num, 3], 0)

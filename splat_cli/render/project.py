@@ -98,7 +98,7 @@ class Projection:
         return np.array((1, 1, columns, columns, columns), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
 
     def slot(self, view: int) -> Projection:
-        """That of one view of a batch; all share what only the rendering of a view needs."""
+        """The projection of one view of the batch. Buffers that only rendering needs are common to all views."""
         arrays = {name: getattr(self, name)[view] for name in ("depths", "colors", "d_splats", "d_rays")}
         return dataclasses.replace(self, **arrays, views=None)
 

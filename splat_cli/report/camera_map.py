@@ -13,8 +13,8 @@ from splat_cli.report.pictures import png
 from splat_cli.scene.view import View
 
 _SIDE = 480  # user units of the SVG
-_DUST_SIDES = (120, 640)  # px, range of the raster's side; about one pixel per splat
-_DUST = 0.35  # opacity of a splat
+_MAP_SIDES = (120, 640)  # px, range of the raster's side; about one pixel per splat
+_SPLAT_OPACITY = 0.35  # opacity of a splat
 _CORE = (10, 90)  # percentiles of the splats that must be inside
 
 
@@ -27,12 +27,12 @@ def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[s
     ceiling = cameras[:, 2].max() + 0.2 * np.ptp(cameras, axis=0).max()
     below = points[:, 2] <= ceiling
     low, width = _window(cameras[:, :2], points[below, :2])
-    dust = _dust(splats, below, (points[:, :2] - low) / width)
+    density = _density(splats, below, (points[:, :2] - low) / width)
     marks = [
         _arrowhead((place - low) / width * _SIDE, direction, view.name, view.name in held_out)
         for view, place, direction in zip(views, cameras[:, :2], directions[:, :2], strict=True)
     ]
-    picture = tag("image", href=png(dust), width=_SIDE, height=_SIDE) if len(dust) else None
+    picture = tag("image", href=png(density), width=_SIDE, height=_SIDE) if len(density) else None
     label = f"{len(views)} cameras and the splats from above"
     return tag("svg", picture, *marks, _scale_bar(width), viewBox=f"0 0 {_SIDE} {_SIDE}", role="img", aria_label=label)
 
@@ -58,16 +58,16 @@ def _window(cameras: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, float]
     return (low + high - width) / 2, width
 
 
-def _dust(splats: SplatArrays, chosen: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _density(splats: SplatArrays, chosen: np.ndarray, places: np.ndarray) -> np.ndarray:
     """uint8 [H, W, 4]: mean colour of the splats in each pixel; opacity grows with their number."""
     inside = chosen & ((places >= 0) & (places < 1)).all(axis=1)
-    side = int(np.clip(np.sqrt(inside.sum()), *_DUST_SIDES))
+    side = int(np.clip(np.sqrt(inside.sum()), *_MAP_SIDES))
     column, row = (places[inside] * side).astype(int).T
     pixel, weight = row * side + column, opacities(splats)[inside]
     total = np.bincount(pixel, weight, side**2)
     colors = np.clip(0.5 + SH_C0 * splats.sh0[inside].astype(np.float64), 0, 1)
     sums = np.stack([np.bincount(pixel, weight * colors[:, c], side**2) for c in range(3)], axis=1)
-    alpha = 1 - (1 - _DUST) ** total
+    alpha = 1 - (1 - _SPLAT_OPACITY) ** total
     rgba = np.concatenate([sums / np.maximum(total, 1e-9)[:, None], alpha[:, None]], axis=1)
     return np.rint(255 * rgba).astype(np.uint8).reshape(side, side, 4)
 

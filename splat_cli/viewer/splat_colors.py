@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.rotations import rotations
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
-from splat_cli.render.bake_antialiasing import plain
+from splat_cli.render.bake_antialiasing import without_antialiasing
 from splat_cli.scene.crop import Crop
 from splat_cli.scene.view import View
 
@@ -45,7 +45,7 @@ def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) 
     """
     with np.errstate(over="ignore", invalid="ignore"):  # non-finite splats are removed below
         if views and splats.num:
-            splats = plain(splats, views, num_views)
+            splats = without_antialiasing(splats, views, num_views)
         xp, params = splats.backend.xp, splats.params[:, : splats.num]
         opacities = 1 / (1 + xp.exp(-params[OPACITY]))
         axes = rotations(xp, params[QUATS]) * xp.exp(params[LOG_SCALES]).T[:, None]  # [N, 3, 3], a column an axis

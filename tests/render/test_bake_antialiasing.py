@@ -8,7 +8,7 @@ import pytest
 from splat_cli.gaussians.smooth_3d import smoothed_3d
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render import bake_antialiasing as module
-from splat_cli.render.bake_antialiasing import bake_antialiasing, plain
+from splat_cli.render.bake_antialiasing import bake_antialiasing, without_antialiasing
 from splat_cli.render.project import Projection
 from splat_cli.render.view import ViewRenderer
 from tests.gaussians.some_splats import some_splats
@@ -76,8 +76,8 @@ def test_the_3d_filter_is_baked_as_well(backend):
     sigmas = np.full((1, 40), 0.02, np.float32)
     filtered = Splats.from_arrays(backend, splats)
     filtered.smooth_3d_sigmas = backend.upload(sigmas)
-    expected = plain(Splats.from_arrays(backend, smoothed_3d(splats, sigmas[0])), views).to_arrays()
-    for name, array in plain(filtered, views).to_arrays().arrays().items():
+    expected = without_antialiasing(Splats.from_arrays(backend, smoothed_3d(splats, sigmas[0])), views).to_arrays()
+    for name, array in without_antialiasing(filtered, views).to_arrays().arrays().items():
         np.testing.assert_allclose(array, expected.arrays()[name], rtol=1e-3, atol=1e-3)
 
 

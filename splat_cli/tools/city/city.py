@@ -53,8 +53,8 @@ _OWN_SCENE: dict[str, Any] = {
 }  # fmt: skip
 """Settings of reading the scene that is written for a cell."""
 _RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
-_HASTE = 2 / 3
-"""Power of the factor that short runs from points have: cells start from coarse splats, which have less far to go."""
+_LR_EXPONENT = 2 / 3
+"""Of `lr_factor`, which raises these rates in short runs from points: coarse splats start nearer to where they end."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class City:
     def cell_config(self, plan: CityPlan, number: int) -> TrainConfig:
         """Settings of the run of a cell; poses and photographs are given, and none is held out."""
         files, steps = CellFiles.of(self.out, number), self.cell_steps or default_steps(len(plan.cells[number].views))
-        rates = {name: lr_factor(steps) ** _HASTE * getattr(self.config, name) for name in _RATES}
+        rates = {name: lr_factor(steps) ** _LR_EXPONENT * getattr(self.config, name) for name in _RATES}
         config = dataclasses.replace(
             self.config, **_OWN_SCENE, **rates, steps=steps, eval=False, split=None, pose_opt=False, appearance="none",
             refine_intrinsics=False, init_from=str(files.start),
