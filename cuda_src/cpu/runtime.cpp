@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -53,6 +54,15 @@ struct Job {
             range(launch, memory, begin, begin + chunk < num_blocks ? begin + chunk : num_blocks);
     }
 };
+
+constexpr long AWAKE_NS = 30000;                     // about a wake-up: then a wait costs at most twice what it must
+
+long nanoseconds()
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
 
 // OS threads that wait for work. Jobs do not overlap: a second caller waits for the first. The pool is never destroyed: its
 // threads outlive static destructors.
@@ -103,7 +113,15 @@ private:
         }
     }
 
-    static void wait(sem_t& semaphore) { while (sem_wait(&semaphore)) {} }      // again after a signal
+    // Launches follow one another within microseconds, and an idle core takes tens of them to wake: wait awake at first.
+    static void wait(sem_t& semaphore)
+    {
+        const long end = nanoseconds() + AWAKE_NS;
+        do {
+            if (!sem_trywait(&semaphore)) return;
+        } while (nanoseconds() < end);
+        while (sem_wait(&semaphore)) {}              // again after a signal
+    }
 
     pthread_mutex_t caller_ = PTHREAD_MUTEX_INITIALIZER;
     sem_t done_;
