@@ -5,8 +5,8 @@
 Two bars for each run and path, over all frames:
 
 - matter: largest share of a frame's pixels that are half hidden by splats nearer than half the depth of the nearest
-  photograph, under 1 %. The depth of a photograph is that which 1 % of its pixels fall short of, the nearest the 5th
-  percentile of all.
+  photograph, under 1 %. The depth of splats is that of their order in novel views (`sort_outside_by_distance`), the
+  depth of a photograph that which 1 % of its pixels fall short of, the nearest the 5th percentile of all.
 - tilt: largest angle of a frame's horizontal axis against the level of the photographs, under 1 degree or as much as
   the level varies between halves of the photographs. Their level is the plane of their horizontal axes by a robust fit
   (L1, from 1 degree on), independent of `up_direction`.
@@ -25,6 +25,7 @@ from PIL import Image
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render.depth_order import depth_factors
 from splat_cli.render.frame import RenderOutput, render_frame
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
@@ -36,7 +37,7 @@ from splat_cli.tools.render import plan_job
 MAX_NEAR, MAX_TILT = 0.01, 1.0
 _NEAREST_VIEWS, _NEAREST_PIXELS = 5, 1  # percentiles
 _MAX_VIEWS = 100
-_ROUNDS = 50
+_ROUNDS = 1000  # as many as fox needs
 _HALVES = 20
 _COLUMNS, _ROWS = 8, 5  # of a contact sheet
 
@@ -102,11 +103,14 @@ def _levels_of_halves(views: Sequence[View]) -> list[tuple[np.ndarray, np.ndarra
 
 def _covered(backend: Backend, arrays: SplatArrays, view: View, depth: float) -> float:
     """Share of the pixels that splats nearer than `depth` hide by half."""
-    z = arrays.means @ view.w2c[2, :3] + view.w2c[2, 3]
-    near = arrays.select(np.flatnonzero((z > 0) & (z < depth)))
+    positions = arrays.means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+    ahead = np.flatnonzero(positions[:, 2] > 0)
+    x, y, z = positions[ahead].T
+    pixels = np.stack([view.fx * x / z + view.cx, view.fy * y / z + view.cy], axis=1)
+    near = arrays.select(ahead[z * depth_factors(np, pixels, view) < depth])
     if len(near) == 0:
         return 0.0
-    (frame,) = _rendered(backend, Splats.from_arrays(backend, near), [view])
+    (frame,) = _rendered(backend, Splats.from_arrays(backend, near), [view], novel_views=True)
     assert frame.alpha is not None
     return float(np.mean(frame.alpha > 0.5))
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--frames",
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="Number of frames of the path.  [default: 120, walk 300]",
+    help="Number of frames of the path.  [default: 120; walk: 120 to 600, by its length]",
 )
 @click.option(
     "--seconds",

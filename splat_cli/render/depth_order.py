@@ -20,12 +20,18 @@ def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: i
     unchanged inside, continuous at the margin.
     """
     depths, means2d = projection.depths[:num], projection.means2d[:num]
-    axes = ((view.fx, view.cx, view.width), (view.fy, view.cy, view.height))
     with np.errstate(all="ignore"):  # rows of culled splats are undefined
-        squares = clamped_squares = 1.0
-        for axis, (focal, center, size) in enumerate(axes):
-            slopes = (means2d[:, axis] - center) / focal
-            limits = -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal
-            squares = squares + slopes**2
-            clamped_squares = clamped_squares + xp.clip(slopes, *limits) ** 2
-        depths[...] = xp.where(depths > 0, depths * xp.sqrt(squares / clamped_squares), 0)
+        depths[...] = xp.where(depths > 0, depths * depth_factors(xp, means2d, view), 0)
+
+
+def depth_factors(xp: Any, means2d: Any, view: View) -> Any:
+    """Depth in the picture's margin over z, [N], of points at pixels `means2d` [N, 2]; 1 inside."""
+    squares = clamped_squares = 1.0
+    for axis, (focal, center, size) in enumerate(
+        ((view.fx, view.cx, view.width), (view.fy, view.cy, view.height)),
+    ):
+        slopes = (means2d[:, axis] - center) / focal
+        limits = -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal
+        squares = squares + slopes**2
+        clamped_squares = clamped_squares + xp.clip(slopes, *limits) ** 2
+    return xp.sqrt(squares / clamped_squares)

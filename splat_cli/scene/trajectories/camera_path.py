@@ -23,7 +23,6 @@ from splat_cli.scene.view import View
 KINDS = ("auto", "orbit", "arc", "spiral", "walk", "interpolate")
 
 DEFAULT_FPS = 30.0
-_FRAMES = {"walk": 300}
 _DEFAULT_FRAMES = 120
 
 
@@ -72,18 +71,17 @@ class CameraPath:
         up = up_of(views, self.up, dense)
         capture = Capture(views, focus_point(views) if self.focus is None else np.array(self.focus), up)
         kind = self._kind(capture)
-        count = self.frames or _FRAMES.get(kind, _DEFAULT_FRAMES)
-        if self.seconds is not None:
-            count = max(1, round(self.seconds * fps))
+        given = self.frames if self.seconds is None else max(1, round(self.seconds * fps))
+        count = given or _DEFAULT_FRAMES
         if kind == "interpolate":
             return interpolate_path(views, count), fps
         obstacles = Obstacles(np.empty((0, 3)) if dense is None else dense, views)
         if kind == "walk":
-            return obstacles.first_clear(partial(walk_path, views, count, up), WALK_BANDWIDTHS), fps
+            return obstacles.first_clear(partial(walk_path, views, given, up, obstacles.avoid), WALK_BANDWIDTHS), fps
         if kind == "spiral":
             return obstacles.first_clear(partial(spiral_path, views, count, capture.focus, up), REACHES), fps
         arc = None if self.arc is None else float(np.radians(self.arc))
-        return obstacles.first_clear(partial(orbit_path, capture, count, arc), BANDWIDTHS), fps
+        return obstacles.first_clear(partial(orbit_path, capture, count, arc, obstacles.avoid), BANDWIDTHS), fps
 
     def _kind(self, capture: Capture) -> str:
         if self.kind != "auto":

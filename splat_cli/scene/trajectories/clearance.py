@@ -4,13 +4,24 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from splat_cli.scene.view import View
+from splat_cli.scene.trajectories.bending import bent_away
+from splat_cli.scene.view import View, evenly_spread
 
 SHARE = 0.5
 """Required distance, relative to that of the nearest given cameras."""
+_DEPTH_SHARE = 0.75
+"""The same for the depth of obstacles in the picture: less would be seen as standing in something."""
+_CELLS = 8
+"""Obstacles in a picture that may be nearer than its depth: misplaced splats."""
 _NEAREST = 5
-"""Percentile used as the minimum distance: some cameras are inside misplaced splats."""
+"""Percentile used as the minimum: some cameras are inside misplaced splats."""
 _ROWS = 64
+_CHECKED = 200
+"""Maximum number of frames of a path whose pictures are checked."""
+_MARGIN = 1.1
+"""Distance to which curves are bent away, relative to the required one."""
+_SUPPORTS = 400
+"""Maximum number of positions of a curve that are checked and moved; those between follow."""
 
 
 class Obstacles:
@@ -18,10 +29,11 @@ class Obstacles:
 
     def __init__(self, points: np.ndarray, views: Sequence[View]) -> None:
         self._points = np.asarray(points, np.float32)
-        self.required = 0.0
+        self.required, self.required_depth = 0.0, float("inf")
         if len(points):
+            self.required_depth = _DEPTH_SHARE * _percentile([self.depth(view) for view in views])
             distances = self.distances(np.array([view.center for view in views]))
-            self.required = SHARE * float(np.percentile(distances, _NEAREST))
+            self.required = SHARE * _percentile(distances)
 
     def distances(self, positions: np.ndarray) -> np.ndarray:
         """Distance of each of `positions` [N, 3] to the nearest obstacle, [N]."""
@@ -32,6 +44,20 @@ class Obstacles:
             nearest.append((squares - 2 * some @ self._points.T).min(axis=1) + (some**2).sum(axis=1))
         return np.sqrt(np.maximum(np.concatenate(nearest), 0))
 
+    def avoid(self, curve: np.ndarray) -> np.ndarray:
+        """The curve [M, 3], bent smoothly away from obstacles where it is nearer than required. Equal ends: a loop."""
+        is_loop = bool(np.allclose(curve[0], curve[-1]))
+        chosen = np.unique(np.linspace(0, len(curve) - 1, _SUPPORTS).round().astype(int))[: -1 if is_loop else None]
+        if len(self._points) == 0 or len(chosen) < 3:
+            return curve
+        supports, distance = curve[chosen], _MARGIN * self.required
+        low, high = supports.min(axis=0) - 3 * distance, supports.max(axis=0) + 3 * distance
+        within = self._points[((self._points > low) & (self._points < high)).all(axis=1)]
+        moved = bent_away(supports, within, distance, is_loop) - supports
+        period = len(curve) - 1 if is_loop else None
+        between = [np.interp(np.arange(len(curve)), chosen, column, period=period) for column in moved.T]
+        return curve + np.stack(between, axis=1)
+
     def clearance(self, path: Sequence[View]) -> float:
         """Minimum distance of a path's cameras and the midpoints between them; infinite without obstacles."""
         if len(self._points) == 0:
@@ -40,15 +66,34 @@ class Obstacles:
         between = (centers[1:] + centers[:-1]) / 2
         return float(self.distances(np.concatenate([centers, between])).min())
 
+    def depth(self, view: View) -> float:
+        """Depth of the obstacles nearest to a camera in its picture, world units; infinite for a few."""
+        x, y, z = view.w2c[:3, :3].astype(np.float32) @ self._points.T + view.w2c[:3, 3:].astype(np.float32)
+        ahead = (z > 0) & (np.abs(x) * 2 * view.fx < view.width * z) & (np.abs(y) * 2 * view.fy < view.height * z)
+        depths = z[ahead]
+        return float(np.partition(depths, _CELLS)[_CELLS]) if len(depths) > _CELLS else float("inf")
+
+    def freedom(self, path: Sequence[View]) -> float:
+        """Least ratio of distances and depths of a path to the required ones; 1: it keeps both."""
+        if self.required <= 0:
+            return 1.0
+        depth = min(self.depth(view) for view in evenly_spread(path, _CHECKED))
+        in_view = depth / self.required_depth if np.isfinite(self.required_depth) else 1.0
+        return min(self.clearance(path) / self.required, in_view, 1.0)
+
     def first_clear(self, make: Callable[[float], list[View]], options: Sequence[float]) -> list[View]:
-        """The first path make(option) that keeps the required distance, or the one that comes closest to it."""
+        """The first path make(option) that keeps the required distances, or the one that comes closest to it."""
         best: tuple[float, list[View]] | None = None
         for option in options:
             path = make(option)
-            clearance = self.clearance(path)
-            if clearance >= self.required:
+            freedom = self.freedom(path)
+            if freedom >= 1:
                 return path
-            if best is None or clearance > best[0]:
-                best = (clearance, path)
+            if best is None or freedom > best[0]:
+                best = (freedom, path)
         assert best is not None
         return best[1]
+
+
+def _percentile(values: Sequence[float] | np.ndarray) -> float:
+    return float(np.percentile(values, _NEAREST, method="nearest"))

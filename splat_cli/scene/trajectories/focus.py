@@ -11,6 +11,8 @@ from splat_cli.scene.view import View
 _PARALLEL = 1e-6
 """Mean squared sine between axes that meet nowhere in particular: a tenth of a degree or so."""
 _ROUNDS = 30
+_LEVEL_ROUNDS, _CONVERGED = 1000, 1e-7
+"""At most, and the change of a unit vector after which there are no more: few and equally rolled cameras need 300."""
 _MIN_DISTANCE = 1e-3
 """Of an axis from the focus, in extents: nearer ones have no more weight."""
 _LEVEL_WEIGHT = 1e-3
@@ -62,11 +64,15 @@ def up_direction(views: Sequence[View], points: np.ndarray | None = None) -> np.
 def _level(right: np.ndarray, expected: np.ndarray, weight: float) -> np.ndarray:
     """Direction that minimises the sum of |cosines| to `right` [N, 3] plus `weight` times the angle to `expected`."""
     up, weights = expected, np.ones(len(right))
-    for _ in range(_ROUNDS):
+    for _ in range(_LEVEL_ROUNDS):
+        previous = up
         total = np.einsum("n,ni,nj->ij", weights / weights.sum(), right, right)
         up = np.linalg.eigh(total + weight * (np.eye(3) - np.outer(expected, expected)))[1][:, 0]
+        up = up if up @ expected > 0 else -up
+        if np.linalg.norm(up - previous) < _CONVERGED:
+            break
         weights = 1 / np.maximum(np.abs(right @ up), _MIN_ROLL)
-    return up if up @ expected > 0 else -up
+    return up
 
 
 def _roll(right: np.ndarray, up: np.ndarray) -> float:

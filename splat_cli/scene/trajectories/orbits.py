@@ -1,6 +1,6 @@
 """Camera paths around the focus of given cameras, with the lens and size of the first camera."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,17 +19,24 @@ _TURNS = 2
 _ARC_STEPS = 2048
 
 
-def orbit_path(capture: Capture, num_frames: int, arc: float | None, bandwidth: float) -> list[View]:
+def orbit_path(
+    capture: Capture,
+    num_frames: int,
+    arc: float | None,
+    avoid: Callable[[np.ndarray], np.ndarray],
+    bandwidth: float,
+) -> list[View]:
     """A circle around the focus if cameras surround it, otherwise an arc back and forth; a loop in both cases.
 
     Constant speed, with distance and height of the nearby cameras. arc: width, radians; None: that of the cameras.
+    avoid: moves positions [M, 3] away from obstacles.
     """
     middle, width = capture.covered()
     width = width if arc is None else min(arc, FULL_CIRCLE)
     is_circle = width >= FULL_CIRCLE
     low = middle if is_circle else middle - width / 2
     angles = low + np.linspace(0, width, _ARC_STEPS)
-    points = capture.position(angles, bandwidth)
+    points = avoid(capture.position(angles, bandwidth))
     travelled = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(points, axis=0), axis=1))])
     share = np.arange(num_frames) / num_frames
     at = travelled[-1] * (share if is_circle else (1 - np.cos(FULL_CIRCLE * share)) / 2)

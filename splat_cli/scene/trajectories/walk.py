@@ -1,75 +1,94 @@
 """Walks along the cameras: smooth and level, in order of capture if that is continuous."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.looking import frame
+from splat_cli.scene.trajectories.tour import camera_order
 from splat_cli.scene.view import View
 
-BANDWIDTHS = (3.0, 2.0, 1.0, 0.5, 0.25)
-"""Cameras over which places and directions are averaged: the first is the smoothest, the last stays at the cameras."""
-_MAX_JUMP = 3.0
-"""A capture's order is kept if its steps are so many times as long as those to the nearest camera, in the median."""
-_ROUNDS = 20
+BANDWIDTHS = (6.0, 3.0, 1.5, 0.7, 0.3)
+"""Standard deviations of the smoothing, in mean distances between cameras: the last path nearly meets all cameras."""
+_MAX_SHARE = 1 / 8
+"""Largest standard deviation relative to all cameras: a short path must not shrink to its middle."""
+_PITCH_SMOOTHING = 2
+"""Of the pitch, relative to that of positions and headings: the view nods little, and never turns over a pole."""
+_SAMPLES = 12
+"""Of the curve for each camera."""
+_SPEED = np.radians(2.5)
+"""Of the default number of frames, radians a frame: 75 degrees a second at 30 frames."""
+_FRAMES = (120, 600)
+"""Least and largest default number of frames."""
+_REACH = 4.0
+"""Of the smoothing kernel, in standard deviations."""
 
 
-def walk_path(views: Sequence[View], num_frames: int, up: np.ndarray, bandwidth: float) -> list[View]:
-    """A smooth path along all cameras with their directions, a level horizon and constant speed. bandwidth: cameras."""
+def walk_path(
+    views: Sequence[View],
+    num_frames: int | None,
+    up: np.ndarray,
+    avoid: Callable[[np.ndarray], np.ndarray],
+    bandwidth: float,
+) -> list[View]:
+    """A smooth path along all cameras with their directions, a level horizon and constant speed.
+
+    The path is the line through the cameras, convolved with a Gaussian (see BANDWIDTHS). avoid: moves positions [M, 3]
+    away from obstacles. num_frames: None for as many as keep a comfortable speed.
+    """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
-    order = _order(centers, forward, scene_extent(views))
-    centers, forward = centers[order], forward[order]
-    steps = np.linalg.norm(np.diff(_poses(centers, forward, scene_extent(views)), axis=0), axis=1)
-    times = np.concatenate([[0.0], np.cumsum(steps + 1e-9)])
-    width = bandwidth * max(times[-1], 1e-9) / len(views)
-    exponents = -0.5 * ((np.linspace(0, times[-1], num_frames)[:, None] - times) / width) ** 2
-    weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
-    pairs = zip(weights @ centers, weights @ forward, strict=True)
+    unit = scene_extent(views) / 4
+    order = camera_order(centers / unit, forward)
+    centers, forward = _resampled(centers[order], forward[order], unit, _SAMPLES * len(views))
+    width = _SAMPLES * min(bandwidth, _MAX_SHARE * len(views))
+    centers, forward = avoid(_smoothed(centers, width)), _smoothed_directions(forward, up, width)
+    if num_frames is None:
+        num_frames = int(np.clip(_lengths(centers, forward, unit).sum() / _SPEED, *_FRAMES))
+    pairs = zip(*_resampled(centers, forward, unit, num_frames), strict=True)
     return [frame(views[0], i, place, place + ahead, up) for i, (place, ahead) in enumerate(pairs)]
 
 
-def _poses(centers: np.ndarray, forward: np.ndarray, extent: float) -> np.ndarray:
-    """Vectors [N, 6] whose distances are those of poses: a quarter of the extent is equivalent to a radian."""
-    return np.concatenate([4 * centers / extent, forward], axis=1)
+def _lengths(centers: np.ndarray, forward: np.ndarray, unit: float) -> np.ndarray:
+    """Distances [N - 1] of successive poses: radians, of which a distance of `unit` is one."""
+    cosines = (forward[1:] * forward[:-1]).sum(axis=1)
+    return np.hypot(np.linalg.norm(np.diff(centers, axis=0), axis=1) / unit, np.arccos(np.clip(cosines, -1, 1)))
 
 
-def _order(centers: np.ndarray, forward: np.ndarray, extent: float) -> np.ndarray:
-    """Capture order if consecutive cameras are close, otherwise a short tour."""
-    poses = _poses(centers, forward, extent)
-    if len(poses) < 4:
-        return np.arange(len(poses))
-    distances = np.linalg.norm(poses[:, None] - poses, axis=2)
-    nearest = np.median((distances + np.diag(np.full(len(poses), np.inf))).min(axis=1))
-    if np.median(np.diag(distances, 1)) <= _MAX_JUMP * nearest:
-        return np.arange(len(poses))
-    return _shortened(_greedy(distances), distances)
+def _resampled(
+    centers: np.ndarray, forward: np.ndarray, unit: float, count: int
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """`count` positions and unit directions, evenly spaced on the line through poses [N, 3], [N, 3]."""
+    travelled = np.concatenate([[0.0], np.cumsum(_lengths(centers, forward, unit) + 1e-9)])
+    at = np.linspace(0, travelled[-1], count)
+    left = np.clip(np.searchsorted(travelled, at, side="right") - 1, 0, max(len(travelled) - 2, 0))
+    right = np.minimum(left + 1, len(travelled) - 1)
+    share = ((at - travelled[left]) / np.maximum(travelled[right] - travelled[left], 1e-12))[:, None]
+    positions = centers[left] + share * (centers[right] - centers[left])
+    return positions, _slerp(forward[left], forward[right], share)
 
 
-def _greedy(distances: np.ndarray) -> np.ndarray:
-    """Nearest-neighbour tour from the camera farthest from the others."""
-    tour = [int(distances.sum(axis=1).argmax())]
-    left = set(range(len(distances))) - set(tour)
-    while left:
-        tour.append(min(left, key=lambda one: distances[tour[-1], one]))
-        left.remove(tour[-1])
-    return np.array(tour)
+def _slerp(first: np.ndarray, second: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Unit directions [N, 3] at `share` [N, 1] of the arcs between unit vectors [N, 3]."""
+    angles = np.arccos(np.clip((first * second).sum(axis=1, keepdims=True), -1, 1))
+    mixed = np.where(angles > 1e-6, np.sin((1 - share) * angles) * first + np.sin(share * angles) * second, first)
+    return mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), 1e-12)
 
 
-def _shortened(tour: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """The tour after 2-opt (Croes 1958)."""
-    for _ in range(_ROUNDS):
-        improved = False
-        for first in range(len(tour) - 2):
-            a, b = tour[first], tour[first + 1]
-            starts, ends = tour[first + 2 : -1], tour[first + 3 :]
-            gains = distances[a, b] + distances[starts, ends] - distances[a, starts] - distances[b, ends]
-            if len(gains) and gains.max() > 1e-9:
-                last = first + 2 + int(gains.argmax())
-                tour[first + 1 : last + 1] = tour[first + 1 : last + 1][::-1].copy()
-                improved = True
-        if not improved:
-            break
-    return tour
+def _smoothed_directions(forward: np.ndarray, up: np.ndarray, width: float) -> np.ndarray:
+    """Unit directions [N, 3] with smoothed heading and pitch; nearly vertical ones hardly count for the heading."""
+    rise = forward @ up
+    pitch = _smoothed(np.arcsin(np.clip(rise, -1, 1))[:, None], _PITCH_SMOOTHING * width)
+    heading = _smoothed(forward - rise[:, None] * up, width)
+    heading /= np.maximum(np.linalg.norm(heading, axis=1, keepdims=True), 1e-12)
+    return np.cos(pitch) * heading + np.sin(pitch) * up
+
+
+def _smoothed(values: np.ndarray, width: float) -> np.ndarray:
+    """Values [N, C] convolved with a Gaussian of `width` samples; the ends continue as they are."""
+    reach = int(np.ceil(_REACH * width))
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / width) ** 2)
+    padded = np.pad(values, ((reach, reach), (0, 0)), mode="edge")
+    columns = [np.convolve(column, kernel / kernel.sum(), mode="valid") for column in padded.T]
+    return np.stack(columns, axis=1)

@@ -73,10 +73,25 @@ def test_up_is_level_for_cameras_that_all_look_down_from_one_side():
 
 def test_rolled_cameras_hardly_tilt_up():
     views = on_an_arc(200, count=40, height=0.5)
+    assert up_direction([*(rolled(view, 0.5) for view in views[:6]), *views[6:]]) @ UP > np.cos(np.radians(1))
+
+
+def rolled(view, angle):
     roll = np.eye(4)
-    roll[:2, :2] = [[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]]
-    rolled = [dataclasses.replace(view, w2c=roll @ view.w2c) for view in views[:6]]
-    assert up_direction([*rolled, *views[6:]]) @ UP > np.cos(np.radians(1))
+    roll[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    return dataclasses.replace(view, w2c=roll @ view.w2c)
+
+
+def test_up_tilts_rolled_cameras_least():
+    """Few cameras, all rolled: the fit converges slowly."""
+    random = np.random.default_rng(22)
+    angles = np.radians(random.normal(0, 12, 20))
+    views = [rolled(view, angle) for view, angle in zip(on_an_arc(120, count=20, height=0.3), angles, strict=True)]
+    right = np.array([view.w2c[0, :3] for view in views])
+    up = up_direction(views)
+    others = up + np.radians(2) * random.normal(size=(2000, 3))
+    others /= np.linalg.norm(others, axis=1, keepdims=True)
+    assert np.abs(right @ up).sum() <= 1.005 * np.abs(right @ others.T).sum(axis=0).min()
 
 
 def test_the_ground_says_what_parallel_axes_leave_open():
@@ -164,6 +179,48 @@ def test_paths_keep_away_from_dense_places():
     assert obstacles.clearance(CameraPath("orbit").through(views, pillar)[0]) >= obstacles.required
 
 
+def test_a_curve_bends_smoothly_away_from_an_obstacle():
+    """A wall of 5 x 5 points just beside a line; the ends of the line stay where they are."""
+    line = np.linspace([-4.0, 0, 0], [4.0, 0, 0], 900)
+    wall = np.array([[x, 0.1, z] for x in np.linspace(-0.5, 0.5, 5) for z in np.linspace(-0.5, 0.5, 5)])
+    camera = moved(ring_of_views(1)[0], [-3.0, 1.1, 0])
+    obstacles = Obstacles(wall, [camera])
+    assert obstacles.distances(line).min() < 0.2 < obstacles.required == pytest.approx(0.5)
+    bent = obstacles.avoid(line)
+    assert obstacles.distances(bent).min() >= obstacles.required
+    np.testing.assert_allclose(bent[[0, -1]], line[[0, -1]], atol=0.01)
+    assert np.abs(np.diff(bent[::20], axis=0)[:, 1]).max() < 0.09  # of steps of 0.18
+    assert np.array_equal(Obstacles(wall[:0], [camera]).avoid(line), line)
+
+
+def test_a_loop_that_is_bent_stays_closed():
+    angles = np.linspace(0, 2 * np.pi, 800)
+    loop = np.stack([np.cos(angles), np.sin(angles), 0 * angles], axis=1)
+    obstacles = Obstacles(np.array([[1.05, 0, 0]]), [moved(ring_of_views(1, radius=1.0)[0], [0.4, 0, 0])])
+    bent = obstacles.avoid(loop)
+    assert obstacles.distances(bent).min() >= obstacles.required > obstacles.distances(loop).min()
+    np.testing.assert_allclose(bent[0], bent[-1], atol=1e-12)
+    steps = np.diff(np.concatenate([bent, bent[1:3]]), 2, axis=0)
+    assert np.abs(steps).max() < 5e-3
+
+
+def test_a_path_keeps_its_pictures_free():
+    """A screen of points that no camera has before it, but the smoothest orbit: cameras stand in front of it."""
+    views = []
+    for view in on_an_arc(340, count=80):
+        angle = angles_of([view])[0]
+        inwards = -0.35 * np.exp(-((angle / 12) ** 2)) * (view.center - 0.7 * UP - FOCUS)
+        views.append(dataclasses.replace(view, w2c=looking(view.center + inwards, FOCUS, UP)))
+    screen = [FOCUS + [2.05, 0, 0] + y * np.cross(UP, [1.0, 0, 0]) + z * UP
+              for y in np.linspace(-0.05, 0.05, 5) for z in np.linspace(0.3, 0.9, 12)]  # fmt: skip
+    object_in_focus = FOCUS + np.random.default_rng(0).normal(0, 0.2, (50, 3))
+    obstacles = Obstacles(np.concatenate([screen, object_in_focus]), views)
+    plain = CameraPath("orbit").through(views)[0]
+    kept = CameraPath("orbit").through(views, np.concatenate([screen, object_in_focus]))[0]
+    assert min(obstacles.depth(frame) for frame in plain) < obstacles.required_depth
+    assert min(obstacles.depth(frame) for frame in kept) >= obstacles.required_depth
+
+
 def walk(count=60):
     """Cameras along a corridor with a bend, that look ahead, a little unsteady."""
     random = np.random.default_rng(2)
@@ -182,10 +239,9 @@ def test_a_walk_follows_the_cameras_smoothly(shuffled):
     views = walk()
     given = [views[i] for i in np.random.default_rng(0).permutation(len(views))] if shuffled else views
     frames, _ = CameraPath("auto", up=tuple(UP)).through(given)
-    assert len(frames) == 300
     assert all(is_level(frame) for frame in frames)
     centers, cameras_at = (np.array([view.center for view in some]) for some in (frames, views))
-    assert np.linalg.norm(centers[:, None] - cameras_at, axis=2).min(axis=1).max() < 0.5
+    assert np.linalg.norm(centers[:, None] - cameras_at, axis=2).min(axis=1).max() < 0.8
     assert {tuple(ends) for ends in np.linalg.norm(centers[[0, -1], None] - cameras_at[[0, -1]], axis=2) < 1} <= {
         (True, False), (False, True)
     }  # fmt: skip
@@ -193,6 +249,24 @@ def test_a_walk_follows_the_cameras_smoothly(shuffled):
     assert steps.max() < 5 * np.median(steps)
     turns = [np.degrees(np.arccos(min(a.w2c[2, :3] @ b.w2c[2, :3], 1))) for a, b in pairwise(frames)]
     assert max(turns) < 3
+
+
+def test_a_walk_turns_slowly_where_photographs_turn_abruptly():
+    """A person stands still and photographs a room in all directions, ceiling and floor too, then walks on."""
+    random = np.random.default_rng(3)
+    east, north = np.array([1.0, 0, 0]), np.cross(UP, [1.0, 0, 0])
+    views = []
+    for i in range(48):
+        angle, rise = 2.4 * (i % 8), 1.3 * random.uniform(-1, 1)
+        ahead = np.cos(rise) * (np.cos(angle) * east + np.sin(angle) * north) + np.sin(rise) * UP
+        place = 1.5 * (i // 8) * east + 0.05 * random.normal(size=3)
+        views.append(dataclasses.replace(ring_of_views(1)[0], w2c=looking(place, place + ahead, UP)))
+    frames, _ = CameraPath("walk", up=tuple(UP)).through(views)
+    rotations = [a.w2c[:3, :3] @ b.w2c[:3, :3].T for a, b in pairwise(frames)]
+    turns = np.degrees([np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)) for turn in rotations])
+    assert turns.max() < 6
+    assert max(abs(frame.w2c[2, :3] @ UP) for frame in frames) < np.sin(np.radians(45))
+    assert 120 <= len(frames) <= 600
 
 
 def test_the_kind_of_a_capture():
