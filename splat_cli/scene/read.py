@@ -3,6 +3,8 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Unusable
 from splat_cli.scene.formats import read_dataset, scene_folder
@@ -13,6 +15,7 @@ from splat_cli.scene.points.random_points import kept_points
 from splat_cli.scene.view import Scene, View
 
 
+@np.errstate(all="ignore")  # of numbers that no scene has: they are found by what comes of them
 def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     """Reads a dataset and finds its photographs, without decoding them. path: its folder, or its main file.
 

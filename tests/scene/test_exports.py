@@ -89,6 +89,14 @@ def test_metashape_cameras_that_cannot_be_used(tmp_path, views, change, reason):
         read_scene(tmp_path)
 
 
+def test_metashape_numbers_beyond_floats(tmp_path, views):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    path.write_text(path.read_text().replace("<scale>2.5</scale>", "<scale>1e308</scale>").replace("0.3", "99"))
+    with pytest.raises(SceneError, match="its pose is not finite"):
+        read_scene(tmp_path)
+
+
 def test_xml_with_entities_is_refused(tmp_path, views):
     write_metashape(tmp_path, views)
     path = tmp_path / "cameras.xml"

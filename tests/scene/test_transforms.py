@@ -29,6 +29,13 @@ def assert_same_cameras(views, expected):
             assert getattr(view, name) == pytest.approx(getattr(other, name), abs=1e-9)
 
 
+def test_an_applied_transform_with_numbers_too_small(tmp_path):
+    applied = [[1, 0, 0, 0], [0, 0, 1, 0], [0, 1e-320, 0, 0]]
+    write_transforms(tmp_path, ring_of_views(2), applied_transform=applied)
+    with pytest.raises(SceneError, match="`applied_transform` is not a rotation, scale and shift"):
+        read_scene(tmp_path)
+
+
 SIMILARITY = [[0, -2, 0, 3], [2, 0, 0, -1], [0, 0, 2, 0.5]]
 
 
