@@ -17,6 +17,7 @@ from splat_cli.scene.depth_maps.load import shrink_factor
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.view import DepthFile
+from tests.peak_memory import peak_memory
 from tests.scene.depth_files import write_exr, write_map
 from tests.scene.export_files import write_polycam, write_record3d, write_scanner_app
 from tests.scene.transforms_files import frame_entry, write_transforms
@@ -90,8 +91,21 @@ def test_other_contents_of_exr_take_no_memory(tmp_path, kind):
         parts = [exr.Part(dict(header), {"Z": VALUES}, "depth")]
         parts += [exr.Part(dict(header), {"Z": zeros}, f"other{i}") for i in range(50)]
         exr.File(parts).write(str(path))
-    with pytest.raises(ValueError, match=r"has [\d,]+ values in [\d,]+ bytes, as no depth map has"):
-        read_depths(path)
+    with peak_memory() as memory:
+        np.testing.assert_array_equal(read_depths(path), zeros if kind == "channels" else VALUES)
+    assert memory.bytes < 50 << 20
+
+
+@pytest.mark.parametrize("damage", [
+    lambda content: content[:100], lambda content: content[:5_000],
+    lambda content: content.replace(b"lineOrder", b"\xffineOrder"),
+])  # fmt: skip
+def test_a_damaged_exr_is_refused_and_prints_no_result(tmp_path, capfd, damage):
+    write_map(tmp_path / "a.exr", np.random.default_rng(0).random((90, 120)).astype(np.float32))
+    (tmp_path / "a.exr").write_bytes(damage((tmp_path / "a.exr").read_bytes()))
+    with pytest.raises(ValueError, match="is not a readable OpenEXR file"):
+        read_depths(tmp_path / "a.exr")
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize(("levels", "expected"), [([0, 1, 2], [0, 0.5, 1]), ([0, 54, 255], [0, 54 / 255, 1])])

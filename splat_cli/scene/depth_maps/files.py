@@ -1,8 +1,8 @@
 """Files of depth maps: grey images, NumPy arrays, OpenEXR. ValueErrors state the defect of a file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from splat_cli.scene.images.decode import decode_levels
 DEPTH_SUFFIXES = (".png", ".npy", ".exr", ".tif", ".tiff")
 _CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
 """Of OpenEXR files, in the order in which they are looked for: of depth, of grey pictures, the first of colours."""
-
-_ALWAYS_DECODED = 1 << 23  # values of an OpenEXR file, all channels of which are decoded
-_MAX_VALUES_PER_BYTE = 200  # of larger files, as of pixels of photographs
 
 
 def read_depths(path: Path) -> np.ndarray:
@@ -50,30 +47,37 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def _read_exr(path: Path) -> np.ndarray:
+    """The channel of depths of the first part.
+
+    `OpenEXR.File` would decode all parts, and print on standard output; the header of `OpenEXR.InputFile` crashes on
+    names that are not UTF-8.
+    """
     try:
+        import Imath
         import OpenEXR
     except ImportError:
         raise ValueError("OpenEXR files need the extra exr: pip install 'splat-cli[exr]'") from None
-    try:
-        parts = OpenEXR.File(str(path), separate_channels=True, header_only=True).parts
-        num_values, size = sum(_num_values(part.header) for part in parts), path.stat().st_size
-        if num_values > max(_ALWAYS_DECODED, _MAX_VALUES_PER_BYTE * size):
-            raise ValueError(f"has {num_values:,} values in {size:,} bytes, as no depth map has")
-        channels: Mapping[str, Any] = OpenEXR.File(str(path), separate_channels=True).channels()
-    except ValueError:
-        raise
-    except Exception as error:
-        raise ValueError(f"is not a readable OpenEXR file ({reason_of(error)})") from error
+    with _decoding():
+        header = OpenEXR.File(str(path), separate_channels=True, header_only=True).header()
+        (left, top), (right, bottom) = header["dataWindow"]
+        channels = {channel.name for channel in header["channels"]}
+    width, height = int(right) - int(left) + 1, int(bottom) - int(top) + 1
+    if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # as of photographs
+        raise ValueError(f"has {width}x{height} pixels in {path.stat().st_size} bytes")
     name = next((name for name in _CHANNELS if name in channels), min(channels, default=None))
     if name is None:
         raise ValueError("has no channels")
-    return np.asarray(channels[name].pixels, np.float32)
+    with _decoding(), closing(OpenEXR.InputFile(str(path))) as file:
+        content = file.channel(name, Imath.PixelType(Imath.PixelType.FLOAT))
+    if len(content) != 4 * width * height:
+        raise ValueError(f"has {len(content) // 4:,} values for {width}x{height} pixels")
+    return np.frombuffer(content, np.float32).reshape(height, width)
 
 
-def _num_values(header: Mapping[str, Any]) -> int:
-    """Pixels times channels of a part of an OpenEXR file. ValueError without pixels."""
-    low, high = header["dataWindow"]
-    width, height = (int(last) - int(first) + 1 for first, last in zip(low, high, strict=True))
-    if width < 1 or height < 1:
-        raise ValueError(f"has {width}x{height} pixels")
-    return width * height * len(header["channels"])
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Turns exceptions of OpenEXR, of many types, into ValueErrors."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"is not a readable OpenEXR file ({reason_of(error)})") from error
