@@ -3,7 +3,8 @@
   python scripts/bench_ranks.py BONSAI --gpus 2 --steps 7000 --json ranks.json
 
 First checks that 1 and N GPUs give the same PLY with --deterministic (--check-steps, batch 4); then times runs with the
-defaults: one GPU with batch 1 and with batch N, N with batch N, one and N with batch 4. Seconds are those of training.
+defaults: one GPU with batch 1 and with batch N, N with batch N, one and N with batch 4. Seconds: of training, of its
+density control, and in all, from the start of the process on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+from splat_cli.run.storage.run_dir import RunDir
 
 
 def train(scene: Path, out: Path, *options: str) -> dict[str, Any]:
@@ -42,6 +45,7 @@ def train(scene: Path, out: Path, *options: str) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     (ply,) = sorted(out.glob("point_cloud/*/point_cloud.ply"))[-1:]
     facts["sha256"] = hashlib.sha256(ply.read_bytes()).hexdigest()
+    facts["phases"] = RunDir(out).log_lines()[-1]["phases"]
     facts["all_seconds"] = round(time.perf_counter() - begin, 1)
     return facts
 
@@ -73,7 +77,7 @@ def main(
         if check_steps:
             found["bits"] = check_bits(scene, folder, gpus, check_steps, device)
             print("same bits" if len(set(found["bits"].values())) == 1 else f"OTHER BITS: {found['bits']}", flush=True)
-        print("| GPUs | batch | seed | training s | all s | PSNR | SSIM | splats |\n" + "| --- " * 8 + "|")
+        print("| GPUs | batch | seed | training s | density s | all s | PSNR | SSIM | splats |\n" + "| --- " * 9 + "|")
         for number, (count, batch) in enumerate(dict.fromkeys(cases)):
             for seed in seeds.split(","):
                 given = [f"--device={device}", "--eval", f"--steps={steps}", "--save-at=", "--keep=0", f"--seed={seed}"]
@@ -89,6 +93,7 @@ def main(
                     batch,
                     seed,
                     round(facts["seconds"], 2),
+                    round(facts["phases"].get("density control", 0.0), 2),
                     facts["all_seconds"],
                     *quality,
                     facts["num_splats"],
