@@ -1,0 +1,170 @@
+"""Disturbances of photographs and cameras, which training with refinement should undo: see the head of recovery.py."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from splat_cli.device import open_backend
+from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.lens.camera import Lens, Pinhole
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.lens.undistort import undistort
+from splat_cli.scene.poses import moved_intrinsics, moved_views
+from splat_cli.scene.view import View
+
+DEGREES, SHARE = 0.5, 0.01
+FOCAL_ERROR, K1_ERROR = 0.03, 0.05
+OWN_ERRORS = 0.01, 0.02  # of focal lengths and principal points, in focal lengths, with a camera per photograph
+
+
+def wrong_poses(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each camera turned by DEGREES and shifted by SHARE of the scene's extent, each in a direction of its own."""
+
+    def vector(length: float) -> np.ndarray:
+        direction = random.normal(size=3)
+        return length * direction / np.linalg.norm(direction)
+
+    shift = SHARE * scene_extent(photographs.views)
+    offsets = [np.concatenate([vector(np.radians(DEGREES)), vector(shift)]) for _ in photographs.views]
+    return photographs._replace(views=moved_views(photographs.views, np.array(offsets)))
+
+
+def wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each camera with a focal length longer by FOCAL_ERROR and a principal point off by a third of that."""
+
+    def disturbed(view: View) -> View:
+        x, y = FOCAL_ERROR / 3 * view.fx, -FOCAL_ERROR / 3 * view.fy
+        factor = 1 + FOCAL_ERROR
+        return dataclasses.replace(view, fx=factor * view.fx, fy=factor * view.fy, cx=view.cx + x, cy=view.cy + y)
+
+    return photographs._replace(views=[disturbed(view) for view in photographs.views])
+
+
+def own_wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each view with errors of its own, OWN_ERRORS and of either sign: focal length, principal point."""
+    errors = either_sign(OWN_ERRORS, (len(photographs.views), 3), random)
+    return photographs._replace(views=[moved_intrinsics(*row) for row in zip(photographs.views, errors, strict=True)])
+
+
+def either_sign(sizes: tuple[float, float], shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    """Random numbers of these absolute values, every other one negative, in random order along the first axis."""
+    signs = random.permuted(np.resize([1, -1], shape[0])[:, *[None] * (len(shape) - 1)] * np.ones(shape), axis=0)
+    return signs * random.uniform(*sizes, shape)
+
+
+def distorted(photographs: ImageSet, k1: Sequence[float]) -> ImageSet:
+    """Each photograph as a lens shows it that sees slopes s at about s (1 + k1 |s|^2), and views that know it."""
+    backend = open_backend("cpu")
+
+    def seen(view: View, image: np.ndarray, k1: float) -> np.ndarray:
+        camera = view.width, view.height, view.fx, view.fy, view.cx, view.cy
+        return undistort(backend, Lens(*camera, Polynomial((-k1,))), image, pinhole=Pinhole(*camera))[0]
+
+    images = [seen(*row) for row in zip(photographs.views, photographs.images, k1, strict=True)]
+    views = [dataclasses.replace(view, radial=(k, 3 * k**2)) for view, k in zip(photographs.views, k1, strict=True)]
+    return photographs._replace(views=views, images=images)  # k2: of the inverse series
+
+
+def with_distortion(data: TrainingData, own_cameras: bool, seed: int) -> TrainingData:
+    """Photographs distorted by K1_ERROR, or the training ones by half of it to all of it, of either sign, each."""
+    assert data.held_out is not None
+    num, random = len(data.training.views), np.random.default_rng(seed)
+    if own_cameras:
+        k1 = either_sign((K1_ERROR / 2, K1_ERROR), (num,), random)
+        return dataclasses.replace(data, training=distorted(data.training, list(k1)))
+    held_out = distorted(data.held_out, [K1_ERROR] * len(data.held_out.views))
+    return dataclasses.replace(data, training=distorted(data.training, [K1_ERROR] * num), held_out=held_out)
+
+
+def without_distortion(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Views that do not know the distortion of their photographs."""
+    return photographs._replace(views=[dataclasses.replace(view, radial=(0.0, 0.0)) for view in photographs.views])
+
+
+def wrong_exposures(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each photograph with other factors and another offset."""
+
+    def exposed(image: np.ndarray) -> np.ndarray:
+        factors = 0.75 ** random.uniform(-1, 1) * 1.05 ** random.uniform(-1, 1, 3)
+        return np.clip(np.rint(image * factors + random.uniform(-5, 5)), 0, 255).astype(np.uint8)
+
+    return photographs._replace(images=[exposed(image) for image in photographs.images])
+
+
+def vignetted(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """As `wrong_exposures`, and each darker with the squared distance from a centre of its own."""
+
+    def darkened(image: np.ndarray) -> np.ndarray:
+        height, width = image.shape[:2]
+        x, y = ((np.arange(size) + 0.5) / size - random.uniform(0.4, 0.6) for size in (width, height))
+        radius2 = (x[None, :] ** 2 + y[:, None] ** 2) / 0.5  # 1 at the corners, about
+        return np.rint(image * (1 - random.uniform(0, 0.4) * np.minimum(radius2, 1))[..., None]).astype(np.uint8)
+
+    exposed = wrong_exposures(photographs, random)
+    return exposed._replace(images=[darkened(image) for image in exposed.images])
+
+
+def by_one_camera(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each with an exposure and a white balance of its own, and all with the vignetting and response of one camera."""
+
+    def taken(image: np.ndarray) -> np.ndarray:
+        height, width = image.shape[:2]
+        x, y = ((np.arange(size) + 0.5 - size / 2) / np.hypot(width, height) * 2 for size in (width, height))
+        r2 = (x[None, :] - 0.05) ** 2 + (y[:, None] + 0.03) ** 2
+        gains = 2 ** (random.normal(0, 0.5) + random.normal(0, 0.15, 3))
+        light = np.clip(image / 255 * gains * (1 - 0.5 * r2 + 0.05 * r2**2)[..., None], 0, 1)
+        return np.rint(255 * (light - 0.5 * light * (1 - light) * (1 - 2 * light))).astype(np.uint8)
+
+    return photographs._replace(images=[taken(image) for image in photographs.images])
+
+
+def with_walkers(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+    """Each photograph with two boxes before the scene, each of noise of its own about a colour of its own."""
+
+    def crossed(image: np.ndarray) -> np.ndarray:
+        image, (height, width) = image.copy(), image.shape[:2]
+        for _ in range(2):
+            h, w = (np.array([0.5, 0.18]) * random.uniform(0.7, 1.3) * height).astype(int)
+            y, x = random.integers(0, height - h), random.integers(0, width - w)
+            texture = random.integers(0, 256, 3) + random.normal(0, 20, (h, w, 3))
+            image[y : y + h, x : x + w] = np.clip(texture, 0, 255).astype(np.uint8)
+        return image
+
+    return photographs._replace(images=[crossed(image) for image in photographs.images])
+
+
+DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
+    "poses": wrong_poses,
+    "intrinsics": wrong_intrinsics,
+    "distortion": without_distortion,
+    "exposure": wrong_exposures,
+    "vignetting": vignetted,
+    "camera": by_one_camera,
+    "walkers": with_walkers,
+    "colors": lambda photographs, random: photographs,
+}
+
+
+LENSES = "intrinsics", "distortion"  # held-out views follow the refined ones of their cameras
+
+
+def with_own_cameras(photographs: ImageSet) -> ImageSet:
+    """Without cameras in common."""
+    views = [dataclasses.replace(view, camera_id=-1 - number) for number, view in enumerate(photographs.views)]
+    return photographs._replace(views=views)
+
+
+def disturb(what: str, data: TrainingData, seed: int, own_cameras: bool = False) -> TrainingData:
+    """The data with its training photographs disturbed; by a common camera, the held-out ones as well."""
+    random, held_out = np.random.default_rng(seed), data.held_out
+    if own_cameras and what == "intrinsics":
+        return dataclasses.replace(data, training=own_wrong_intrinsics(data.training, random))
+    training = DISTURB[what](data.training, random)
+    if what in ("camera", *LENSES) and held_out is not None and not own_cameras:
+        held_out = DISTURB[what](held_out, random)
+    return dataclasses.replace(data, training=training, held_out=held_out)
