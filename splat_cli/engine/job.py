@@ -53,10 +53,10 @@ class JobResult:
     message: str
 
     def facts(self) -> dict[str, Any]:
-        """The output of a command with --json; of a process that crashed `error` and `exit_code`."""
+        """The output of a command with --json, its last line; of a crash `error` and `exit_code`."""
         try:
-            return dict(json.loads(self.output))
-        except ValueError:
+            return dict(json.loads(self.output.strip().rpartition("\n")[2]))
+        except (ValueError, TypeError):
             reason = f": {self.message}" if self.exit_code > 0 and self.message else ""
             error = f"the process ended with {self.exit_code}{reason}, see {self.job.log}"
             return {"error": error, "exit_code": self.exit_code}

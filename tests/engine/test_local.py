@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 
-from splat_cli.engine.job import Job
+from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import LocalEngine
 from splat_cli.engine.open import open_engine
 from tests.processes import HANG, endless_training, started, wait_for_checkpoint
@@ -31,6 +31,12 @@ def test_results_of_jobs(tmp_path):
     assert first.message == "Error: nothing does not exist; name a scene, the folder of a run or a file of splats"
     assert (second.exit_code, second.output.split()[0]) == (0, "splat,")
     assert second.seconds > 0
+
+
+def test_what_libraries_print_before_the_result_is_passed_over(tmp_path):
+    printed = 'Warning: of a decoder\n{"steps": 5}\n'
+    assert JobResult(job(tmp_path), 0, 1.0, "", printed, "").facts() == {"steps": 5}
+    assert "error" in JobResult(job(tmp_path), 0, 1.0, "", "5\n", "").facts()
 
 
 def test_an_engine_runs_a_job_per_device(tmp_path):
