@@ -1,4 +1,4 @@
-"""Which points splats start from."""
+"""Points of a scene: their selection, crops, point cloud files, laser scans, and random ones."""
 
 import io
 

@@ -1,0 +1,83 @@
+"""Pixels that do not count: masks in files of their own, and transparent pixels over the background."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+
+from splat_cli.scene import load_images
+from tests.scene.images.photographs import gradient, half_black, save, view_of
+
+
+def transparent(tmp_path, name="t.png"):
+    """The left half is transparent."""
+    layers = np.dstack([gradient(), np.full((30, 40), 255, np.uint8)])
+    layers[:, :20, 3] = 0
+    return save(tmp_path, name, Picture.fromarray(layers))
+
+
+@pytest.mark.parametrize("color", [(0, 0, 0), (255, 255, 255)])
+def test_transparent_pixels_show_the_background(tmp_path, color):
+    (image,) = load_images([view_of(transparent(tmp_path))], background=color).images
+    np.testing.assert_array_equal(image[:, :20], np.broadcast_to(color, (30, 20, 3)))
+    np.testing.assert_array_equal(image[:, 20:], gradient()[:, 20:])
+
+
+def test_transparent_palette(tmp_path):
+    picture = Picture.fromarray(gradient()).quantize(64)
+    (image,) = load_images([view_of(save(tmp_path, "p.png", picture, transparency=bytes([0] * 64)))],
+                           background=(9, 8, 7)).images  # fmt: skip
+    np.testing.assert_array_equal(image, np.broadcast_to((9, 8, 7), (30, 40, 3)))
+
+
+def test_transparent_pixels_need_a_background_of_one_colour(tmp_path):
+    good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
+    found = load_images([view_of(transparent(tmp_path)), view_of(good)], background=None)
+    assert [view.name for view in found.views] == ["good.png"]
+    assert "--background black or white" in found.skipped[0]
+
+
+def masked(tmp_path, mask, **size):
+    photo = save(tmp_path, "a.png", Picture.fromarray(gradient()))
+    path = save(tmp_path, "mask.png", mask)
+    return dataclasses.replace(view_of(photo, **size), mask=path)
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("kind", ["L", "1", "RGB", "P", "16 bits", "twice the size"])
+def test_mask(tmp_path, kind, inverted):
+    mask = half_black(80, 60) if kind == "twice the size" else half_black()
+    if kind == "16 bits":
+        mask = Picture.fromarray(np.asarray(mask).astype(np.uint16) * 257)
+    elif kind != "twice the size":
+        mask = mask.convert(kind)
+    (values,) = load_images([masked(tmp_path, mask)], invert_masks=inverted).masks
+    assert values.dtype == np.uint8
+    np.testing.assert_array_equal(values, 255 - np.asarray(half_black()) if inverted else np.asarray(half_black()))
+
+
+def test_smaller_pixel_counts_where_all_it_is_made_of_does(tmp_path):
+    values = np.full((30, 40), 255, np.uint8)
+    values[:, :21] = 0
+    (mask,) = load_images([masked(tmp_path, Picture.fromarray(values), width=20, height=15)]).masks
+    np.testing.assert_array_equal(mask[7], [0] * 11 + [255] * 9)
+
+
+def test_mask_that_leaves_all_is_none(tmp_path):
+    assert load_images([masked(tmp_path, Picture.new("L", (40, 30), 255))]).masks == [None]
+
+
+@pytest.mark.parametrize(
+    ("mask", "reason"),
+    [
+        (Picture.new("L", (40, 30), 0), "leaves no pixel"),
+        (Picture.new("L", (30, 40), 255), "is 30x40, the photograph 40x30"),
+        (Picture.new("L", (400, 300), 255), "is 400x300"),
+    ],
+)
+def test_mask_that_cannot_be_used(tmp_path, mask, reason):
+    good = view_of(save(tmp_path, "good.png", Picture.fromarray(gradient())))
+    found = load_images([masked(tmp_path, mask), good])
+    assert [view.name for view in found.views] == ["good.png"]
+    assert reason in found.skipped[0]
