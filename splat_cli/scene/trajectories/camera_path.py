@@ -77,7 +77,10 @@ class CameraPath:
             return interpolate_path(views, count), fps
         obstacles = Obstacles(np.empty((0, 3)) if dense is None else dense, views)
         if kind == "walk":
-            return obstacles.first_clear(partial(walk_path, views, given, up, obstacles.avoid), WALK_BANDWIDTHS), fps
+            focus = None if capture.kind == "walk" else capture.focus
+            return obstacles.first_clear(
+                partial(walk_path, views, given, up, focus, obstacles.avoid), WALK_BANDWIDTHS
+            ), fps
         if kind == "spiral":
             return obstacles.first_clear(partial(spiral_path, views, count, capture.focus, up), REACHES), fps
         arc = None if self.arc is None else float(np.radians(self.arc))

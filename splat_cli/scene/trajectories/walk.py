@@ -29,13 +29,15 @@ def walk_path(
     views: Sequence[View],
     num_frames: int | None,
     up: np.ndarray,
+    focus: np.ndarray | None,
     avoid: Callable[[np.ndarray], np.ndarray],
     bandwidth: float,
 ) -> list[View]:
     """A smooth path along all cameras with their directions, a level horizon and constant speed.
 
     The path is the line through the cameras, convolved with a Gaussian (see BANDWIDTHS). avoid: moves positions [M, 3]
-    away from obstacles. num_frames: None for as many as keep a comfortable speed.
+    away from obstacles. focus: common point of most optical axes, if they have one. num_frames: None for as many as
+    keep a comfortable speed.
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
@@ -43,7 +45,14 @@ def walk_path(
     order = camera_order(centers / unit, forward)
     centers, forward = _resampled(centers[order], forward[order], unit, _SAMPLES * len(views))
     width = _SAMPLES * min(bandwidth, _MAX_SHARE * len(views))
-    centers, forward = avoid(_smoothed(centers, width)), _smoothed_directions(forward, up, width)
+    places = avoid(_smoothed(centers, width))
+    if focus is None:
+        forward = _smoothed_directions(forward, up, width)
+    else:  # targets stay at the object, where the mean direction of cameras around it would miss it
+        depths = np.linalg.norm(focus - centers, axis=1, keepdims=True)
+        forward = _smoothed(centers + depths * forward, width) - places
+        forward /= np.maximum(np.linalg.norm(forward, axis=1, keepdims=True), 1e-12)
+    centers = places
     if num_frames is None:
         num_frames = int(np.clip(_lengths(centers, forward, unit).sum() / _SPEED, *_FRAMES))
     pairs = zip(*_resampled(centers, forward, unit, num_frames), strict=True)

@@ -269,6 +269,18 @@ def test_a_walk_turns_slowly_where_photographs_turn_abruptly():
     assert 120 <= len(frames) <= 600
 
 
+def test_a_walk_around_an_object_keeps_it_in_the_picture():
+    """Photographs of many people: unordered, near and far; means of directions would miss the object."""
+    random = np.random.default_rng(1)
+    views = []
+    for view in cameras(60):
+        place = FOCUS + random.uniform(0.6, 2.5) * (view.center - FOCUS)
+        views.append(dataclasses.replace(view, w2c=looking(place, FOCUS, UP)))
+    for frame in CameraPath("walk", up=tuple(UP), focus=tuple(FOCUS)).through(views)[0]:
+        x, y, z = frame.w2c[:3] @ [*FOCUS, 1]
+        assert np.hypot(x, y) < 0.1 * z
+
+
 def test_the_kind_of_a_capture():
     def kind(views):
         return Capture(views, focus_point(views), UP).kind
