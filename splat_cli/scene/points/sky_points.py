@@ -1,8 +1,8 @@
 """Points of the sky: far away, in directions in which photographs from several places show the same colour.
 
 Structure from motion and plane sweeps find no points in a plain sky. Without splats there, training fills it with
-floaters near the cameras, which held-out views see from aside. Directions of plain surfaces that are near can agree,
-too: their points end up behind these surfaces, where no view shows them.
+floaters near the cameras, which held-out views see from aside. The same holds for plain walls, whose directions agree,
+too. Where points are known, none are added behind them.
 """
 
 import numpy as np
@@ -15,10 +15,12 @@ _DIRECTIONS = 20_000  # 1.4 degrees apart
 _MAX_VIEWS = 150  # evenly spread over all
 _SIDE = 128  # px of the photographs, downscaled again: a pixel is about half as wide as directions are apart
 _DISTANCE = 5.0  # relative to that of the farthest points but 2 %, from the middle of the cameras
+_SOME_POINTS = 20_000  # for the test whether they cover the sky
+_CELLS = 40  # across the longer side of a photograph: a point covers its cell
 _MIN_VIEWS = 4
 _TOLERANCE = 25  # in each channel, from the median of the views
 _AGREEING = 0.6  # share of the views that see a direction
-_UNSEEN = -1
+_UNSEEN, _COVERED = -1, -2
 
 
 def sky_points(photographs: ImageSet, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -28,8 +30,9 @@ def sky_points(photographs: ImageSet, points: np.ndarray) -> tuple[np.ndarray, n
     middle = np.median([view.center for view in small.views], axis=0)
     radius = _DISTANCE * np.quantile(np.linalg.norm(points - middle, axis=1), 0.98)
     sphere = middle + radius * sphere_directions(_DIRECTIONS)
-    seen = np.array([_colors_of(sphere, *photograph) for photograph in zip(*small[:3], strict=True)])
-    directions = np.flatnonzero((seen[:, :, 0] != _UNSEEN).sum(axis=0) >= _MIN_VIEWS)
+    some = points[:: -(-len(points) // _SOME_POINTS)]
+    seen = np.array([_colors_of(sphere, some, *photograph) for photograph in zip(*small[:3], strict=True)])
+    directions = np.flatnonzero((seen[:, :, 0] >= 0).sum(axis=0) >= _MIN_VIEWS)
     colors, agree = _agreement(seen[:, directions])
     return sphere[directions[agree]].astype(np.float32), colors[agree]
 
@@ -42,24 +45,34 @@ def sphere_directions(count: int) -> np.ndarray:
     return np.stack([width * np.cos(angle), width * np.sin(angle), z], axis=1)
 
 
-def _colors_of(points: np.ndarray, view: View, image: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """int16 [N, 3], colours of the photograph at the points; _UNSEEN outside of it and its mask."""
-    pixels, _, inside = view.project(points)
-    colors = np.full((len(points), 3), _UNSEEN, np.int16)
-    rows = np.flatnonzero(inside)
-    columns, lines = pixels[rows].astype(int).T
+def _colors_of(
+    sphere: np.ndarray, points: np.ndarray, view: View, image: np.ndarray, mask: np.ndarray | None
+) -> np.ndarray:
+    """int16 [N, 3], colours of the photograph in the directions of `sphere` [N, 3]: _COVERED where points are,
+    _UNSEEN outside of picture and mask."""
+    colors = np.full((len(sphere), 3), _UNSEEN, np.int16)
+    rows, (lines, columns) = _visible_pixels(view, sphere)
     if mask is not None:
         used = mask[lines, columns] > 0
-        rows, columns, lines = rows[used], columns[used], lines[used]
-    colors[rows] = image[lines, columns]
+        rows, lines, columns = rows[used], lines[used], columns[used]
+    size = -(-max(view.width, view.height) // _CELLS)
+    covered = np.zeros((view.height // size + 1, view.width // size + 1), bool)
+    covered[tuple(_visible_pixels(view, points)[1] // size)] = True
+    colors[rows] = np.where(covered[lines // size, columns // size, None], np.int16(_COVERED), image[lines, columns])
     return colors
+
+
+def _visible_pixels(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices [P] of the points in the picture, and their pixels int [2, P] (row, column)."""
+    pixels, _, inside = view.project(points)
+    return np.flatnonzero(inside), pixels[inside, ::-1].astype(int).T
 
 
 def _agreement(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Median colours uint8 [D, 3], and bool [D]: most views show them. seen: int16 [V, D, 3]."""
-    is_seen = seen[:, :, 0] != _UNSEEN
-    num_seen = is_seen.sum(axis=0)
-    middle = len(seen) - num_seen + num_seen // 2  # sorted, the views that do not see a direction come first
+    is_open = seen[:, :, 0] >= 0
+    num_open = is_open.sum(axis=0)
+    middle = len(seen) - num_open + num_open // 2  # sorted, the views without a colour come first
     medians = np.take_along_axis(np.sort(seen, axis=0), middle[None, :, None], axis=0)[0]
-    close = is_seen & (np.abs(seen - medians).max(axis=2) <= _TOLERANCE)
-    return medians.astype(np.uint8), close.sum(axis=0) >= _AGREEING * num_seen
+    close = is_open & (np.abs(seen - medians).max(axis=2) <= _TOLERANCE)
+    return medians.astype(np.uint8), close.sum(axis=0) >= _AGREEING * (seen[:, :, 0] != _UNSEEN).sum(axis=0)
