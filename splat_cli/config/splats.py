@@ -46,8 +46,8 @@ class SplatSettings:
     )
     sky: bool = setting(
         True,
-        "With --init auto and a random background, add points far away in directions of which the photographs show the "
-        "same colour.",
+        "With --init auto and a random background, also start from points far away, in directions of which several "
+        "photographs show the same plain colour.",
     )
     init_points: int = setting(
         100_000, "Number of pixels whose depth the plane sweep estimates, or number of random points.", low=1

@@ -20,11 +20,12 @@ _CELLS = 40  # across the longer side of a photograph: a point covers its cell
 _MIN_VIEWS = 4
 _TOLERANCE = 25  # in each channel, from the median of the views
 _AGREEING = 0.6  # share of the views that see a direction
+_FEWEST = 50  # directions; fewer agree by chance
 _UNSEEN, _COVERED = -1, -2
 
 
 def sky_points(photographs: ImageSet, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3]; none if no direction agrees. points: of the scene, [N, 3]."""
+    """Points float32 [P, 3] and colours uint8 [P, 3]; none if hardly a direction agrees. points: known ones, [N, 3]."""
     chosen = evenly_spread(range(len(photographs.views)), _MAX_VIEWS)
     small = small_copies(photographs, chosen, _SIDE, nearest_mask)
     middle = np.median([view.center for view in small.views], axis=0)
@@ -34,6 +35,8 @@ def sky_points(photographs: ImageSet, points: np.ndarray) -> tuple[np.ndarray, n
     seen = np.array([_colors_of(sphere, some, *photograph) for photograph in zip(*small[:3], strict=True)])
     directions = np.flatnonzero((seen[:, :, 0] >= 0).sum(axis=0) >= _MIN_VIEWS)
     colors, agree = _agreement(seen[:, directions])
+    if agree.sum() < _FEWEST:
+        agree[:] = False
     return sphere[directions[agree]].astype(np.float32), colors[agree]
 
 

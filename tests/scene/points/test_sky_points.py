@@ -53,6 +53,28 @@ def test_few_on_a_surface_that_is_near():
     assert len(sky_points(photographs(wall), POINTS)[0]) < 0.2 * len(sky_points(photographs(sky), POINTS)[0])
 
 
+def test_none_where_points_are_known():
+    """A shell of points before the sky, nearer than the cameras' distance."""
+    shell = 2 * sphere_directions(20_000).astype(np.float32)
+    assert len(sky_points(photographs(sky), shell)[0]) == 0
+
+
+def test_few_directions_are_chance():
+    """A part of the sky of 30 degrees across, then of 6; the rest differs from photograph to photograph."""
+
+    def found(width):
+        every = photographs(sky, num_views=40)
+        rng = np.random.default_rng(0)
+        pictures = []
+        for view, image in zip(every.views, every.images, strict=True):
+            inside = rays_of(view)[:, :, 0] > np.cos(np.radians(width / 2))
+            pictures.append(np.where(inside[:, :, None], image, rng.integers(0, 256, 3)).astype(np.uint8))
+        return len(sky_points(every._replace(images=pictures), POINTS)[0])
+
+    assert found(30) > 100
+    assert found(6) == 0
+
+
 def test_what_few_views_see_is_not_believed():
     assert len(sky_points(photographs(sky, num_views=3), POINTS)[0]) == 0
 
