@@ -64,9 +64,11 @@ def _import_dask() -> None:
 def _check_scheduler(address: str) -> None:
     """UsageError where no scheduler answers: a `Client` that cannot connect waits and prints when it is deleted."""
     from distributed.comm import connect
+    from distributed.security import Security
 
     async def try_once() -> None:
-        (await connect(address, timeout=_TIMEOUT)).abort()
+        credentials = Security().get_connection_args("client")  # as a `Client` reads them from Dask's configuration
+        (await connect(address, timeout=_TIMEOUT, **credentials)).abort()
 
     try:
         asyncio.run(try_once())

@@ -1,6 +1,7 @@
 """`splat batch --cluster`: the bytes of one process after another, whatever ends meanwhile."""
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -15,6 +16,9 @@ import psutil
 import pytest
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+
+import dask
+import distributed
 
 from splat_cli.engine import clusters
 from splat_cli.run.storage.run_dir import RunDir
@@ -159,6 +163,27 @@ def answer(server):
         client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40)
         while client.recv(4096):
             pass
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")  # of others
+@pytest.mark.skipif(not shutil.which("openssl"), reason="makes a certificate")
+def test_certificates_are_those_of_the_configuration_of_dask(tmp_path):
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=a", "-keyout", key, "-out", cert],
+        stderr=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+    files = {
+        f"{side}.{kind}": path for side in ("scheduler", "client") for kind, path in (("cert", cert), ("key", key))
+    }
+    with (
+        dask.config.set({f"distributed.comm.tls.{name}": path for name, path in files.items() | {("ca-file", cert)}}),
+        distributed.LocalCluster(
+            n_workers=0, protocol="tls://", security=distributed.Security(), dashboard_address=None
+        ) as cluster,
+        clusters.connected_client(cluster.scheduler_address, "cpu", lambda line: None) as client,
+    ):
+        assert client.scheduler_info()["address"].startswith("tls://")
 
 
 def test_missing_dask_is_told(batch, monkeypatch):
