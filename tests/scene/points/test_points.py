@@ -1,10 +1,13 @@
 """Points of a scene: their selection, crops, point cloud files, laser scans, and random ones."""
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from splat_cli.child_process import child_environment
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.device import open_backend
@@ -130,6 +133,19 @@ def test_laser_scan_on_which_the_decoder_aborts(tmp_path):
     path.write_bytes(content)
     with pytest.raises(FormatError, match="is not a readable LAS file"):
         read_point_cloud(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
+def test_laser_scan_on_a_machine_of_many_cores(tmp_path):
+    """NumPy's OpenBLAS takes 40 MiB for each of them before the limit of memory is set, which was 1 GiB in all."""
+    write_las(tmp_path / "a.las", np.random.default_rng(0).normal(size=(100_000, 3)))
+    program = "import mmap; held = mmap.mmap(-1, 3 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); "
+    program += "from splat_cli.scene.points.las_worker import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "a.las")], env=child_environment(), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == b'{"points": 100000}\n'
 
 
 @pytest.mark.parametrize("suffix", ["ply", "las"])
