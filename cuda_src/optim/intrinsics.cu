@@ -43,6 +43,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
     if (state->overflowed || !loss_is_finite(*state)) return;
     const int camera = camera_from_view[state->view];
     float* row = offsets + (size_t)camera * 3 * INTRINSICS;
+    const float rate = rates[camera] * decayed(1.0f, decay, *state, max_steps);     // before the sums, which fill the registers
+    const float pose_rate = decayed_late(pose_lr, pose_lr_final, *state, max_steps);
     float sums[POSE_SUMS];
     sum_rows<POSE_SUMS>(shared, d_pose, num_rows, sums);
     if (threadIdx.x == 0) {
@@ -53,8 +55,6 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
             d[3] + 2.0f * weight * row[3], d[4] + 2.0f * weight * row[4],
 #endif
         };
-        const float rate = rates[camera] * decayed(1.0f, decay, *state, max_steps);
-        const float pose_rate = decayed_late(pose_lr, pose_lr_final, *state, max_steps);
         float lr[INTRINSICS];
         for (int k = 0; k < INTRINSICS; ++k) lr[k] = fminf(rate, pose_rate * limits[camera * INTRINSICS + k]);
         step_row<INTRINSICS>(row, gradients, lr, with_bias(*state, camera_steps[camera] + 1.0f));

@@ -10,6 +10,7 @@ from typing import Any
 from splat_cli.device.sources import source_folders
 from splat_cli.errors import DeviceError
 
+_VALUES = {"BATCH": 2}  # of defines; others are 1
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, Hopper, Blackwell, Blackwell
 
 
@@ -44,10 +45,17 @@ def _nvrtc() -> Any:
 
 
 def variants(path: Path) -> list[dict[str, int]]:
-    """All combinations of the defines that a kernel file tests with #ifdef, starting with none; not of SPLAT_CPU."""
-    names = dict.fromkeys(re.findall(r"^#ifdef (?!SPLAT_CPU\b)(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    """All combinations of the defines that a kernel file tests with #ifdef, starting with none; not of SPLAT_CPU.
+
+    Those of the headers that it includes itself count; others, as RADIAL_DISTORTION of most kernels, would be too many.
+    """
+    folders = source_folders(path.parent)
+    texts = [path.read_text(encoding="utf-8")]
+    for name in re.findall(r'^#include "(.+)"', texts[0], re.MULTILINE):
+        texts.append(next(f / name for f in folders if (f / name).is_file()).read_text(encoding="utf-8"))
+    names = dict.fromkeys(re.findall(r"^#ifdef (?!SPLAT_CPU\b)(\w+)", "\n".join(texts), re.MULTILINE))
     subsets = itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(len(names) + 1))
-    return [dict.fromkeys(subset, 1) for subset in subsets]
+    return [{name: _VALUES.get(name, 1) for name in subset} for subset in subsets]
 
 
 def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:

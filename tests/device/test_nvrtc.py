@@ -1,15 +1,19 @@
 """Every kernel compiles for every architecture, on machines without a GPU too, and keeps its values in registers."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
 from splat_cli.device.signature import parse_kernels
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
-from splat_cli.render.project import VISIBLE_DEFINES
+from splat_cli.run.device import kernels_of_run
+from tests.run.test_device import RUNS
+from tests.training import SETTINGS
 
 FILES = sorted(resource_dir("cuda_src").rglob("*.cu"))
 CPU_ONLY = "RADIX"  # the sort of the CPU, whose buckets lie on the stack
@@ -25,13 +29,12 @@ CASES = [
 BENCHMARKS = sorted((Path(__file__).parents[2] / "scripts" / "kernels").glob("*.cu"))
 CASES += [(path, {}, arch) for path in BENCHMARKS for arch in (75, 90, 120)]
 CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # of a benchmark
-RADIAL = {"RADIAL_DISTORTION": 1}  # as those below not told by the file's own #ifdef, which `variants` looks for
-CASES += [
-    (resource_dir("cuda_src") / "raster" / "project.cu", RADIAL, 90),
-    (resource_dir("cuda_src") / "raster" / "project_backward.cu", {"FUSED_ADAM": 1} | RADIAL, 90),
-    (resource_dir("cuda_src") / "raster" / "project_backward.cu", {"FUSED_ADAM": 1} | VISIBLE_DEFINES, 90),
-    (resource_dir("cuda_src") / "optim" / "langevin_noise.cu", {"BATCH": 2}, 90),
+CASES += [  # further combinations and values of defines
+    (resource_dir("cuda_src") / f"{file}.cu", defines, 90)
+    for run in RUNS.values()
+    for file, defines in kernels_of_run(load_config(None, SETTINGS | run), "cuda")
 ]
+CASES = list({(path, *sorted(defines.items()), arch): (path, defines, arch) for path, defines, arch in CASES}.values())
 # Known bytes on sm_90: of the rare run that repeats to the bit and asks for the sums of AbsGS as well.
 SPILLS = {
     ("blend_backward", "MATRIX_SUMS ABSGRAD FIXED_SUMS"): 16,
@@ -54,6 +57,15 @@ def test_every_kernel_compiles(path, defines, arch):
         assert k.shared <= 48 * 1024
         if arch == 90:
             assert k.spills <= SPILLS.get((k.kernel, k.defines), 0), f"{k.kernel} spills {k.spills} bytes"
+
+
+def test_variants_have_the_defines_of_the_headers_that_a_file_includes():
+    """As when project_backward.cu was split: without them, the kernels of training were not compiled here any more."""
+    path = resource_dir("cuda_src") / "raster" / "project_backward.cu"
+    names = [set(defines) for defines in variants(path)]
+    assert all(
+        set(some) in names for n in range(4) for some in combinations(("FUSED_ADAM", "BF16_MOMENTS", "BATCH"), n)
+    )
 
 
 def test_no_source_tells_further_architectures_apart():
