@@ -57,6 +57,7 @@ class TrainingViewer:
     def begin(self, trainer: Trainer, run: RunDir) -> None:
         """Show the initial splats."""
         self._source.trainer = trainer
+        self._last = (time.perf_counter(), trainer.step)
         if self._window is None:
             self._window = Window(self._server, self._source, unused_file(run.path / "views.json"), _NUM_VIEWS)
 

@@ -204,7 +204,7 @@ def watching(monkeypatch, tmp_path):
     def make(clients):
         panel = Panel(clients)
         viewer = live.TrainingViewer(panel, Display())
-        trainer = SimpleNamespace(config=SimpleNamespace(steps=100))
+        trainer = SimpleNamespace(config=SimpleNamespace(steps=100), step=0)
         viewer.begin(trainer, RunDir(tmp_path))
         return viewer._window, panel, lambda step, check: viewer.on_steps(trainer, Progress(step, 0.1, 10), check)
 
@@ -213,6 +213,20 @@ def watching(monkeypatch, tmp_path):
 
 def never():
     pytest.fail("nothing waits here")
+
+
+def test_speed_is_that_since_the_first_step_of_a_trainer(monkeypatch, tmp_path):
+    monkeypatch.setattr(live, "Window", Shown)
+    monkeypatch.setattr(live.time, "perf_counter", lambda: now)
+    now = 100.0
+    viewer = live.TrainingViewer(Panel(("somebody",)), Display())
+    for first in (40, 20):  # the second one after a restart
+        trainer = SimpleNamespace(config=SimpleNamespace(steps=100), step=first)
+        viewer.begin(trainer, RunDir(tmp_path))
+        now += 2
+        viewer.on_steps(trainer, Progress(first + 20, 0.1, 10), never)
+        assert ", 10 a second" in viewer._status.content
+        viewer.end()
 
 
 def test_without_a_browser_nothing_is_shown(watching):
