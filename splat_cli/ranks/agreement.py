@@ -1,17 +1,19 @@
-"""Work that succeeds on all ranks or on none, as far as memory goes."""
+"""Memory that runs out on one of several ranks: known to all at the same point, or the end of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.errors import OutOfMemory
 from splat_cli.ranks.protocol import Ranks
 
 T = TypeVar("T")
+OUT_OF_MEMORY_ADVICE = "use --max-splats or a larger --downscale"
 
 
 class SharedMemoryError(MemoryError):
@@ -30,3 +32,14 @@ def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
     if len(without):
         raise SharedMemoryError(f"GPU {without[0]} of {ranks.size} is out of memory")
     return results[0]
+
+
+@contextmanager
+def others_waiting(ranks: Ranks) -> Iterator[None]:
+    """Work of all ranks: OutOfMemory where memory runs out on this one alone, for which the others would wait."""
+    try:
+        yield
+    except SharedMemoryError:
+        raise
+    except MemoryError:
+        raise OutOfMemory(f"GPU {ranks.rank} of {ranks.size} is out of memory: {OUT_OF_MEMORY_ADVICE}") from None

@@ -11,6 +11,7 @@ import numpy as np
 from splat_cli.console import Display
 from splat_cli.data.view_order import own_views
 from splat_cli.errors import DeviceError, SplatError, one_line
+from splat_cli.ranks.agreement import OUT_OF_MEMORY_ADVICE
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.followers import MAY_HELP_TO_RESTART, Lifeline
 from splat_cli.ranks.protocol import RankError
@@ -20,7 +21,7 @@ from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_state
 from splat_cli.run.setup.training_data import load_part
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked_trainer import OUT_OF_MEMORY_ADVICE, FollowingTrainer
+from splat_cli.train.ranked_trainer import FollowingTrainer
 
 
 def main(arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.density.ratings import add_scores
-from splat_cli.ranks.agreement import all_or_none
+from splat_cli.ranks.agreement import all_or_none, others_waiting
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.train.ranked_views import RankedViews
 from splat_cli.train.view_scores import ViewScorer
@@ -39,13 +39,14 @@ class RankedScorer(ViewScorer):
         num, backend = int(self.state.read()["num_splats"]), self.rasterizer.backend
         part = backend.xp.empty((num, 4 if self.fixed_sums else 2), "float32") if self._ranks.rank == 0 else None
         self._lead(views)
-        sums = super().sums(views)
-        if part is None:
-            self._ranks.send(sums[:num], 0)
-            return sums
-        for rank in range(1, self._ranks.size):
-            self._ranks.receive(part, rank)
-            add_scores(backend, part, sums)
+        with others_waiting(self._ranks):
+            sums = super().sums(views)
+            if part is None:
+                self._ranks.send(sums[:num], 0)
+                return sums
+            for rank in range(1, self._ranks.size):
+                self._ranks.receive(part, rank)
+                add_scores(backend, part, sums)
         return sums
 
     def _load(self, views: np.ndarray) -> None:

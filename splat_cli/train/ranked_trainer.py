@@ -5,17 +5,16 @@ Between two rounds of density control, rank 0's copy of the others' splats is ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
-from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.ranks.agreement import SharedMemoryError, all_or_none
+from splat_cli.ranks.agreement import SharedMemoryError, all_or_none, others_waiting
 from splat_cli.ranks.protocol import RankError, Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.exchange import copy_share
@@ -27,8 +26,6 @@ from splat_cli.train.ranked_views import RankedViews
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.view_scores import ViewScorer
-
-OUT_OF_MEMORY_ADVICE = "use --max-splats or a larger --downscale"
 
 
 class RankedTrainer(Trainer):
@@ -70,7 +67,7 @@ class LeadingTrainer(RankedTrainer):
         """See Trainer.collect."""
         if self._is_collected:
             return
-        parts = self._part_buffers()  # may raise MemoryError: while the others do not send yet
+        parts, state = self._part_buffers(), IterState(self.backend)  # may raise MemoryError: before the others send
         self.ranks.tell("collect")
         skipped = int(self.state.read()["skipped_updates"])
         for rank in range(1, self.ranks.size):
@@ -78,7 +75,6 @@ class LeadingTrainer(RankedTrainer):
             for planes, part in zip(self.model.planes().values(), parts, strict=True):
                 self.ranks.receive(part, rank)
                 copy_share(self.backend, share, self.model.num, planes, part, gather=True)
-            state = IterState(self.backend)
             self.ranks.receive(state.array, rank)
             skipped += int(state.read()["skipped_updates"])
         self.state.write(skipped_updates=skipped)
@@ -95,7 +91,7 @@ class LeadingTrainer(RankedTrainer):
         self.ranked_views.allocate()
         self.ranks.tell("run", target)
         self._is_collected = False
-        with self._others_waiting():
+        with others_waiting(self.ranks):
             super()._run_steps(target)
         self.ranks.check()
 
@@ -105,16 +101,6 @@ class LeadingTrainer(RankedTrainer):
         self.scratch.release()  # makes room to collect
         self.collect()
         super().recover_from_oom()
-
-    @contextmanager
-    def _others_waiting(self) -> Iterator[None]:
-        """Work of all ranks: OutOfMemory where memory runs out on this one alone, for which the others would wait."""
-        try:
-            yield
-        except SharedMemoryError:
-            raise
-        except MemoryError:
-            raise OutOfMemory(f"GPU 0 of {self.ranks.size} is out of memory: {OUT_OF_MEMORY_ADVICE}") from None
 
     def _fit_others(self) -> None:
         self._scatter()

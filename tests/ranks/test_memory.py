@@ -3,7 +3,7 @@
 import os
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -14,6 +14,7 @@ from splat_cli.device import open_backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.ranks.agreement import SharedMemoryError, all_or_none
 from splat_cli.ranks.channel import Channel
+from splat_cli.ranks.protocol import RankError
 from splat_cli.ranks.share import RANK_BLOCK
 from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
@@ -33,8 +34,18 @@ SETTINGS = {
 @contextmanager
 def _trainers(**changes):
     """Trainers of ranks 0 and 1; the latter follows."""
-    files, ends = make_shared_memory(2), socket.socketpair()
-    ranks = [SharedRanks(Channel(rank, 2, [Connection(end.detach())]), files) for rank, end in enumerate(ends)]
+
+    def check():
+        if has_ended.is_set():
+            raise RankError("rank 0 has ended")
+
+    def follow():
+        with suppress(RankError):
+            following.follow()
+
+    files, ends, has_ended = make_shared_memory(2), socket.socketpair(), threading.Event()
+    channels = [Channel(rank, 2, [Connection(end.detach())], check) for rank, end in enumerate(ends)]
+    ranks = [SharedRanks(channel, files) for channel in channels]
     views, rng = ring_of_views(4), np.random.default_rng(0)
     pictures = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
     images = ImageSet(views, pictures, [None] * 4, [])
@@ -49,11 +60,12 @@ def _trainers(**changes):
         )
     )
     assert ranks[1].listen()[0] == "train"
-    thread = threading.Thread(target=following.follow)
+    thread = threading.Thread(target=follow)
     thread.start()
     try:
         yield leading, following
     finally:
+        has_ended.set()
         ranks[0].close()
         thread.join()
         for file in files:
@@ -127,4 +139,14 @@ def test_nothing_fits_on_the_other_rank():
         following.rasterizer.resize_pairs(1000)
         _restrict(following, 0)
         with pytest.raises(OutOfMemory, match="the device cannot hold .* use --max-splats"):
+            leading.run_until(24)
+
+
+def test_lack_of_memory_in_the_middle_of_scores_ends_the_run():
+    def fail():
+        raise MemoryError
+
+    with _trainers() as (leading, _):
+        leading.scorer._add_scores = fail
+        with pytest.raises(OutOfMemory, match="GPU 0 of 2 is out of memory: use --max-splats"):
             leading.run_until(24)
