@@ -11,7 +11,8 @@ from splat_cli.errors import SplatError
 _HANGUP: int | None = getattr(signal, "SIGHUP", None)
 """The terminal was closed, or the connection to it is lost; Windows has no such signal."""
 _ENDING = (signal.SIGTERM, *([] if _HANGUP is None else [_HANGUP]))
-_SIGNALS = (signal.SIGINT, *_ENDING)
+ENDING_SIGNALS = (signal.SIGINT, *_ENDING)
+"""All signals that ask a program to end."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -66,7 +67,7 @@ def deferred_interrupt() -> Iterator[Callable[[], None]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
-    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     caught = [number for number, handler in previous.items() if handler != signal.SIG_IGN]
     received: list[int] = []
 

@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 
 from splat_cli.child_process import child_environment, end_with_parent
+from splat_cli.interrupt import ENDING_SIGNALS
 from splat_cli.ranks.protocol import FailedRankError, RankError
 
 HEARTBEAT = 1.0  # seconds between two signs of life
 STOPPED = 60.0  # seconds without one, after which a process counts as lost
-_GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it waits for a device that does not answer
+_GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it goes on waiting for a rank
+_POLL = 0.1  # seconds between two checks whether it does
 MAY_HELP_TO_RESTART = 75  # exit code of a process that ends with an error of its device (EX_TEMPFAIL of sysexits.h)
 REASON = b"!"  # what the message of a failed process begins with; signs of life are dots
 
@@ -28,7 +30,8 @@ class Followers:
 
     The processes are out of reach of the terminal's signals, and end when their standard input does, that is with this
     process. environments: of each; files: descriptors that they inherit. connections: to each. on_lost: called from
-    another thread when the first one has ended or stopped.
+    another thread when the first one has ended or stopped. is_waiting: whether the main thread then still waits for a
+    rank, without calling `check`; called from another thread.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Followers:
         self.size, self._closing = size, threading.Event()
         self._loss: tuple[type[RankError], str] | None = None
         self.on_lost: Callable[[], None] = lambda: None
+        self.is_waiting: Callable[[], bool] = lambda: False
         self.connections, self._processes = list[Connection](), list[subprocess.Popen[bytes]]()
         self._watchers = list[threading.Thread]()
         for rank in range(1, size):
@@ -50,8 +54,9 @@ class Followers:
             theirs.close()
             self.connections.append(Connection(ours.detach()))
             self._processes.append(process)
-            self._watchers.append(threading.Thread(target=self._watch, args=(rank, process), daemon=True))
-            self._watchers[-1].start()
+            watcher = threading.Thread(target=self._watch, args=(rank, process), name=f"rank {rank}", daemon=True)
+            self._watchers.append(watcher)
+            watcher.start()
 
     def check(self) -> None:
         """RankError where a process has ended or stopped, FailedRankError where a restart would not help."""
@@ -93,9 +98,11 @@ class Followers:
         for process in self._processes:
             process.kill()  # ends what rank 0 is sending them
         self.on_lost()
-        if not self._closing.wait(_GRACE):  # the main thread waits for something that a rank had to do
-            print(f"Error: {reason}", file=sys.stderr, flush=True)
-            os._exit(1)
+        end = time.monotonic() + _GRACE
+        while self.is_waiting() and not self._closing.wait(_POLL):
+            if time.monotonic() > end:
+                print(f"Error: {reason}", file=sys.stderr, flush=True)
+                os._exit(1)
 
 
 def _ending(code: int, said: bytes) -> str:
@@ -108,10 +115,13 @@ def _ending(code: int, said: bytes) -> str:
 class Lifeline:
     """In a follower: signs of life to rank 0 through standard output, and the end of this process with that of rank 0.
 
-    Whatever else is written to standard output goes to standard error.
+    Whatever else is written to standard output goes to standard error. Signals that ask for the end are ignored: where
+    a cluster sends them to all processes of a job, rank 0 needs the others to save what they have trained.
     """
 
     def __init__(self) -> None:
+        for number in ENDING_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         self._output = os.dup(1)
         os.dup2(2, 1)
         threading.Thread(target=self._beat, daemon=True).start()

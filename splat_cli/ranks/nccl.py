@@ -11,6 +11,8 @@ from splat_cli.errors import DeviceError
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import Pair
 
+_NOT_READY = 600  # cudaErrorNotReady
+
 
 def why_no_nccl() -> str:
     """Why NCCL cannot be used here, with advice; empty where it can."""
@@ -57,7 +59,7 @@ class NcclRanks:
         if reason := why_no_nccl():
             raise DeviceError(f"several GPUs need NCCL: {reason}")
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is of no use to sends between pairs
-        from cupy.cuda import nccl
+        from cupy.cuda import Event, nccl, runtime
 
         self.rank, self.size, self._channel = channel.rank, channel.size, channel
         self._stream, self._nccl = stream, nccl
@@ -66,7 +68,8 @@ class NcclRanks:
             channel.tell(unique_id := nccl.get_unique_id())
         else:
             (unique_id,) = channel.listen()
-        self._unique_id, self._is_aborted = unique_id, False
+        self._unique_id, self._is_aborted, self._is_in_call = unique_id, False, False
+        self._runtime, self._event, self._is_recorded = runtime, Event(disable_timing=True), False
         self._communicator: Any | None = None  # made at the first transfer, for which ranks wait for each other
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
@@ -95,6 +98,18 @@ class NcclRanks:
         if communicator is not None:
             communicator.abort()
 
+    def is_waiting(self) -> bool:
+        """After `abort`: whether a call of NCCL or what the stream had to do has not ended; from another thread."""
+        if self._is_in_call:
+            return True
+        try:
+            if not self._is_recorded:
+                self._event.record(self._stream)
+                self._is_recorded = True
+            return bool(self._runtime.eventQuery(self._event.ptr) == _NOT_READY)
+        except RuntimeError:  # the stream has failed, of which the main thread learns at once
+            return False
+
     def close(self) -> None:
         """See Ranks.close."""
         self.abort()
@@ -102,7 +117,7 @@ class NcclRanks:
 
     def _group(self, transfers: list[tuple[str, Any, int]]) -> None:
         self.check()
-        nccl = self._nccl
+        nccl, self._is_in_call = self._nccl, True
         try:
             if self._communicator is None and not self._is_aborted:
                 self._communicator = nccl.NcclCommunicator(self.size, self._unique_id, self.rank)
@@ -114,3 +129,5 @@ class NcclRanks:
         except (nccl.NcclError, AttributeError) as error:
             self._channel.wait_for_loss()
             raise DeviceError(f"NCCL failed: {error}") from error
+        finally:
+            self._is_in_call = False

@@ -63,7 +63,8 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
         channel = Channel(0, size, followers.connections, followers.check)
         channel.tell(config, backend.name)
         ranks = make_ranks(channel, backend, files)
-        followers.on_lost = ranks.abort if isinstance(ranks, NcclRanks) else lambda: None
+        if isinstance(ranks, NcclRanks):
+            followers.on_lost, followers.is_waiting = ranks.abort, ranks.is_waiting
         try:
             yield ranks
         except RuntimeError:  # CuPy's, perhaps of an exchange that a lost rank has left unfinished

@@ -37,8 +37,6 @@ class Restarts:
             raise RankError(f"{error}{self._advice()}") from None
         self._count += 1
         self.display.warn(f"{error}; restarting from step {step} (restart {self._count} of {MAX_RESTARTS})")
-        if checkpoint is None and self.run.log_path.is_file():
-            self.run.cut_log(0)
         return checkpoint
 
     def _advice(self) -> str:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
@@ -104,6 +105,8 @@ def _train(
     require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
     if checkpoint:
         session.continue_from(checkpoint)
+    elif run.log_path.is_file():  # of a session without a checkpoint
+        run.cut_log(0)
     if callback:
         callback.begin(trainer, run)
     return session.train()
@@ -155,10 +158,11 @@ class _Session:
             self.log.board.open(first)
         with self.display.training(last, first) as show:
             on_progress = functools.partial(self._on_progress, show)
-            self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
-            with self.timer("compiling"):  # what later steps need: a deferred signal would wait for the compiler
-                self._wait_for_kernels()
-            with deferred_interrupt() as self._check:
+            with self._closed_after_loss():
+                self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
+                with self.timer("compiling"):  # what later steps need: a deferred signal would wait for the compiler
+                    self._wait_for_kernels()
+            with deferred_interrupt() as self._check, self._closed_after_loss():
                 try:
                     for stop in sorted({step for step in self.config.save_at if first < step < last} | {last}):
                         self._run_until(stop, on_progress)
@@ -166,9 +170,6 @@ class _Session:
                         self._check()
                 except KeyboardInterrupt as error:
                     raise Interrupted(self._stop_early(), error) from None
-                except RankError as error:
-                    self._stop_after_loss(error)
-                    raise
                 except Exception:
                     self.checkpoints.finish()
                     raise
@@ -228,15 +229,20 @@ class _Session:
         self._close_log()
         return f"Interrupted after step {step}; {saved}{self._advice()}"
 
-    def _stop_after_loss(self, error: RankError) -> None:
-        """Finish what is being written; Interrupted where a signal has asked to end anyway."""
-        self.checkpoints.finish()
-        self._close_log()
+    @contextmanager
+    def _closed_after_loss(self) -> Iterator[None]:
+        """After the loss of a rank, finish what is being written; Interrupted if a signal has asked to end anyway."""
         try:
-            self._check()
-        except KeyboardInterrupt as signal:
-            message = f"Interrupted after step {self.trainer.step}; {error}{self._advice()}"
-            raise Interrupted(message, signal) from None
+            yield
+        except RankError as error:
+            self.checkpoints.finish()
+            self._close_log()
+            try:
+                self._check()
+            except KeyboardInterrupt as signal:
+                message = f"Interrupted after step {self.trainer.step}; {error}{self._advice()}"
+                raise Interrupted(message, signal) from None
+            raise
 
     def _advice(self) -> str:
         return f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""

@@ -69,13 +69,53 @@ def test_run_without_checkpoints_restarts_from_its_beginning(training, tmp_path)
     assert "restarting from step 0" in _restarts(training)[0]
     steps = [line["step"] for line in run.log_lines()]
     assert steps == sorted(steps)
+    warnings = [line["warning"] for line in run.log_lines() if "warning" in line]
+    assert len(warnings) == len(set(warnings)) == 2  # of few updates, and of the restart
 
 
-def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path):
+def test_loss_while_rank_0_works_alone_does_not_end_it(training, tmp_path, monkeypatch):
+    def lose(trainer):
+        watcher = next(thread for thread in threading.enumerate() if thread.name == "rank 1")
+        _kill(children()[-1], 0)
+        wait_until(lambda: not watcher.is_alive())
+
+    codes = []
+    monkeypatch.setattr(followers, "_GRACE", 0.0)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    train(training, tmp_path / "run", 2, _once(lose, after=8), keep=0, steps=12)
+    assert len(_restarts(training)) == 1
+    assert not codes
+
+
+def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):
+    codes = []
+    monkeypatch.setattr(followers, "_GRACE", 0.0)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    others = followers.Followers("splat_cli.run.follower", 2)
+    others.is_waiting = lambda: not codes
+    _kill(children()[-1], 0)
+    wait_until(lambda: codes)
+    others.close()
+    assert codes == [1]
+    assert "Error: rank 1 of 2 was ended by SIGKILL" in capfd.readouterr().err
+
+
+class KilledInTheFirstStep(Callback):
+    """Kills a rank before each first step."""
+
+    def begin(self, trainer, run):
+        super().begin(trainer, run)
+        _kill(children()[-1], 0)
+
+
+def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(restart, "MAX_RESTARTS", 2)
     with pytest.raises(RankError, match=r"was ended by SIGKILL; go on with: splat train --resume"):
-        train(training, tmp_path / "run", 2, Callback(lambda _: _kill(children()[-1], 0)))
-    assert len(_restarts(training)) == restart.MAX_RESTARTS
+        train(training, tmp_path / "run", 2, KilledInTheFirstStep(), tensorboard=True)
+    assert len(_restarts(training)) == 2
     assert not children()
+    assert not any("EventFileWriter" in type(thread).__name__ or "AsyncWriter" in type(thread).__name__
+                   for thread in threading.enumerate())  # fmt: skip
 
 
 def test_restarts_are_counted_from_checkpoint_to_checkpoint(alone, training, tmp_path, monkeypatch):
@@ -109,7 +149,7 @@ def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
     def stop(trainer):
         stopped.append(children()[0])
         os.kill(stopped[0], signal.SIGSTOP)
-        monkeypatch.setattr(followers, "STOPPED", 3.0)
+        monkeypatch.setattr(followers, "STOPPED", 0.0)
 
     message = _lost(training, tmp_path / "run", stop)
     assert message.startswith("rank 1 of 2 has stopped: no sign of life")
@@ -161,8 +201,10 @@ def test_ranks_end_with_a_killed_parent(scene, tmp_path):
 def test_interrupt_saves_and_tells_how_to_resume(scene, tmp_path):
     with _training(scene, tmp_path / "run") as process:
         others = _ranks_in_training(process, tmp_path / "run")
-        process.send_signal(signal.SIGTERM)
+        for pid in (*others, process.pid):  # as a cluster ends a job
+            os.kill(pid, signal.SIGTERM)
         said = process.communicate(timeout=HANG)[1]
     assert process.returncode == 143
     assert "Interrupted after step" in said.splitlines()[-1]
+    assert "; the splats so far are in " in said.splitlines()[-1]
     wait_until(lambda: not any(map(is_running, others)))

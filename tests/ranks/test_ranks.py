@@ -59,9 +59,18 @@ def test_overflow_on_one_rank_changes_no_bits(alone, training, tmp_path):
 def test_streamed_photographs_are_divided(training, tmp_path):
     """Of 20 photographs, each of two ranks shows 10, of which 6 are on its device at a time."""
     training.scene = write_small_scene(tmp_path / "scene", num_views=20)
+
+    def watch(trainer):
+        def bring(*photograph):
+            bring_one(*photograph)
+            shown.append(set(trainer.images.stream._here))
+
+        if not shown:
+            shown.append(set(trainer.images.stream._here))
+            bring_one, trainer.images.stream._bring = trainer.images.stream._bring, bring
+
     shown, short = [], {"steps": 24, "keep": 0}
-    callback = Callback(lambda trainer: shown.append(set(trainer.images.stream._here)))
-    streamed = train(training, tmp_path / "2", 2, callback, image_memory=8 * 3 * 40 * 30 / 2**30, **short)
+    streamed = train(training, tmp_path / "2", 2, Callback(watch), image_memory=8 * 3 * 40 * 30 / 2**30, **short)
     assert bits(streamed, 24) == bits(train(training, tmp_path / "1", 1, **short), 24)
     assert max(map(len, shown)) == 6
     assert set().union(*shown) == set(range(0, 20, 2))

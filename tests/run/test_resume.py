@@ -79,6 +79,8 @@ def test_run_without_a_checkpoint_starts_again(training, finished, copy):
     training.resume(copy.path)
     assert "No checkpoint was saved yet: starting from step 0" in training.said
     assert _bits(copy) == _bits(finished)
+    steps = [line["step"] for line in copy.log_lines()]
+    assert steps == sorted(steps)
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "version"])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from splat_cli.console import Display, Progress
@@ -26,8 +26,10 @@ class RunLog:
         self._num_logged = 0
 
     def start_from(self, step: int, seconds: float) -> None:
-        """Start of the interval over which the next line's speed is measured."""
+        """Log from `step` on. Warnings so far are written, except those that the sessions before have written."""
         self._last_step, self._last_seconds = step, seconds
+        written = {line["warning"] for line in self.run.log_lines() if "warning" in line}
+        self._add_warnings(step, written)
 
     def note(self, trainer: Trainer, progress: Progress, seconds: float, last_step: int) -> None:
         """Write one line per second, and one for the last step. seconds: training time so far."""
@@ -58,13 +60,14 @@ class RunLog:
         """Steps per second since the last line, or over a longer interval if that is shorter than half a second."""
         if seconds - self._last_seconds > _INTERVAL / 2 or self._steps_per_second == 0:
             self._steps_per_second = (step - self._last_step) / max(seconds - self._last_seconds, 1e-6)
-            self.start_from(step, seconds)
+            self._last_step, self._last_seconds = step, seconds
         return round(self._steps_per_second, 3)
 
-    def _add_warnings(self, step: int) -> None:
-        """Write a line for each warning displayed since the last call."""
-        for text in self.display.warnings[self._num_logged :]:
-            self._add({"step": step, "warning": text})
+    def _add_warnings(self, step: int, written: Collection[str] = ()) -> None:
+        """Write a line for each warning displayed since the last call, and not yet `written`."""
+        for text in dict.fromkeys(self.display.warnings[self._num_logged :]):
+            if text not in written:
+                self._add({"step": step, "warning": text})
         self._num_logged = len(self.display.warnings)
 
     def _add(self, entry: Mapping[str, Any]) -> None:
