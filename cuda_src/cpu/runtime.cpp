@@ -55,7 +55,7 @@ struct Job {
     }
 };
 
-constexpr long AWAKE_NS = 30000;                     // about a wake-up: then a wait costs at most twice what it must
+constexpr long SPIN_NS = 30000;                      // about the time of a wake-up: no wait costs more than twice the least
 
 long nanoseconds()
 {
@@ -113,10 +113,10 @@ private:
         }
     }
 
-    // Launches follow one another within microseconds, and an idle core takes tens of them to wake: wait awake at first.
+    // Spins, then sleeps: launches follow one another within microseconds, and an idle core takes tens of them to wake.
     static void wait(sem_t& semaphore)
     {
-        const long end = nanoseconds() + AWAKE_NS;
+        const long end = nanoseconds() + SPIN_NS;
         do {
             if (!sem_trywait(&semaphore)) return;
         } while (nanoseconds() < end);

@@ -36,8 +36,8 @@ class OptimizerSettings:
     )
     visible_adam: bool = setting(
         False,
-        "Update only the splats that a photograph of the batch shows: with millions of splats a step takes about half "
-        "the time. Others get no momentum, regularisation or position noise in that step.",
+        "Update only the splats that a photograph of the batch shows, which makes steps of millions of splats faster. "
+        "Others get no momentum, regularisation or position noise in that step.",
     )
     moments: str = setting(
         "float32",
