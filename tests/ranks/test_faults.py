@@ -120,14 +120,14 @@ def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, mon
 
 def test_restarts_are_counted_from_checkpoint_to_checkpoint(alone, training, tmp_path, monkeypatch):
     def work(trainer):
-        if (trainer.step - 1) // 16 == len(killed):  # once before each checkpoint
+        if (trainer.step - 1) // 16 == len(killed) < 2:  # once before each of the first two checkpoints
             killed.append(children()[-1])
             _kill(killed[-1], 0)
 
     killed = []
     monkeypatch.setattr(restart, "MAX_RESTARTS", 1)
     run = train(training, tmp_path / "run", 2, Callback(work))
-    assert len(killed) == len(_restarts(training)) == 3
+    assert len(killed) == len(_restarts(training)) == 2
     assert bits(run) == bits(alone)
 
 

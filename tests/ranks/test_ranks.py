@@ -98,16 +98,15 @@ def test_splats_removed_before_scores_are_removed_on_all_ranks(training, tmp_pat
     assert bits(runs[0], 20) == bits(runs[1], 20)
 
 
-@pytest.mark.parametrize("gpus", [1, 4])
-def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_path, gpus):
-    run = train(training, tmp_path / "run", 2, steps=48)
-    for path in checkpoint_paths(run.checkpoints_path)[:1]:
-        path.unlink()
-    shutil.rmtree(run.ply_path(48).parent)
-    run.result_path.unlink()
-    training.resume(run.path, gpus=gpus)
-    assert any(line.startswith("Going on from step ") for line in training.said)
-    assert bits(run) == bits(alone)
+def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_path):
+    run = train(training, tmp_path / "run", 2)
+    for gpus in (1, 4):
+        checkpoint_paths(run.checkpoints_path)[0].unlink()
+        shutil.rmtree(run.ply_path(48).parent)
+        run.result_path.unlink()
+        training.resume(run.path, gpus=gpus)
+        assert bits(run) == bits(alone)
+    assert len([line for line in training.said if line == "Going on from step 32"]) == 2
 
 
 def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tmp_path):
