@@ -46,7 +46,7 @@ class Obstacles:
 
     def avoid(self, curve: np.ndarray) -> np.ndarray:
         """The curve [M, 3], bent smoothly away from obstacles where it is nearer than required. Equal ends: a loop."""
-        is_loop = bool(np.allclose(curve[0], curve[-1]))
+        is_loop = bool(np.allclose(curve[0], curve[-1], rtol=0, atol=1e-5 * np.ptp(curve, axis=0).max()))
         chosen = np.unique(np.linspace(0, len(curve) - 1, _SUPPORTS).round().astype(int))[: -1 if is_loop else None]
         if len(self._points) == 0 or len(chosen) < 3:
             return curve

@@ -204,6 +204,16 @@ def test_a_loop_that_is_bent_stays_closed():
     assert np.abs(steps).max() < 5e-3
 
 
+def test_an_open_line_far_from_the_origin_is_no_loop():
+    """In coordinates of a map, the distance of its ends is small relative to their size: 40 m of 5,000 km."""
+    line = np.linspace([0, 0, 0], [0, 40, 0], 200) + [0, 5e6, 0]
+    obstacles = Obstacles(np.array([[1, 5e6, 0]]), ring_of_views(3))
+    obstacles.required = 2.0
+    bent = obstacles.avoid(line)
+    assert np.linalg.norm(bent[0] - line[0]) > 0.5
+    np.testing.assert_allclose(bent[-1], line[-1], atol=0.1)
+
+
 def test_a_path_keeps_its_pictures_free():
     """A screen of points that no camera has before it, but the smoothest orbit: cameras stand in front of it."""
     views = []
