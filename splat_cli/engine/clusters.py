@@ -9,6 +9,7 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,8 +71,9 @@ def _check_scheduler(address: str) -> None:
         credentials = Security().get_connection_args("client")  # as a `Client` reads them from Dask's configuration
         (await connect(address, timeout=_TIMEOUT, **credentials)).abort()
 
-    try:
-        asyncio.run(try_once())
+    try:  # in a thread of its own: the caller's may have an event loop that runs, as in a notebook
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: asyncio.run(try_once())).result()
     except Exception as error:  # of many types, of other programs that answer, missing certificates or protocols
         raise UsageError(
             f"no Dask scheduler answers at {address} ({reason_of(error)}): start `dask scheduler` there, "
@@ -120,7 +122,10 @@ def _local_cluster(num: int, device: str) -> Iterator[Any]:
     workers = {
         number: {"cls": Nanny, "options": {**options, "env": devices[number % len(devices)]}} for number in range(num)
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    scheduler = {
+        "cls": Scheduler,
+        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": ":0"},
+    }
     with SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as cluster:
         yield cluster
 

@@ -1,5 +1,7 @@
 """`splat batch --cluster`: the bytes of one process after another, whatever ends meanwhile."""
 
+import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -9,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -21,8 +23,12 @@ import dask
 import distributed
 
 from splat_cli.engine import clusters
+from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
 
+# distributed leaves sockets open where no scheduler answers
+LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
 ROOT = Path(__file__).parents[2]
 OPTIONS = ["--device", "cpu", "--save-at", "", "--no-report"]
 SLURM = """#!/bin/sh
@@ -33,6 +39,13 @@ setsid sh -c "$job" >>{log} 2>&1 </dev/null & echo "Submitted batch job $!"
 CANCEL = """#!/bin/sh
 kill -- "-$1"
 """
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    """Sockets that a test leaves open are closed, and warned of, before the next test."""
+    yield
+    gc.collect()
 
 
 @contextmanager
@@ -165,7 +178,17 @@ def answer(server):
             pass
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")  # of others
+def test_unreachable_cluster_is_told_in_a_notebook_too(monkeypatch):
+    monkeypatch.setattr(clusters, "_TIMEOUT", 0.2)
+
+    async def cell():
+        clusters._check_scheduler("tcp://127.0.0.1:9")
+
+    with pytest.raises(UsageError, match="no Dask scheduler answers") as raised:
+        asyncio.run(cell())
+    assert "event loop" not in str(raised.value)
+
+
 @pytest.mark.skipif(not shutil.which("openssl"), reason="makes a certificate")
 def test_certificates_are_those_of_the_configuration_of_dask(tmp_path):
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
@@ -179,11 +202,19 @@ def test_certificates_are_those_of_the_configuration_of_dask(tmp_path):
     with (
         dask.config.set({f"distributed.comm.tls.{name}": path for name, path in files.items() | {("ca-file", cert)}}),
         distributed.LocalCluster(
-            n_workers=0, protocol="tls://", security=distributed.Security(), dashboard_address=None
+            n_workers=0, protocol="tls://", security=distributed.Security(), dashboard_address=":0"
         ) as cluster,
         clusters.connected_client(cluster.scheduler_address, "cpu", lambda line: None) as client,
     ):
         assert client.scheduler_info()["address"].startswith("tls://")
+
+
+def test_a_second_cluster_of_this_machine_says_nothing_of_ports():
+    """The first has the port of Dask's dashboard; warnings are errors here."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # another test has it
+            stack.enter_context(socket.create_server(("", 8787)))
+        assert stack.enter_context(clusters._local_cluster(0, "cpu")).scheduler_address
 
 
 def test_missing_dask_is_told(batch, monkeypatch):
