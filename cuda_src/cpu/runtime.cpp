@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -54,15 +53,6 @@ struct Job {
             range(launch, memory, begin, begin + chunk < num_blocks ? begin + chunk : num_blocks);
     }
 };
-
-constexpr long SPIN_NS = 30000;                      // about the time of a wake-up: no wait costs more than twice the least
-
-long nanoseconds()
-{
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000L + now.tv_nsec;
-}
 
 // OS threads that wait for work. Jobs do not overlap: a second caller waits for the first. The pool is never destroyed: its
 // threads outlive static destructors.
@@ -113,15 +103,7 @@ private:
         }
     }
 
-    // Spins, then sleeps: launches follow one another within microseconds, and an idle core takes tens of them to wake.
-    static void wait(sem_t& semaphore)
-    {
-        const long end = nanoseconds() + SPIN_NS;
-        do {
-            if (!sem_trywait(&semaphore)) return;
-        } while (nanoseconds() < end);
-        while (sem_wait(&semaphore)) {}              // again after a signal
-    }
+    static void wait(sem_t& semaphore) { while (sem_wait(&semaphore)) {} }      // again after a signal
 
     pthread_mutex_t caller_ = PTHREAD_MUTEX_INITIALIZER;
     sem_t done_;
