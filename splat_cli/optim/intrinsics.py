@@ -108,9 +108,13 @@ class CameraRefinement(PoseRefinement):
         self.refresh()
 
     def start_from(self, offsets: np.ndarray) -> None:
-        """See PoseRefinement.start_from; offsets as of `current`, the intrinsics of a camera's views alike."""
+        """See PoseRefinement.start_from; offsets as of `current`, the intrinsics of a camera's views alike.
+
+        Offsets without k1 and k2, [num_views, 9], leave these as they are.
+        """
         rows = np.unique(self.backend.download(self.camera_from_view), return_index=True)[1]
-        self.intrinsics[:, 0] = self.backend.upload(offsets[rows, 6:].astype(np.float32))
+        intrinsics = self.backend.upload(offsets[rows, 6:].astype(np.float32))
+        self.intrinsics[:, 0, : intrinsics.shape[1]] = intrinsics
         super().start_from(offsets[:, :6])
 
     def current(self) -> np.ndarray:

@@ -157,6 +157,15 @@ def test_offsets_move_the_corner_like_a_rotation() -> None:
         assert shift == pytest.approx(radians * view.fx, rel=0.03)  # fy is 3 % longer
 
 
+def test_offsets_without_distortion_leave_it_as_it_is(backend: Backend) -> None:
+    """As the alignment of poses finds them for views whose images are distorted."""
+    _, refined = refinement(backend, Options(), distortion=True)
+    offsets = np.zeros((len(refined.offsets), 9), np.float32)
+    offsets[:, 6:] = 0.01, 0.02, 0.03
+    refined.start_from(offsets)
+    np.testing.assert_array_equal(refined.current(), np.pad(offsets, ((0, 0), (0, 2))))
+
+
 @pytest.mark.parametrize("distortion", [False, True])
 def test_first_step_of_a_photographs_own_camera_moves_the_image_no_farther_than_its_pose_does(
     backend: Backend, distortion: bool
