@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -184,8 +185,11 @@ def test_unreachable_cluster_is_told_in_a_notebook_too(monkeypatch):
     async def cell():
         clusters._check_scheduler("tcp://127.0.0.1:9")
 
-    with pytest.raises(UsageError, match="no Dask scheduler answers") as raised:
-        asyncio.run(cell())
+    with (
+        pytest.raises(UsageError, match="no Dask scheduler answers") as raised,
+        ThreadPoolExecutor(1) as pool,  # the tests' own thread may have a loop already, of a browser
+    ):
+        pool.submit(lambda: asyncio.run(cell())).result()
     assert "event loop" not in str(raised.value)
 
 
