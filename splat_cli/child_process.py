@@ -11,11 +11,14 @@ from __future__ import annotations
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import splat_cli
 
@@ -32,6 +35,16 @@ def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[s
 def ending(code: int) -> str:
     """The exit code of a child process in words; negative: the signal that ended it."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """End a child process, if it still runs, and close the pipes to its standard input and output."""
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        with suppress(BrokenPipeError):
+            if stream:
+                stream.close()
 
 
 def end_with_parent(saving: float = 0.0) -> None:

@@ -7,9 +7,6 @@ import numpy as np
 from splat_cli.render.project import Projection
 from splat_cli.scene.view import View
 
-_MARGIN = 0.15
-"""Relative to the picture; beyond it the kernels clamp the slopes of splats (`project_gaussian` in projection.cuh)."""
-
 
 def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: int) -> None:
     """Replace the depths of those of `num` projected splats whose centre is outside the picture, in place.
@@ -27,11 +24,10 @@ def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: i
 def depth_factors(xp: Any, means2d: Any, view: View) -> Any:
     """Depth in the picture's margin over z, [N], of points at pixels `means2d` [N, 2]; 1 inside."""
     squares = clamped_squares = 1.0
-    for axis, (focal, center, size) in enumerate(
-        ((view.fx, view.cx, view.width), (view.fy, view.cy, view.height)),
-    ):
+    pinhole = ((view.fx, view.cx), (view.fy, view.cy))
+    limits = zip(*(limit.tolist() for limit in view.slope_limits), strict=True)
+    for axis, ((focal, center), (low, high)) in enumerate(zip(pinhole, limits, strict=True)):
         slopes = (means2d[:, axis] - center) / focal
-        limits = -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal
         squares = squares + slopes**2
-        clamped_squares = clamped_squares + xp.clip(slopes, *limits) ** 2
+        clamped_squares = clamped_squares + xp.clip(slopes, low, high) ** 2
     return xp.sqrt(squares / clamped_squares)

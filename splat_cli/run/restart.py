@@ -34,14 +34,16 @@ class Restarts:
         if step > self._last_step:
             self._last_step, self._count = step, 0
         if isinstance(error, FailedRankError) or self._count >= MAX_RESTARTS:
-            raise RankError(f"{error}{self._advice()}") from None
+            raise RankError(f"{error}{resume_advice(self.run, self.config)}") from None
         self._count += 1
         self.display.warn(f"{error}; restarting from step {step} (restart {self._count} of {MAX_RESTARTS})")
         return checkpoint
 
-    def _advice(self) -> str:
-        can_resume = self.config.keep and is_run(self.run.path)
-        return f"; go on with: splat train --resume {self.run.path}" if can_resume else ""
+
+def resume_advice(run: RunDir, config: TrainConfig) -> str:
+    """The end of a message that says how to go on with a run; empty where that is not possible."""
+    can_resume = config.keep and is_run(run.path)
+    return f"; go on with: splat train --resume {run.path}" if can_resume else ""
 
 
 def free_memory(backend: Backend) -> None:

@@ -24,7 +24,7 @@ from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.ranks import started_ranks
-from splat_cli.run.restart import Restarts, free_memory
+from splat_cli.run.restart import Restarts, free_memory, resume_advice
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
@@ -227,7 +227,7 @@ class _Session:
             saved = str(error)
         self.checkpoints.finish()
         self._close_log()
-        return f"Interrupted after step {step}; {saved}{self._advice()}"
+        return f"Interrupted after step {step}; {saved}{resume_advice(self.run, self.config)}"
 
     @contextmanager
     def _closed_after_loss(self) -> Iterator[None]:
@@ -240,9 +240,6 @@ class _Session:
             try:
                 self._check()
             except KeyboardInterrupt as signal:
-                message = f"Interrupted after step {self.trainer.step}; {error}{self._advice()}"
+                message = f"Interrupted after step {self.trainer.step}; {error}{resume_advice(self.run, self.config)}"
                 raise Interrupted(message, signal) from None
             raise
-
-    def _advice(self) -> str:
-        return f"; go on with: splat train --resume {self.run.path}" if self.config.keep else ""

@@ -74,12 +74,16 @@ class View:
         inside = ((pixels >= 0) & (pixels < [self.width, self.height])).all(axis=1)
         return pixels, placed[:, 2], inside & (placed[:, 2] > 0)
 
-    def _distortion(self, slopes: np.ndarray) -> np.ndarray:
-        """Factor [P, 1] of slopes [P, 2]; outside of the image's margin, that of its edge, as in the rasterizer."""
+    @property
+    def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Least and greatest slopes (x / z, y / z), float64 [2], of image and margin; kernels clamp to them."""
         focal, center = np.array([self.fx, self.fy]), np.array([self.cx, self.cy])
         size = np.array([self.width, self.height])
-        inside = np.clip(slopes, -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal)
-        square = (inside**2).sum(axis=1, keepdims=True)
+        return -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal
+
+    def _distortion(self, slopes: np.ndarray) -> np.ndarray:
+        """Factor [P, 1] of slopes [P, 2]; outside of the image's margin, that of its edge, as in the rasterizer."""
+        square = (np.clip(slopes, *self.slope_limits) ** 2).sum(axis=1, keepdims=True)
         return 1 + square * (self.radial[0] + square * self.radial[1])
 
     def resized(self, width: int, height: int) -> View:

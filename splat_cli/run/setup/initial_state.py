@@ -90,18 +90,16 @@ def _points_elsewhere(
     random, count = np.random.default_rng(config.seed), min(config.init_points, config.max_splats)
     if config.init == "random":
         return random_points(scene.views, count, random)
-    small = sweep_copies(training)
-    points, colors = _swept_points(small, config, backend, display, random)
-    found = f"{len(points):,} on which photographs agree"
-    if config.init == "auto" and len(scene.points):
-        found = f"{len(scene.points):,} points, and {found}"
-        points, colors = np.concatenate([scene.points, points]), np.concatenate([scene.colors, colors])
-    elif len(points) < MIN_POINTS:
+    is_auto = config.init == "auto"
+    points, colors = (scene.points, scene.colors) if is_auto else (scene.points[:0], scene.colors[:0])
+    found = f"{len(points):,} points, and " if len(points) else ""
+    small, swept = _sweep(training, config, backend, display, random)
+    if not found and len(swept[0]) < MIN_POINTS:
         display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
         return random_points(scene.views, count, random)
-    else:
-        found = found.replace(" on", " points on", 1)
-    if config.init == "auto" and config.sky and config.background == "random":
+    found += f"{len(swept[0]):,} {'' if found else 'points '}on which photographs agree"
+    points, colors = np.concatenate([points, swept[0]]), np.concatenate([colors, swept[1]])
+    if small and is_auto and config.sky and config.background == "random":
         sky, sky_colors = sky_points(small, points)
         found += f", {len(sky):,} of the sky" if len(sky) else ""
         points, colors = np.concatenate([points, sky]), np.concatenate([colors, sky_colors])
@@ -109,13 +107,15 @@ def _points_elsewhere(
     return points, colors
 
 
-def _swept_points(
-    small: ImageSet, config: ResolvedConfig, backend: Backend, display: Display, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Points of a plane sweep over downscaled photographs; none, and a warning, where memory is missing."""
+def _sweep(
+    training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display, random: np.random.Generator
+) -> tuple[ImageSet | None, tuple[np.ndarray, np.ndarray]]:
+    """(downscaled photographs, points of a plane sweep over them); none, and a warning, where memory is missing."""
+    small = None
     try:
-        return plane_sweep_points(backend, small, min(config.init_points, _TRIES * config.max_splats), random)
+        small = sweep_copies(training)
+        return small, plane_sweep_points(backend, small, min(config.init_points, _TRIES * config.max_splats), random)
     except MemoryError:
         backend.release_cached()
         display.warn("the memory left is too small to look for points on which photographs agree")
-        return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
+        return small, (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8))

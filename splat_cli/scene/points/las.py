@@ -4,13 +4,12 @@ import importlib.util
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from splat_cli.child_process import child_environment, ending
+from splat_cli.child_process import child_environment, ending, kill
 from splat_cli.errors import FormatError, UsageError, reason_of
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points import las_worker
@@ -42,12 +41,7 @@ def read_las(path: Path) -> Points:
         reason = str(error) or f"its decoder failed: {ending(process.wait())}"
         raise FormatError(f"{path} is not a readable LAS file ({reason}); export it again") from None
     finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            with suppress(OSError):
-                if stream:
-                    stream.close()
+        kill(process)
 
 
 def _received(stream: IO[bytes]) -> Points:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
-from splat_cli.child_process import child_environment, ending
+from splat_cli.child_process import child_environment, ending, kill
 from splat_cli.errors import SplatError
 from splat_cli.scene.sfm import colmap_worker
 
@@ -63,12 +63,7 @@ def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
         yield process
         process.wait()
     finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            with suppress(BrokenPipeError):
-                if stream:
-                    stream.close()
+        kill(process)
 
 
 class _Progress:
