@@ -10,9 +10,8 @@
 #include "raster/slots.cuh"
 #include "raster/splat_gradient.cuh"
 #include "raster/update.cuh"
-#include "optim/local_frame_adam.cuh"
+#include "optim/splat_adam.cuh"
 
-#define GEOMETRY_ROWS ROW_SH0       // the rows of parameters before those of colours
 #ifndef COEFFICIENTS                // of a splat's colour that a lane of color_backward updates, one after another
 #define COEFFICIENTS 1
 #endif
@@ -41,29 +40,6 @@ __device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat
     const vbool fits = sum < 1e18f;         // then their squares fit in Adam's moments
     add_count(&state->skipped_updates, m & !fits);
     return m & fits;
-}
-
-__device__ __forceinline__ void step_geometry(
-    const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const IterState& state, vint splat, vbool on)
-{
-    vfloat p[GEOMETRY_ROWS], m[GEOMETRY_ROWS], v[GEOMETRY_ROWS];
-#pragma unroll
-    for (int row = 0; row < GEOMETRY_ROWS; ++row) {     // all loads before the first store
-        const size_t k = row * planes.stride;
-        p[row] = load_own(planes.params + k, on);
-        load_moments(planes.moments, k, m[row], v[row], on);
-    }
-    const vint seed = rounding_seed<PACKED>(state, splat);
-    const vfloat3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), m, v, state);
-    p[0] -= off.x; p[1] -= off.y; p[2] -= off.z;
-#pragma unroll
-    for (int row = 0; row < GEOMETRY_ROWS; ++row) {
-        const size_t k = row * planes.stride;
-        const int rate = row < ROW_QUAT ? LR_LOG_SCALES : row < ROW_OPACITY ? LR_QUATS : LR_OPACITIES;
-        if (row >= ROW_LOG_SCALE) adam_update(p[row], m[row], v[row], gradients[row], state.lr[rate], state);
-        store_own(planes.params + k, p[row], on);
-        store_moments(planes.moments, k, m[row], v[row], seed, row, on);
-    }
 }
 
 extern "C" __global__ void project_backward(
@@ -143,24 +119,6 @@ extern "C" __global__ void project_backward(
     }
     if (FUSED) step_geometry({params + i, {moments1 + i, moments2 + i}, stride}, raw, gradients, *state, first + lane_id(), on);
     else for (int row = 0; row < GEOMETRY_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
-}
-
-// Adam on coefficient k of each splat's colour. planes: from the row of its first channel on.
-__device__ __forceinline__ void step_color(const AdamPlanes& planes, vfloat3 g, int k, const IterState& state, vint splat, vbool on)
-{
-    const size_t stride = planes.stride;
-    const float lr = state.lr[k == 0 ? LR_SH0 : LR_SHN];
-    vfloat3 p = load_vec(planes.params, stride, on), m, v;      // all loads before the first store
-    load_moments(planes.moments, 0, m.x, v.x, on);
-    load_moments(planes.moments, stride, m.y, v.y, on);
-    load_moments(planes.moments, 2 * stride, m.z, v.z, on);
-    adam_update(p.x, m.x, v.x, g.x, lr, state); adam_update(p.y, m.y, v.y, g.y, lr, state); adam_update(p.z, m.z, v.z, g.z, lr, state);
-    store_vec(planes.params, stride, p, on);
-    const vint seed = rounding_seed<PACKED>(state, splat);
-    const int row = ROW_SH0 + 3 * k;
-    store_moments(planes.moments, 0, m.x, v.x, seed, row, on);
-    store_moments(planes.moments, stride, m.y, v.y, seed, row + 1, on);
-    store_moments(planes.moments, 2 * stride, m.z, v.z, seed, row + 2, on);
 }
 
 // The gradient of a splat's coefficient k, where m holds. depths and d_rays: the lane's own elements of the first slot.

@@ -2,36 +2,23 @@
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
-#include "optim/moments.cuh"
 
 #ifdef FUSED_ADAM                   // Adam is applied in place; else gradients are stored in d_params
 constexpr bool FUSED = true;
 #else
 constexpr bool FUSED = false;
 #endif
-#ifdef BF16_MOMENTS
-constexpr bool PACKED = true;
-#else
-constexpr bool PACKED = false;
-#endif
 
 // Rows 3 to 5 of a splat's d_rays are d rgb. Red is set to this where the splat's gradients cannot be used, so that color_backward
 // leaves the splat alone, too.
 #define UNUSABLE 3e38f
 
-// render/project.py mirrors this layout.
+// render/project_backward.py mirrors this layout.
 struct UpdateOptions {
     int antialias;                  // 0 or 1
     int dense;                      // 1: splats that this view does not see get a zero gradient too
     int absgrad;                    // 1: statistics are of the sums of |d mean2d| (AbsGS, Ye et al. 2024)
     float opacity_reg, scale_reg;   // weights of the mean opacity and the mean scale in the loss
-};
-
-// Parameters and moments that Adam changes. The addresses are of the lane's own elements of the first plane.
-struct AdamPlanes {
-    float* __restrict__ params;     // [rows, stride]
-    Moments<PACKED> moments;
-    size_t stride;                  // capacity
 };
 
 // Splats first, first + 1, ... of the warp that may be changed: those that exist and are not frozen.

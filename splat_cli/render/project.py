@@ -1,4 +1,4 @@
-"""Projection of splats and its gradient: host side of cuda_src/raster/project.cu and project_backward.cu."""
+"""Projection of splats into a view, and the buffers of projected splats: host side of cuda_src/raster/project.cu."""
 
 from __future__ import annotations
 
@@ -17,22 +17,15 @@ from splat_cli.render.iter_state import IterState
 
 THREADS = 256
 LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lanes.cuh
-VISIBLE_DEFINES = {"COEFFICIENTS": 4}  # of project_backward.cu, where an update leaves invisible splats alone
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
-BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 24  # of `struct BatchView` in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
+BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 24  # of `struct BatchView` in cuda_src/common.cuh
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
 # Mirrors `struct SlotLayout` in cuda_src/raster/slots.cuh.
 SLOT_LAYOUT_DTYPE = np.dtype([
     ("num_ranks", np.int32), ("views_per_rank", np.int32), ("columns", np.int32),
     ("depth_stride", np.int32), ("color_stride", np.int32),
-])  # fmt: skip
-
-# Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
-UPDATE_OPTIONS_DTYPE = np.dtype([
-    ("antialias", np.int32), ("dense", np.int32), ("absgrad", np.int32),
-    ("opacity_reg", np.float32), ("scale_reg", np.float32),
 ])  # fmt: skip
 
 
@@ -122,7 +115,7 @@ def project(
         means2d=(out.means2d, "float32", f"{columns} 2"),
         conic_opacity=(out.conic_opacity, "float32", f"{columns} 4"),
         colors=(out.colors, "float32", f"{columns} 4"),
-        **_smooth_3d(splats),
+        **smooth_3d_array(splats),
     )
     defines = cameras.defines | ({"DROPOUT": 1} if dropout else {})
     splats.backend.kernel("raster/project", "project", **defines)(
@@ -133,86 +126,6 @@ def project(
     )  # fmt: skip
 
 
-def _smooth_3d(splats: Splats) -> dict[str, tuple[Any, str, str]]:
+def smooth_3d_array(splats: Splats) -> dict[str, tuple[Any, str, str]]:
+    """The widths of the 3D filter, if there are any, for `check_arrays`."""
     return {} if splats.smooth_3d_sigmas is None else {"smooth_3d_sigmas": (splats.smooth_3d_sigmas, "float32", "1 C")}
-
-
-@dataclass
-class Update:
-    """Use of the gradients of raw parameters by project_backward.
-
-    With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
-    place; with d_params they are stored instead.
-    stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
-    gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
-    dense: splats that no view of the batch shows get gradients of zero and of the regularisers; else parameters,
-    moments and stored gradients of such splats are neither read nor written.
-    """
-
-    moments1: Any | None = None
-    moments2: Any | None = None
-    d_params: Any | None = None
-    stats: Any | None = None
-    d_means: Any | None = None
-    dense: bool = True
-    absgrad: bool = False
-    opacity_reg: float = 0.0
-    scale_reg: float = 0.0
-
-    @property
-    def defines(self) -> dict[str, int]:
-        """Defines of the kernels."""
-        packed = self.moments1 is not None and self.moments2 is None
-        return (
-            ({"FUSED_ADAM": 1} if self.moments1 is not None else {})
-            | ({"BF16_MOMENTS": 1} if packed else {})
-            | ({} if self.dense else VISIBLE_DEFINES)
-        )
-
-    @property
-    def moments(self) -> tuple[Any, Any]:
-        """Both planes as kernels take them, also where there is only one."""
-        return self.moments1, self.moments1 if self.moments2 is None else self.moments2
-
-
-def project_backward(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
-    share: Share = WHOLE,
-) -> None:  # fmt: skip
-    """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
-
-    Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam then moves as far as in as many steps
-    with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
-    share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
-    """
-    views, columns = projection.views, share.own_columns(splats.capacity)
-    slots = "" if views is None else f"{len(views)} "
-    planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
-    given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
-    check_arrays(
-        "project_backward",
-        params=(splats.params, "float32", "R C"),
-        d_splats=(projection.d_splats, "float32", f"{slots}{columns} {SPLAT_SUMS}"),
-        d_rays=(projection.d_rays, "float32", f"{slots}6 {columns}"),
-        **given,
-        **_smooth_3d(splats),
-    )
-    defines = update.defines | cameras.defines | projection.batch_defines
-    options = np.array(
-        (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
-    )
-    blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
-    parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
-    layout = projection.layout_of(columns)
-    targets = *update.moments, update.d_params
-    splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
-        (blocks,), LANES,
-        cameras.array, state.array, splats.capacity, options, share.struct, layout, views,
-        projection.depths, projection.colors, projection.d_splats, update.d_means, splats.smooth_3d_sigmas,
-        projection.d_rays, splats.params, *targets, update.stats,
-    )  # fmt: skip
-    splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
-        (blocks * parts,), LANES,
-        state.array, splats.capacity, num_coefficients, int(update.dense), share.struct, layout, views,
-        projection.depths, projection.d_rays, splats.params, *targets,
-    )  # fmt: skip

@@ -11,7 +11,8 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, Projection, Update, project, project_backward
+from splat_cli.render.project import SPLAT_SUMS, Projection, project
+from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16

@@ -10,7 +10,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
-from splat_cli.render.project import VISIBLE_DEFINES
+from splat_cli.render.project_backward import VISIBLE_DEFINES
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
 from splat_cli.train.auxiliary import auxiliary_kernels

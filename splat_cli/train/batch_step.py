@@ -13,7 +13,8 @@ from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection, Update
+from splat_cli.render.project import Projection
+from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
 

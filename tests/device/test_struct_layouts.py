@@ -18,14 +18,8 @@ from splat_cli.ranks.share import RANK_BLOCK, SHARE_DTYPE
 from splat_cli.render.blend import SEGMENT
 from splat_cli.render.camera import CAMERA_DTYPE, TILE
 from splat_cli.render.iter_state import ITER_STATE_DTYPE, LEARNING_RATES
-from splat_cli.render.project import (
-    BATCH_VIEW_BYTES,
-    LARGE_BOX,
-    SLOT_LAYOUT_DTYPE,
-    SPLAT_SUMS,
-    SUM_COLORS,
-    UPDATE_OPTIONS_DTYPE,
-)
+from splat_cli.render.project import BATCH_VIEW_BYTES, LARGE_BOX, SLOT_LAYOUT_DTYPE, SPLAT_SUMS, SUM_COLORS
+from splat_cli.render.project_backward import UPDATE_OPTIONS_DTYPE
 from splat_cli.scene.lens.undistort import _LENS_DTYPE, _PINHOLE_DTYPE
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 from tests.conftest import DEVICES

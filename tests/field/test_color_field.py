@@ -10,7 +10,7 @@ from splat_cli.field.bounds import BOUNDS_DTYPE, field_bounds
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.hash_grid import GridShape
-from splat_cli.render.project import Update, project_backward
+from splat_cli.render.project_backward import Update, project_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.field.test_network import gradients_of, layers_of
 from tests.reference import color_field as reference

@@ -9,7 +9,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.optim.adam import Moments
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.render import project
-from splat_cli.render.project import Update
+from splat_cli.render.project_backward import Update
 from splat_cli.run.checkpoints.state import capture_state
 from splat_cli.train.trainer import Trainer
 from tests.noise_trainer import noise_trainer

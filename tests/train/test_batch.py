@@ -11,7 +11,8 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.adam import Moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, Update
+from splat_cli.render.project import SPLAT_SUMS
+from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
 from tests.compare import Comparison
 from tests.noise_trainer import noise_trainer

@@ -9,7 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.optim.depth.depth_maps import PASSES, MapTargets
 from splat_cli.optim.depth.sparse_depth import DepthSupervision
 from splat_cli.optim.per_view import Decay
-from splat_cli.render.project import Update, project_backward
+from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from tests.compare import BACKWARD, Comparison
 from tests.reference import blend, depth, depth_maps, project

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.optim.depth.free_space import FreeSpaceLoss
-from splat_cli.render.project import Update, project_backward
+from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.scene.points.observations import Observations
 from tests.compare import BACKWARD, Comparison
 from tests.reference import blend, free_space, project

@@ -10,7 +10,8 @@ from splat_cli.device import Backend
 from splat_cli.optim.depth.depth_maps import DEPTH_MAP_DTYPE, MapTargets
 from splat_cli.optim.depth.sparse_depth import DepthSupervision, PointTargets
 from splat_cli.optim.per_view import Decay
-from splat_cli.render.project import SPLAT_SUMS, Update, project_backward
+from splat_cli.render.project import SPLAT_SUMS
+from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from splat_cli.scene.points.observations import MAX_POINTS, Observations, observe
 from tests.compare import BACKWARD, Comparison

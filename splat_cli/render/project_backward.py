@@ -1,0 +1,104 @@
+"""Gradients of raw parameters, and Adam in place: host side of cuda_src/raster/project_backward.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import check_arrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, Projection, smooth_3d_array
+
+VISIBLE_DEFINES = {"COEFFICIENTS": 4}  # where an update leaves invisible splats alone
+
+# Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
+UPDATE_OPTIONS_DTYPE = np.dtype([
+    ("antialias", np.int32), ("dense", np.int32), ("absgrad", np.int32),
+    ("opacity_reg", np.float32), ("scale_reg", np.float32),
+])  # fmt: skip
+
+
+@dataclass
+class Update:
+    """Use of the gradients of raw parameters by project_backward.
+
+    With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
+    place; with d_params they are stored instead.
+    stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
+    gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
+    dense: splats that no view of the batch shows get gradients of zero and of the regularisers; else parameters,
+    moments and stored gradients of such splats are neither read nor written.
+    """
+
+    moments1: Any | None = None
+    moments2: Any | None = None
+    d_params: Any | None = None
+    stats: Any | None = None
+    d_means: Any | None = None
+    dense: bool = True
+    absgrad: bool = False
+    opacity_reg: float = 0.0
+    scale_reg: float = 0.0
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """Defines of the kernels."""
+        packed = self.moments1 is not None and self.moments2 is None
+        return (
+            ({"FUSED_ADAM": 1} if self.moments1 is not None else {})
+            | ({"BF16_MOMENTS": 1} if packed else {})
+            | ({} if self.dense else VISIBLE_DEFINES)
+        )
+
+    @property
+    def moments(self) -> tuple[Any, Any]:
+        """Both planes as kernels take them, also where there is only one."""
+        return self.moments1, self.moments1 if self.moments2 is None else self.moments2
+
+
+def project_backward(
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
+    share: Share = WHOLE,
+) -> None:  # fmt: skip
+    """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
+
+    Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam then moves as far as in as many steps
+    with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
+    share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
+    """
+    views, columns = projection.views, share.own_columns(splats.capacity)
+    slots = "" if views is None else f"{len(views)} "
+    planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
+    given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
+    check_arrays(
+        "project_backward",
+        params=(splats.params, "float32", "R C"),
+        d_splats=(projection.d_splats, "float32", f"{slots}{columns} {SPLAT_SUMS}"),
+        d_rays=(projection.d_rays, "float32", f"{slots}6 {columns}"),
+        **given,
+        **smooth_3d_array(splats),
+    )
+    defines = update.defines | cameras.defines | projection.batch_defines
+    options = np.array(
+        (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
+    )
+    blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
+    parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
+    layout = projection.layout_of(columns)
+    targets = *update.moments, update.d_params
+    splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
+        (blocks,), LANES,
+        cameras.array, state.array, splats.capacity, options, share.struct, layout, views,
+        projection.depths, projection.colors, projection.d_splats, update.d_means, splats.smooth_3d_sigmas,
+        projection.d_rays, splats.params, *targets, update.stats,
+    )  # fmt: skip
+    splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
+        (blocks * parts,), LANES,
+        state.array, splats.capacity, num_coefficients, int(update.dense), share.struct, layout, views,
+        projection.depths, projection.d_rays, splats.params, *targets,
+    )  # fmt: skip
