@@ -24,6 +24,7 @@ from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
+from splat_cli.train.buffers import training_memory
 from splat_cli.train.trainer import Trainer
 
 HALF_SIDE = 4.0  # of the room, world units
@@ -109,7 +110,7 @@ def measure(backend: Backend, case: str, settings: list[str], num_steps: int, ba
     before = backend.memory()[0]
     trainer = make(backend, int(count), width, height, tomllib.loads("\n".join(settings)))
     used = before - backend.memory()[0]
-    per_splat = Trainer.memory_cost(trainer.config, NUM_VIEWS).per_splat / GIB * trainer.splats.capacity
+    per_splat = training_memory(trainer.config, NUM_VIEWS).per_splat / GIB * trainer.splats.capacity
     pairs = trainer.rasterizer.tiles.pair_capacity
     print(f"\n## {int(count):,} splats, {width}x{height} {settings[-1]}\n")
     print(f"{used / GIB:.1f} GiB taken; {per_splat:.1f} GiB planned for splats; room for {pairs:,} pairs\n")

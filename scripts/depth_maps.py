@@ -26,8 +26,8 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.train_scene import train_scene
 from splat_cli.scene import SceneOptions, make_sample_scene, read_scene
 from splat_cli.scene.depth_maps.files import read_depths
 from splat_cli.scene.view import View, evenly_spread

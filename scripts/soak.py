@@ -20,8 +20,8 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display, Progress
 from splat_cli.device import Backend, open_backend
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.train_scene import train_scene
 from splat_cli.scene import make_sample_scene
 
 _TENTHS = 10

@@ -23,7 +23,6 @@ from splat_cli.interrupt import Interrupted
 from splat_cli.render.view import render_picture
 from splat_cli.report import try_report
 from splat_cli.result import RenderedImage, Result, Scores
-from splat_cli.run import session
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.device import open_device
 from splat_cli.run.in_memory import train_in_memory
@@ -32,6 +31,7 @@ from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.train_scene import train_scene as train_into_run
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
@@ -185,7 +185,7 @@ def _train_into(
     with new_run_folder(out) as run:
         backend = open_device(device, config, display)
         try:
-            session.train_scene(scene, run, config, backend, display, callback=callback)
+            train_into_run(scene, run, config, backend, display, callback=callback)
             try_report(run, backend, display)
         except Interrupted:
             if callback is None or not callback.has_stopped:

@@ -11,9 +11,9 @@ from splat_cli.console import Display
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
 from splat_cli.run.device import open_device
 from splat_cli.run.resume import plan_resumption
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import existing_run, new_run_folder
+from splat_cli.run.train_scene import train_scene
 
 SETTINGS = {
     "deterministic": True, "steps": 60, "save_at": (), "densify_start": 5, "densify_stop": 50, "densify_interval": 10,

@@ -66,8 +66,8 @@ def command(
     """
     from splat_cli.report import try_report, write_report
     from splat_cli.run.device import open_device
-    from splat_cli.run.session import train_scene
     from splat_cli.run.storage.result import read_result
+    from splat_cli.run.train_scene import train_scene
     from splat_cli.viewer.live import attended
 
     for name in () if viewer else ("host", "port"):

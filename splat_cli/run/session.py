@@ -1,119 +1,31 @@
-"""A training session: from a dataset to an output folder."""
+"""A training session: steps from save to save, with logs, checkpoints, signals and measured time."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from splat_cli.config import TrainConfig
 from splat_cli.console import Display, Progress
 from splat_cli.device import Backend
 from splat_cli.errors import DiskError
-from splat_cli.files import require_space
 from splat_cli.interrupt import Interrupted, deferred_interrupt
-from splat_cli.phase_timer import PhaseTimer, Stopwatch
-from splat_cli.ranks.protocol import RankError, Ranks
+from splat_cli.phase_timer import Stopwatch
+from splat_cli.ranks.protocol import RankError
 from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
 from splat_cli.run.checkpoints.file import Checkpoint
-from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state, restore_state
-from splat_cli.run.cpu_duration import warn_of_duration
-from splat_cli.run.device import prepare_kernels
+from splat_cli.run.checkpoints.state import restore_state
 from splat_cli.run.logging.run_log import RunLog
-from splat_cli.run.logging.tensorboard_logger import require_tensorboard
-from splat_cli.run.plan import RunPlan, resolve_plan
-from splat_cli.run.ranks import started_ranks
-from splat_cli.run.restart import Restarts, free_memory, resume_advice
+from splat_cli.run.plan import RunPlan
+from splat_cli.run.restart import resume_advice
 from splat_cli.run.run_writer import RunWriter
-from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
-from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
-from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
+from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.formats import scene_folder
-from splat_cli.scene.split import write_split
-from splat_cli.train.initialization import check_source
 from splat_cli.train.trainer import Trainer
 
 
-def train_scene(
-    scene_path: Path,
-    run: RunDir,
-    config: TrainConfig,
-    backend: Backend,
-    display: Display,
-    checkpoint: Checkpoint | None = None,
-    callback: TrainingCallback | None = None,
-) -> RunResult:
-    """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
-
-    With several GPUs, goes on from the newest checkpoint after the loss of a rank. Raises SceneError; Interrupted after
-    Ctrl-C or SIGTERM, when the state is saved; DiskError if the final splats could not be written; RankError.
-    """
-    if config.tensorboard:
-        require_tensorboard()
-    scene_path, dataset_format = scene_folder(scene_path, config.format)
-    config = with_fixed_paths(dataclasses.replace(config, format=dataset_format), scene_path)
-    if checkpoint is None:
-        check_source(config)
-    restarts = Restarts(run, config, checkpoint, display)
-    while True:
-        try:
-            with started_ranks(config, backend) as ranks:
-                return _train(scene_path, run, config, backend, display, checkpoint, callback, ranks)
-        except RankError as error:
-            checkpoint = restarts.next_start(error)
-        if callback:
-            callback.end()
-        free_memory(backend)
-
-
-def _train(
-    scene_path: Path,
-    run: RunDir,
-    config: TrainConfig,
-    backend: Backend,
-    display: Display,
-    checkpoint: Checkpoint | None,
-    callback: TrainingCallback | None,
-    ranks: Ranks,
-) -> RunResult:
-    """`train_scene` as rank 0 of `ranks`."""
-    timer = PhaseTimer("starting")
-    wait_for_kernels = prepare_kernels(backend, config)
-    with timer("reading the scene"):
-        data = read_data(scene_path, config, backend, display)
-        plan = resolve_plan(config, data.training.views)
-        config = plan.requested
-        if plan.warning:
-            display.warn(plan.warning)
-        if backend.name == "cpu":
-            warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
-        if checkpoint and not needs_initial_state(checkpoint, config):
-            degree = plan.config.trained_sh_degree
-            start = placeholder_state(data.training, checkpoint.num_splats, checkpoint.num_frozen, degree)
-        else:
-            start = find_initial_state(data.scene, data.training, plan.config, backend, display)
-    display.say(f"Device: {backend.describe()}")
-    run.save_cameras(data.scene.views)
-    run.save_config(config, scene_path, backend.describe())  # makes the folder recognisable as a run
-    if data.is_split_by_name:
-        write_split(run.split_path, *data.split)
-    trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
-    session = _Session(run, plan, backend, display, trainer, data, callback, wait_for_kernels)
-    require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
-    if checkpoint:
-        session.continue_from(checkpoint)
-    elif run.log_path.is_file():  # of a session without a checkpoint
-        run.cut_log(0)
-    if callback:
-        callback.begin(trainer, run)
-    return session.train()
-
-
-class _Session:
-    """Training from save to save, with logs, checkpoints and measured time."""
+class Session:
+    """A trainer and the folder of its run. `continue_from` restores a checkpoint, `train` runs the remaining steps."""
 
     def __init__(
         self,
@@ -175,7 +87,7 @@ class _Session:
                     raise
         self._close_log()
         result = RunResult(
-            self.run, trainer.step, trainer.splats.num, self.clock.seconds, self.writer.score, trainer.bad_numbers
+            self.run, trainer.step, trainer.splats.num, self.clock.seconds, self.writer.score, trainer.nonfinite_counts
         )
         self.run.save_result(result.facts())
         return result

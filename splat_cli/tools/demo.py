@@ -17,10 +17,10 @@ from splat_cli.image_files import open_image
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
 from splat_cli.render.pictures import background_color, save_animation
 from splat_cli.run.device import prepare_kernels
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.train_scene import train_scene
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.scene.trajectories.interpolate import interpolate_path
 

@@ -25,7 +25,6 @@ class RankedScorer(ViewScorer):
     ) -> None:
         super().__init__(*arguments)
         self._ranked_views, self._ranks, self._lead = ranked_views, ranked_views.ranks, lead
-        self._buffers = ranked_views
         self._graphs: dict[int, list[CapturedGraph]] = {}  # number of views -> own splats into all; own views; the end
 
     def release(self) -> None:
@@ -52,6 +51,9 @@ class RankedScorer(ViewScorer):
     def _load(self, views: np.ndarray) -> None:
         load, own = super()._load, views[self._ranks.rank :: self._ranks.size]
         all_or_none(self._ranks, self.rasterizer.backend, lambda: load(own))
+
+    def _grow_if_overflowed(self) -> bool:
+        return self._ranked_views.grow_if_overflowed(self.state)
 
     def _reset(self, views: np.ndarray, keep: bool) -> None:
         reset = super()._reset

@@ -16,25 +16,20 @@ from splat_cli.data.training_images import TrainingImages
 from splat_cli.data.view_order import view_order
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
-from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import TrainingSetup
-from splat_cli.optim.loss import PhotometricLoss
-from splat_cli.optim.model import Model
 from splat_cli.optim.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.share import WHOLE
 from splat_cli.render.captured_graph import CapturedGraph
-from splat_cli.render.exchange import Exchange
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
-from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.auxiliary import AuxiliaryModels, auxiliary_memory
+from splat_cli.train.auxiliary import AuxiliaryModels
 from splat_cli.train.batch_step import BatchStep
+from splat_cli.train.buffers import make_model, make_rasterizer
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
@@ -42,8 +37,6 @@ from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
-PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
-MAX_INITIAL_PAIRS = 1 << 24  # of very many splats, few are visible and most are small
 MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
 
 T = TypeVar("T")
@@ -79,7 +72,7 @@ class Trainer:
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
-        self.model = _make_model(backend, config, splats, frozen)
+        self.model = make_model(backend, config, splats, frozen)
         order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
         first_downscale = downscale_at(config, 0)
         self.images = TrainingImages(backend, images, order, budget, first_downscale, config.batch_size, self.share)
@@ -89,7 +82,8 @@ class Trainer:
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats, scene_points,
             pose_offsets, images.depth_maps,
         ))  # fmt: skip
-        self.rasterizer = self._make_rasterizer()
+        capacity, coloring = self.model.splats.capacity, self.auxiliary.coloring
+        self.rasterizer = make_rasterizer(backend, config, self.cameras, capacity, coloring)
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         random = random or np.random.default_rng(config.seed)
@@ -108,19 +102,8 @@ class Trainer:
         self.scratch = ScratchMemory(self.model, self.rasterizer, self.scorer, self.state)
         self._constrain()
 
-    @staticmethod
-    def memory_cost(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
-        """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
-        splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16")
-        slots = _num_slots(config)
-        scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=slots)
-        if config.gpus > 1:
-            scratch += Exchange.memory_cost(config.batch_size, config.gpus)
-        scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
-        return splats + scratch + scores + PhotometricLoss.buffer_cost() + auxiliary_memory(config, num_views)
-
     @property
-    def bad_numbers(self) -> dict[str, int]:
+    def nonfinite_counts(self) -> dict[str, int]:
         """Counts of non-finite numbers: skipped updates of splats, skipped steps, removed splats."""
         state = self.state.read()
         return {
@@ -198,14 +181,6 @@ class Trainer:
     def _make_scorer(self, *arguments: Any) -> ViewScorer:
         return ViewScorer(*arguments)
 
-    def _make_rasterizer(self) -> Rasterizer:
-        config, capacity = self.config, self.model.splats.capacity
-        return Rasterizer(
-            self.backend, self.cameras, capacity, min(PAIRS_PER_SPLAT * capacity, MAX_INITIAL_PAIRS), training=True,
-            antialias=config.antialias, deterministic=config.deterministic and self.backend.name == "cuda",
-            coloring=self.auxiliary.coloring, batch=_num_slots(config),
-        )  # fmt: skip
-
     def _step_loop(self) -> StepLoop:
         launch = self.batch_step.launch
         graph = CapturedGraph(self.rasterizer, launch)
@@ -234,16 +209,3 @@ class Trainer:
         if self.config.smooth_3d > 0:
             update_smooth_3d_sigmas(self.splats, self.cameras, self.config.smooth_3d)
         self.auxiliary.constrain()
-
-
-def _make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, frozen: SplatArrays | None) -> Model:
-    """The splats to train, after the frozen ones, with room to grow."""
-    num_frozen = 0 if frozen is None else len(frozen)
-    shown = splats if frozen is None else merged([frozen, splats])
-    capacity = min(2 * len(splats), config.max_splats) + num_frozen
-    return Model(backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen)
-
-
-def _num_slots(config: ResolvedConfig) -> int:
-    """Number of a batch's views that the rasterizer holds; with several GPUs, Exchange holds them."""
-    return config.batch_size if config.gpus == 1 else 1

@@ -16,7 +16,6 @@ from splat_cli.optim.model import Model
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.step_loop import PairBuffers
 
 
 class ViewScorer:
@@ -42,7 +41,6 @@ class ViewScorer:
         """
         self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
         self._load_photographs, self._fixed_sums, self._batch = show, fixed_sums, batch
-        self._buffers: PairBuffers = rasterizer
         self._graph = CapturedGraph(rasterizer, self._launch)
         self._sums: Any = None
         self._views: Any = None  # to score, int32, and number of views done, int32 [1]
@@ -73,7 +71,7 @@ class ViewScorer:
         """Sums of the scores over `views` int32, as blend_scores leaves them; valid until the next call."""
         self._load(views)
         self._score(views)
-        while self._buffers.grow_if_overflowed(self.state):
+        while self._grow_if_overflowed():
             self._score(views)
         return self._sums
 
@@ -85,6 +83,10 @@ class ViewScorer:
         """Score `views`, except those whose pairs exceed the buffers."""
         self._reset(views, self._graph.current)
         self._graph.run(len(views))
+
+    def _grow_if_overflowed(self) -> bool:
+        """See Rasterizer.grow_if_overflowed."""
+        return self.rasterizer.grow_if_overflowed(self.state)
 
     def _reset(self, views: np.ndarray, keep: bool) -> None:
         """Set the sums to 0 and the cursor before the first view. keep: the arrays, which captured graphs hold."""

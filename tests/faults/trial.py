@@ -29,7 +29,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 # What a run imports, once for all forks. Imported only: threads that are started here would be missing there.
 for name in ("splat_cli.cli.train", "splat_cli.cli.unused_options", "splat_cli.device.cpu", "splat_cli.report",
-             "splat_cli.run.resume", "splat_cli.run.session", "splat_cli.viewer.live"):  # fmt: skip
+             "splat_cli.run.resume", "splat_cli.run.train_scene", "splat_cli.viewer.live"):  # fmt: skip
     importlib.import_module(name)
 
 KINDS = ("EIO", "ENOSPC", "EACCES", "short write", "torn write", "full disk", "SIGKILL")

@@ -122,7 +122,7 @@ def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tm
 
     callback = Callback(poison)
     train(training, tmp_path / "run", 2, callback, steps=12, densify_start=20)
-    assert callback.trainer.bad_numbers["skipped_steps"] == 8
+    assert callback.trainer.nonfinite_counts["skipped_steps"] == 8
 
 
 def test_skipped_updates_of_all_ranks_are_counted(training, tmp_path):

@@ -53,6 +53,6 @@ def test_sum_that_does_not_fit_skips_the_splat():
     trainer.loss.backward = poisoned
     launch_anew(trainer)
     trainer.run_until(3)
-    assert trainer.bad_numbers["skipped_updates"] > 0
+    assert trainer.nonfinite_counts["skipped_updates"] > 0
     assert np.isfinite(trainer.splats.params).all()
     assert (trainer.splats.params != before).any()

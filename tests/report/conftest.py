@@ -6,8 +6,8 @@ from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.report import write_report
 from splat_cli.run.device import open_device
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.train_scene import train_scene
 from tests.small_scene import write_small_scene
 
 

@@ -17,9 +17,9 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.train_scene import train_scene
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.tools.export import ExportJob, level_path
 

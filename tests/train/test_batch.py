@@ -143,6 +143,6 @@ def test_batch_with_a_loss_that_is_not_finite_changes_nothing() -> None:
     trainer.loss.backward = poisoned
     trainer.run_until(4)
     np.testing.assert_array_equal(trainer.splats.params, before)
-    assert trainer.bad_numbers["skipped_steps"] == 4
+    assert trainer.nonfinite_counts["skipped_steps"] == 4
     trainer.run_until(8)
     assert (trainer.splats.params != before).any()

@@ -14,9 +14,9 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import to_8bit
 from splat_cli.run.device import open_device
-from splat_cli.run.session import train_scene
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.train_scene import train_scene
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.sample import make_sample_scene
 from splat_cli.scene.trajectories.interpolate import with_size

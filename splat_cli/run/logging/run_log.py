@@ -41,7 +41,7 @@ class RunLog:
         if now - self._last_time < _INTERVAL and progress.step != last_step:
             return
         self._last_time = now
-        bad = {name: count for name, count in trainer.bad_numbers.items() if count}
+        bad = {name: count for name, count in trainer.nonfinite_counts.items() if count}
         if bad:
             words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in bad.items())
             self._warn_once("numbers", f"numbers that are not finite: {words}; the log counts them")

@@ -15,7 +15,7 @@ from splat_cli.errors import OutOfMemory
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
-from splat_cli.train.trainer import PAIRS_PER_SPLAT, Trainer
+from splat_cli.train.buffers import PAIRS_PER_SPLAT, training_memory
 
 MIN_SPLATS = 1000
 _GIB = 2**30
@@ -62,8 +62,8 @@ class MemoryPlan:
     def advice(self) -> str:
         """Three settings that reduce memory, with numbers."""
         smaller = 0.75 * (self.photographs + self.pictures)
-        without = Trainer.memory_cost(dataclasses.replace(self.config, sh_degree=0), 1)
-        colours = 1 - _per_splat(without) / _per_splat(Trainer.memory_cost(self.config, 1))
+        without = training_memory(dataclasses.replace(self.config, sh_degree=0), 1)
+        colours = 1 - _per_splat(without) / _per_splat(training_memory(self.config, 1))
         return (
             f"--downscale {2 * self.config.downscale} saves {_gib(smaller)}, --sh-degree 0 {colours:.0%} of a splat, "
             f"and --max-splats {max(self.max_splats, 1)} is what fits now"
@@ -88,7 +88,7 @@ def plan_memory(
     parts = [sum(images[view] for view in own_views(len(views), config.batch_size, share)) for share in shares]
     pixels = max(view.width * view.height for view in views)
     tiles = max(-(-view.width // TILE) * -(-view.height // TILE) for view in views)
-    cost = Trainer.memory_cost(config, len(views), config.deterministic and backend.name == "cuda")
+    cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda")
     available = int(_USABLE * backend.memory()[0])
     if config.max_memory is not None:
         available = min(available, int(config.max_memory * _GIB))

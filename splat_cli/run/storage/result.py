@@ -18,7 +18,7 @@ class RunResult:
     num_splats: int
     seconds: float
     score: Score | None
-    bad_numbers: dict[str, int]
+    nonfinite_counts: dict[str, int]
 
     def lines(self) -> list[str]:
         """Score, if photographs were held out, and paths, as lines of text."""
@@ -32,7 +32,7 @@ class RunResult:
         measured = self.score.facts() if self.score else {}
         return {
             "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
-            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.bad_numbers,
+            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.nonfinite_counts,
         }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, displa
     steps = run.saved_steps()[-1]
     num_splats = count_splats(run.ply_path(steps))
     score = evaluate_run(run.path, None, backend, display).mean if run.config().eval else None
-    bad = {name: sum(part.bad_numbers[name] for part in parts) for name in parts[0].bad_numbers}
+    bad = {name: sum(part.nonfinite_counts[name] for part in parts) for name in parts[0].nonfinite_counts}
     result = RunResult(run, steps, num_splats, sum(part.seconds for part in parts), score, bad)
     run.save_result(result.facts())
     return result

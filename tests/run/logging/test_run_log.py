@@ -14,7 +14,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 @pytest.fixture
 def trainer():
-    return SimpleNamespace(step=0, notices=[], bad_numbers={}, backend=SimpleNamespace(peak_bytes=1000))
+    return SimpleNamespace(step=0, notices=[], nonfinite_counts={}, backend=SimpleNamespace(peak_bytes=1000))
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_others_are_as_without_it_after_its_removal(changes):
     _poison(poisoned, 0, np.nan)
     clean.run_until(40)
     poisoned.run_until(40)
-    assert poisoned.bad_numbers["removed_splats"] == 1
+    assert poisoned.nonfinite_counts["removed_splats"] == 1
     assert poisoned.model.num == clean.model.num > 99
     np.testing.assert_array_equal(
         clean.splats.params[:, : clean.model.num], poisoned.splats.params[:, : clean.model.num]
@@ -73,7 +73,7 @@ def test_update_that_is_not_finite_is_skipped_and_counted():
     _poison(trainer, 3, 80.0)  # a scale of 5e34: culled, but its regularizer's gradient is huge
     before = trainer.splats.params[:, 99].copy()
     trainer.run_until(10)
-    assert trainer.bad_numbers == {"skipped_updates": 10, "skipped_steps": 0, "removed_splats": 0}
+    assert trainer.nonfinite_counts == {"skipped_updates": 10, "skipped_steps": 0, "removed_splats": 0}
     np.testing.assert_array_equal(trainer.splats.params[:, 99], before)
     assert np.isfinite(trainer.splats.params[:, :100]).all()
 
@@ -89,7 +89,7 @@ def test_step_whose_loss_is_not_finite_changes_nothing():
     assert trainer.state.read()["loss"] == loss
     trainer.loss.forward = forward
     trainer.run_until(6)
-    assert trainer.bad_numbers["skipped_steps"] == 2
+    assert trainer.nonfinite_counts["skipped_steps"] == 2
     assert (trainer.splats.params != before).any()
 
 
@@ -97,12 +97,12 @@ def test_bad_splat_is_removed_at_the_next_round():
     trainer = _trainer(densify_start=5, densify_interval=10)
     _poison(trainer, 0, np.nan)
     trainer.run_until(15)
-    assert trainer.bad_numbers["removed_splats"] == 1
+    assert trainer.nonfinite_counts["removed_splats"] == 1
     assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
 
 
-def test_bad_numbers_are_told_once_and_logged(training, tmp_path, monkeypatch):
-    monkeypatch.setattr(Trainer, "bad_numbers", {"skipped_updates": 7, "skipped_steps": 0})
+def test_nonfinite_counts_are_told_once_and_logged(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(Trainer, "nonfinite_counts", {"skipped_updates": 7, "skipped_steps": 0})
     run = training.new(tmp_path / "run")
     warnings = [line for line in training.said if line.startswith("Warning: ")]
     assert warnings == ["Warning: numbers that are not finite: 7 skipped updates; the log counts them"]

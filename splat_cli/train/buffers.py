@@ -1,0 +1,53 @@
+"""Large buffers of training: the splats with their moments, and the rasterizer's; initial sizes, and memory of all."""
+
+from __future__ import annotations
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.selection import merged
+from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.model import Model
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.exchange import Exchange
+from splat_cli.render.rasterizer import Coloring, Rasterizer
+from splat_cli.train.auxiliary import auxiliary_memory
+from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
+
+PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
+MAX_INITIAL_PAIRS = 1 << 24  # of very many splats, few are visible and most are small
+
+
+def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, frozen: SplatArrays | None) -> Model:
+    """The splats to train, after the frozen ones, with room to grow."""
+    num_frozen = 0 if frozen is None else len(frozen)
+    shown = splats if frozen is None else merged([frozen, splats])
+    capacity = min(2 * len(splats), config.max_splats) + num_frozen
+    return Model(backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen)
+
+
+def make_rasterizer(
+    backend: Backend, config: ResolvedConfig, cameras: CameraTable, capacity: int, coloring: Coloring | None
+) -> Rasterizer:
+    """The rasterizer of training, for `capacity` splats."""
+    return Rasterizer(
+        backend, cameras, capacity, min(PAIRS_PER_SPLAT * capacity, MAX_INITIAL_PAIRS), training=True,
+        antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
+        coloring=coloring, batch=_num_slots(config),
+    )  # fmt: skip
+
+
+def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
+    """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
+    splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16")
+    scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=_num_slots(config))
+    if config.gpus > 1:
+        scratch += Exchange.memory_cost(config.batch_size, config.gpus)
+    scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
+    return splats + scratch + scores + PhotometricLoss.buffer_cost() + auxiliary_memory(config, num_views)
+
+
+def _num_slots(config: ResolvedConfig) -> int:
+    """Number of a batch's views that the rasterizer holds; with several GPUs, Exchange holds them."""
+    return config.batch_size if config.gpus == 1 else 1
