@@ -3,7 +3,7 @@
 // others one thread owns all. `columns`: the number of a rank's splats, rounded up, the same for each rank.
 #include "raster/share.cuh"
 
-// What the rank that shows a view tells all others of it. render/exchange.py has its size.
+// What the rank that shows a view tells all others of it. train/ranked/exchange.py has its size.
 struct ViewResult { float loss; int overflowed; };
 
 // From the gradients of a view's splats to what their owners are sent.

@@ -21,7 +21,7 @@ from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_state
 from splat_cli.run.setup.training_data import load_part
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked_trainer import FollowingTrainer
+from splat_cli.train.ranked.ranked_trainer import FollowingTrainer
 
 
 def main(arguments: list[str]) -> None:

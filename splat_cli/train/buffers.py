@@ -10,9 +10,9 @@ from splat_cli.gaussians.editing.selection import merged
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.exchange import Exchange
 from splat_cli.render.rasterizer import Coloring, Rasterizer
 from splat_cli.train.auxiliary import auxiliary_memory
+from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
 
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs

@@ -20,7 +20,7 @@ from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked_trainer import FollowingTrainer, LeadingTrainer
+from splat_cli.train.ranked.ranked_trainer import FollowingTrainer, LeadingTrainer
 from tests.ranks.runs import Callback, bits, train
 from tests.views import ring_of_views
 

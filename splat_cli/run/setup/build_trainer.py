@@ -15,7 +15,7 @@ from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats, with_sh_degree
-from splat_cli.train.ranked_trainer import LeadingTrainer
+from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
 from splat_cli.train.trainer import Trainer
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.density.ratings import add_scores
 from splat_cli.ranks.agreement import all_or_none, others_waiting
 from splat_cli.render.captured_graph import CapturedGraph
-from splat_cli.train.ranked_views import RankedViews
+from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.view_scores import ViewScorer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.project_backward import project_backward
 from splat_cli.train.batch_step import BatchStep
-from splat_cli.train.ranked_views import RankedViews
+from splat_cli.train.ranked.ranked_views import RankedViews
 
 
 class RankedStep:

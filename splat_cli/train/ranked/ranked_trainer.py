@@ -17,12 +17,12 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.ranks.agreement import SharedMemoryError, all_or_none, others_waiting
 from splat_cli.ranks.protocol import RankError, Ranks
 from splat_cli.ranks.share import Share
-from splat_cli.render.exchange import copy_share
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.ranked_scores import RankedScorer
-from splat_cli.train.ranked_step import RankedStep
-from splat_cli.train.ranked_views import RankedViews
+from splat_cli.train.ranked.exchange import copy_share
+from splat_cli.train.ranked.ranked_scores import RankedScorer
+from splat_cli.train.ranked.ranked_step import RankedStep
+from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.view_scores import ViewScorer

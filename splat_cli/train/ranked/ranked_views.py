@@ -8,10 +8,10 @@ from splat_cli.optim.model import Model
 from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
-from splat_cli.render.exchange import Exchange
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import project
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.ranked.exchange import Exchange
 
 
 class RankedViews:
