@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import reason_of
-from splat_cli.scene.images.decode import decode_levels
+from splat_cli.scene.images.decode import check_pixels, decode_levels
 
 DEPTH_SUFFIXES = (".png", ".npy", ".exr", ".tif", ".tiff")
 _CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
 """Of OpenEXR files, in the order in which they are looked for: of depth, of grey pictures, the first of colours."""
 
 
-def read_depths(path: Path) -> np.ndarray:
-    """Values [h, w] as the file has them, integers or floats."""
-    suffix = path.suffix.lower()
+def read_depths(path: Path, max_pixels: int) -> np.ndarray:
+    """Values [h, w], integers or floats as in the file; ValueError, before decoding, for more than `max_pixels`."""
+    read = {".npy": _read_npy, ".exr": _read_exr}.get(path.suffix.lower(), decode_levels)
     try:
-        values = _read_npy(path) if suffix == ".npy" else _read_exr(path) if suffix == ".exr" else decode_levels(path)
+        values = read(path, max_pixels)
     except OSError as error:
         raise ValueError(f"cannot be read ({reason_of(error)})") from error
     if values.dtype.kind not in "iuf" or values.ndim != 2 or not values.size:
@@ -26,13 +26,13 @@ def read_depths(path: Path) -> np.ndarray:
     return values
 
 
-def read_confidence(path: Path) -> np.ndarray:
+def read_confidence(path: Path, max_pixels: int) -> np.ndarray:
     """Confidences float32 [h, w], 0 to 1, of levels 0 to 2 (ARKit's) or 0 to 255 (Polycam's)."""
-    levels = read_depths(path)
+    levels = read_depths(path, max_pixels)
     return np.clip(levels / np.float32(2 if levels.max() <= 2 else 255), 0, 1).astype(np.float32)
 
 
-def _read_npy(path: Path) -> np.ndarray:
+def _read_npy(path: Path, max_pixels: int) -> np.ndarray:
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)  # a file that is too short is refused
     except OSError:
@@ -43,10 +43,12 @@ def _read_npy(path: Path) -> np.ndarray:
         raise ValueError("is not a single array of NumPy")
     if values.ndim == 3:
         values = values[0] if values.shape[0] == 1 else values[..., 0] if values.shape[2] == 1 else values
+    if values.ndim == 2:
+        check_pixels((values.shape[1], values.shape[0]), max_pixels)
     return np.asarray(values)
 
 
-def _read_exr(path: Path) -> np.ndarray:
+def _read_exr(path: Path, max_pixels: int) -> np.ndarray:
     """The channel of depths of the first part.
 
     `OpenEXR.File` would decode all parts, and print on standard output; the header of `OpenEXR.InputFile` crashes on
@@ -64,6 +66,7 @@ def _read_exr(path: Path) -> np.ndarray:
     width, height = int(right) - int(left) + 1, int(bottom) - int(top) + 1
     if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # as of photographs
         raise ValueError(f"has {width}x{height} pixels in {path.stat().st_size} bytes")
+    check_pixels((width, height), max_pixels)
     name = next((name for name in _CHANNELS if name in channels), min(channels, default=None))
     if name is None:
         raise ValueError("has no channels")

@@ -92,10 +92,9 @@ def _read_all(
 
 def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Values:
     """World units, if the file has a unit, in the view's pixels. ValueError with the defect of the file."""
-    levels = read_depths(file.path)
     whole = view.lens or view
-    if levels.size > _MAX_SHARE * whole.width * whole.height:
-        raise ValueError(f"its depth map is {levels.shape[1]}x{levels.shape[0]}, the photograph smaller")
+    max_pixels = _MAX_SHARE * whole.width * whole.height
+    levels = read_depths(file.path, max_pixels)
     unit = 1.0
     if levels.dtype.kind in "iu":
         unit = config.depth_unit if file.unit is None else file.unit
@@ -109,7 +108,8 @@ def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Valu
             values = np.float32(scale / _LEVELS) * values + np.float32(offset)
     confidence = None
     if file.confidence is not None:
-        confidence = np.nan_to_num(aligned(resized(read_confidence(file.confidence), *values.shape), view, shrink))
+        found = resized(read_confidence(file.confidence, max_pixels), *values.shape)
+        confidence = np.nan_to_num(aligned(found, view, shrink))
     return aligned(values, view, shrink), confidence
 
 

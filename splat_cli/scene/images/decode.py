@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageChops, UnidentifiedImageError
 
 from splat_cli.errors import reason_of
 from splat_cli.image_files import open_image
@@ -106,24 +106,31 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
     return _mask_of(white != inverted, size)
 
 
-def decode_levels(path: Path) -> np.ndarray:
-    """Values [H, W] of a grey image, as the file has them: integers of 8 to 32 bits, or floats."""
+def decode_levels(path: Path, max_pixels: int) -> np.ndarray:
+    """Values [H, W] of a grey image of at most `max_pixels`: integers of 8 to 32 bits or floats, as in the file."""
     content = _content(path)
     with _opened(io.BytesIO(content)) as image:
+        check_pixels(image.size, max_pixels)
         if not _is_plausible(image.size, content):
             raise ValueError(f"has {image.width}x{image.height} pixels in {len(content)} bytes")
         if image.mode in ("P", "1"):
             raise ValueError("has a palette, expected grey levels")
         try:
-            values = np.asarray(image)
+            # band by band: an array of all bands would take ten bytes a pixel
+            levels = image.getchannel(0) if len(image.getbands()) > 1 else image
+            others = [image.getchannel(band) for band in (1, 2)] if image.mode in ("RGB", "RGBA") else []
+            values = np.asarray(levels)
         except Exception as error:
             raise ValueError(f"cannot be decoded ({reason_of(error)})") from error
-    if values.ndim == 3:
-        colors = values[..., : 3 if image.mode in ("RGB", "RGBA") else 1]
-        if (colors != colors[..., :1]).any():
-            raise ValueError("is a colour picture, expected grey levels")
-        values = values[..., 0]
+    if any(ImageChops.difference(levels, other).getbbox() for other in others):
+        raise ValueError("is a colour picture, expected grey levels")
     return values
+
+
+def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
+    """ValueError for a depth map of `size` (width, height) with more pixels, before it takes their memory."""
+    if size[0] * size[1] > max_pixels:
+        raise ValueError(f"its depth map is {size[0]}x{size[1]}, the photograph smaller")
 
 
 def wholly_white(mask: Image.Image, size: tuple[int, int]) -> np.ndarray:
