@@ -66,8 +66,9 @@ def command(
     from splat_cli.config.presets import load_config
     from splat_cli.folder_lock import locked_folder
     from splat_cli.scene.formats import scene_folder
-    from splat_cli.tools.city.city import open_city, train_city
+    from splat_cli.tools.city.city import open_city
     from splat_cli.tools.city.merge import levels_of
+    from splat_cli.tools.city.stages import train_city
     from splat_cli.tools.photo_scene import prepared_scene
 
     unlimited = {} if options["splat_budget"] == 0 else {"max_splats": _NO_LIMIT}

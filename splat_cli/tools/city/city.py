@@ -1,10 +1,10 @@
-"""Stages of a city: a coarse run over the whole scene, a run for each cell, their union. Finished ones are kept."""
+"""A city to train: settings of its coarse run and of its cells, and the record of how it was begun."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,18 @@ from splat_cli.config.presets import changed_settings
 from splat_cli.console import Display
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
-from splat_cli.engine.job import Job
-from splat_cli.engine.open import open_engine
-from splat_cli.engine.protocol import Engine
-from splat_cli.engine.train_job import train_job
-from splat_cli.errors import FormatError, SplatError, UsageError
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.gaussians.ply import count_splats
 from splat_cli.run.device import open_device
 from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.training_data import split_scene, with_fixed_paths
-from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
-from splat_cli.tools.city.divide import divide
-from splat_cli.tools.city.merge import finish, merge_cells
-from splat_cli.tools.city.plan import CellFiles, CityPlan, read_plan
-from splat_cli.tools.city.prepare import CellPreparer
+from splat_cli.tools.city.plan import CellFiles, CityPlan
 
 _REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
     "--color field": lambda config: config.color == "field",
@@ -114,61 +106,6 @@ def open_city(
     else:
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
     return City(scene, out, config, begun["cell_splats"], begun["max_splats"], cell_steps, device, cluster)
-
-
-def train_city(city: City, display: Display) -> RunResult:
-    """Run the stages that are not finished. SplatError naming the cells that failed; Interrupted."""
-    if city.out.joinpath("result.json").is_file():
-        return read_result(RunDir(city.out))
-    if not city.coarse.result():
-        display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
-        with open_engine(city.device, city.cluster, display.say) as engine:
-            job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
-            _run([job], engine, display)
-    backend = open_device(city.device, city.config, display)
-    plan = read_plan(city.out)
-    if plan is None:
-        plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
-    display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
-    with open_engine(city.device, city.cluster, display.say) as engine:
-        _train_cells(city, plan, engine, backend, display)
-    run = merge_cells(city.coarse, city.out, plan)
-    return finish(run, city.coarse, len(plan.cells), backend, display)
-
-
-def _train_cells(city: City, plan: CityPlan, engine: Engine, backend: Backend, display: Display) -> None:
-    """Prepare and train the cells that are not finished, round by round."""
-    left = [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
-    for number in sorted({plan.cells[i].round for i in left}):
-        cells = [i for i in left if plan.cells[i].round == number]
-        preparer = CellPreparer(city.coarse, city.out, plan, backend, display)
-        for i in cells:
-            preparer.prepare(i)
-        del preparer
-        backend.release_cached()  # for the jobs
-        _run([_cell_job(city, plan, i) for i in cells], engine, display)
-
-
-def _cell_job(city: City, plan: CityPlan, number: int) -> Job:
-    files = CellFiles.of(city.out, number)
-    return train_job(f"cell {number}", files.scene, files.run.path, city.cell_config(plan, number), city.device)
-
-
-def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:
-    """Run the jobs to their end. SplatError if some failed."""
-    failed = []
-    for job in jobs:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        engine.submit(job)
-    for ended in engine.results():
-        facts = ended.facts()
-        if "error" in facts:
-            failed.append(f"{ended.job.name}: {facts['error']}")
-        else:
-            display.say(f"{ended.job.name}: {facts['num_splats']:,} splats in {facts['seconds']:.0f} s")
-    if failed:
-        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise SplatError(f"{failed[0]}{more}; the same command again goes on with what is left")
 
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:

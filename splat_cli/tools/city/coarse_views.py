@@ -32,7 +32,7 @@ class CoarseViews:
     def __init__(
         self, backend: Backend, splats: SplatArrays, views: Sequence[View], background: Sequence[float]
     ) -> None:
-        self.backend, self.views, self._background, self._index = backend, views, background, 0
+        self.backend, self.views, self._background = backend, views, background
         self._num = len(splats)
         self._renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
         self._no_errors = backend.xp.zeros(3 * self._renderer.cameras.max_pixels, "float32")
@@ -44,15 +44,11 @@ class CoarseViews:
         self._renderer.rasterizer.score(self._renderer.state, self._no_errors, scores)
         return self.backend.download(scores)[:, 0]
 
-    def picture(self, index: int) -> np.ndarray:
-        """uint8 [H, W, 3]."""
-        self._index = index
-        return to_8bit(self._renderer.render(index, self._background))
-
-    def coverage(self, inside: np.ndarray) -> np.ndarray:
-        """Share of each pixel of the last picture that the splats `inside`, bool [N], cover: float32 [H, W]."""
+    def picture_and_coverage(self, index: int, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A view as uint8 [H, W, 3]; share of each pixel that the splats `inside`, bool [N], cover: float32 [H, W]."""
+        picture = to_8bit(self._renderer.render(index, self._background))
         values = self.backend.upload(inside.astype(np.float32)[:, None])
-        return self._renderer.blended(self._index, values)[:, :, 0]
+        return picture, self._renderer.blended(index, values)[:, :, 0]
 
 
 def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:

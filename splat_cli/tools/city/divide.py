@@ -14,7 +14,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.tools.city.cells import ground_axes, rounds_of, split_cells
 from splat_cli.tools.city.coarse_views import CoarseViews, covered_shares, views_of_cells
-from splat_cli.tools.city.plan import CellPlan, CityPlan, max_size, write_plan
+from splat_cli.tools.city.plan import CellPlan, CityPlan, max_scale, write_plan
 
 
 def divide(
@@ -28,7 +28,7 @@ def divide(
     axes = ground_axes(up_direction(views, splats.means))
     growth = max(max_splats / len(splats), 1.0)
     cells = split_cells(splats.means @ axes.T, cell_splats / growth)
-    whole = CityPlan(axes, growth, max_size(cells), [])
+    whole = CityPlan(axes, growth, max_scale(cells), [])
     places, pictures = whole.places(splats), CoarseViews(backend, splats, views, (0, 0, 0))
     held = np.array([cell.holds(places) for cell in cells])
     shares = np.zeros((len(views), len(cells)))
@@ -44,6 +44,6 @@ def divide(
         raise SceneError(f"no photograph shows any of the splats of {coarse.path}: look at that run")
     rounds = rounds_of([cell for cell, _ in photographed])
     plans = [CellPlan(cell, number, names) for (cell, names), number in zip(photographed, rounds, strict=True)]
-    plan = CityPlan(axes, growth, whole.max_size, plans)
+    plan = CityPlan(axes, growth, whole.max_scale, plans)
     write_plan(out, plan)
     return plan

@@ -34,13 +34,13 @@ class CellPlan:
 class CityPlan:
     """Cells of a city that are photographed. axes: float64 [2, 3], of the ground. growth: of the number of splats.
 
-    max_size: of coarse splats that cells train. Larger ones reach into several cells, which would all correct the same
-    error: they stay as they are.
+    max_scale: longest standard deviation of coarse splats that cells train, world units. Larger ones reach into several
+    cells, which would all correct the same error: they stay as they are.
     """
 
     axes: np.ndarray
     growth: float
-    max_size: float
+    max_scale: float
     cells: list[CellPlan]
 
     def ground(self, means: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ class CityPlan:
     def places(self, splats: SplatArrays) -> np.ndarray:
         """Positions of coarse splats on the ground, float64 [N, 2]; infinite for those that no cell trains."""
         places = self.ground(splats.means)
-        places[np.exp(splats.log_scales.max(axis=1)) > self.max_size] = np.inf
+        places[np.exp(splats.log_scales.max(axis=1)) > self.max_scale] = np.inf
         return places
 
     def filled(self, places: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
@@ -95,7 +95,7 @@ class CellFiles:
         return RunDir(self.folder / "run")
 
 
-def max_size(cells: Sequence[Cell]) -> float:
+def max_scale(cells: Sequence[Cell]) -> float:
     """Longest standard deviation of a splat that stays within the margins of all cells."""
     return min(min(cell.margins) for cell in cells) / _REACH
 
@@ -109,7 +109,7 @@ def read_plan(out: Path) -> CityPlan | None:
     try:
         cells = [_cell_plan(entry) for entry in content["cells"]]
         axes = np.array(content["axes"], np.float64).reshape(2, 3)
-        plan = CityPlan(axes, float(content["growth"]), float(content["max_size"]), cells)
+        plan = CityPlan(axes, float(content["growth"]), float(content["max_scale"]), cells)
         _check(plan)
         return plan
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -128,8 +128,8 @@ def _check(plan: CityPlan) -> None:
     """ValueError where no city has such numbers."""
     if not plan.cells or not all(cell.views for cell in plan.cells):
         raise ValueError("cells or their photographs are missing")
-    if not (np.isfinite(plan.axes).all() and 1 <= plan.growth < np.inf and plan.max_size >= 0):
-        raise ValueError("axes, growth or max_size is out of range")
+    if not (np.isfinite(plan.axes).all() and 1 <= plan.growth < np.inf and plan.max_scale >= 0):
+        raise ValueError("axes, growth or max_scale is out of range")
     if any(cell.round < 0 or not np.isfinite(cell.cell.margins).all() for cell in plan.cells):
         raise ValueError("a round or margin is out of range")
 

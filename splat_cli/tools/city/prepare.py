@@ -73,8 +73,7 @@ class CellPreparer:
         for index in indices:
             view, mask = self.photographs.views[index], self.photographs.masks[index]
             shown |= is_shown(self.views.weights(index))
-            coarse = self.views.picture(index)
-            picture = picture_of_cell(self.photographs.images[index], coarse, self.views.coverage(around))
+            picture = picture_of_cell(self.photographs.images[index], *self.views.picture_and_coverage(index, around))
             _save(files.scene / "images" / _file(view), picture)
             if mask is not None:
                 _save(files.scene / "masks" / f"{_file(view)}.png", mask)

@@ -1,0 +1,76 @@
+"""Stages of a city: a coarse run over the whole scene, a run for each cell, their union. Finished ones are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from splat_cli.console import Display
+from splat_cli.device import Backend
+from splat_cli.engine.job import Job
+from splat_cli.engine.open import open_engine
+from splat_cli.engine.protocol import Engine
+from splat_cli.engine.train_job import train_job
+from splat_cli.errors import SplatError
+from splat_cli.run.device import open_device
+from splat_cli.run.storage.result import RunResult, read_result
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.tools.city.city import City
+from splat_cli.tools.city.divide import divide
+from splat_cli.tools.city.merge import finish, merge_cells
+from splat_cli.tools.city.plan import CellFiles, CityPlan, read_plan
+from splat_cli.tools.city.prepare import CellPreparer
+
+
+def train_city(city: City, display: Display) -> RunResult:
+    """Run the stages that are not finished. SplatError naming the cells that failed; Interrupted."""
+    if city.out.joinpath("result.json").is_file():
+        return read_result(RunDir(city.out))
+    if not city.coarse.result():
+        display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
+        with open_engine(city.device, city.cluster, display.say) as engine:
+            job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
+            _run([job], engine, display)
+    backend = open_device(city.device, city.config, display)
+    plan = read_plan(city.out)
+    if plan is None:
+        plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
+    display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
+    with open_engine(city.device, city.cluster, display.say) as engine:
+        _train_cells(city, plan, engine, backend, display)
+    run = merge_cells(city.coarse, city.out, plan)
+    return finish(run, city.coarse, len(plan.cells), backend, display)
+
+
+def _train_cells(city: City, plan: CityPlan, engine: Engine, backend: Backend, display: Display) -> None:
+    """Prepare and train the cells that are not finished, round by round."""
+    left = [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
+    for number in sorted({plan.cells[i].round for i in left}):
+        cells = [i for i in left if plan.cells[i].round == number]
+        preparer = CellPreparer(city.coarse, city.out, plan, backend, display)
+        for i in cells:
+            preparer.prepare(i)
+        del preparer
+        backend.release_cached()  # for the jobs
+        _run([_cell_job(city, plan, i) for i in cells], engine, display)
+
+
+def _cell_job(city: City, plan: CityPlan, number: int) -> Job:
+    files = CellFiles.of(city.out, number)
+    return train_job(f"cell {number}", files.scene, files.run.path, city.cell_config(plan, number), city.device)
+
+
+def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:
+    """Run the jobs to their end. SplatError if some failed."""
+    failed = []
+    for job in jobs:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        engine.submit(job)
+    for ended in engine.results():
+        row = ended.facts()
+        if "error" in row:
+            failed.append(f"{ended.job.name}: {row['error']}")
+        else:
+            display.say(f"{ended.job.name}: {row['num_splats']:,} splats in {row['seconds']:.0f} s")
+    if failed:
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise SplatError(f"{failed[0]}{more}; the same command again goes on with what is left")

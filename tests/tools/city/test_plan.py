@@ -1,0 +1,45 @@
+"""plan.json of a city: written, read again, and refused where it is damaged."""
+
+import json
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import FormatError
+from splat_cli.tools.city.cells import Cell
+from splat_cli.tools.city.plan import CellPlan, CityPlan, read_plan, write_plan
+
+
+@pytest.fixture
+def plan():
+    """Two cells beside each other, without borders on their other sides."""
+    left = Cell((-np.inf, -np.inf), (1.5, np.inf), (0.5, 0.25))
+    right = Cell((1.5, -np.inf), (np.inf, np.inf), (0.5, 0.25))
+    axes = np.array([[1.0, 0, 0], [0, 0.6, 0.8]])
+    return CityPlan(axes, 1.7, 0.125, [CellPlan(left, 0, ("a.jpg", "b.jpg")), CellPlan(right, 1, ("c.jpg",))])
+
+
+@pytest.mark.parametrize("change", [
+    {"cells": []}, {"growth": float("nan")}, {"growth": 0}, {"max_scale": float("nan")}, {"round": -1}, {"views": []},
+    {"axes": [[1e999, 0, 0], [0, 0, 0]]}, {"round": float("inf")},
+])  # fmt: skip
+def test_a_plan_with_impossible_numbers_is_refused(plan, tmp_path, change):
+    write_plan(tmp_path, plan)
+    path = tmp_path / "cells" / "plan.json"
+    content = json.loads(path.read_text())
+    (content["cells"][0] if {"round", "views"} & set(change) else content).update(change)
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="the cells are planned again"):
+        read_plan(tmp_path)
+
+
+def test_plans_come_back_as_they_were_written(plan, tmp_path):
+    write_plan(tmp_path, plan)
+    again = read_plan(tmp_path)
+    assert (again.cells, again.max_scale, again.growth) == (plan.cells, plan.max_scale, plan.growth)
+    np.testing.assert_array_equal(again.axes, plan.axes)
+    assert read_plan(tmp_path / "nowhere") is None
+    path = tmp_path / "cells" / "plan.json"
+    path.write_text(path.read_text().replace("round", "turn"))
+    with pytest.raises(FormatError, match="not as it was written"):
+        read_plan(tmp_path)
