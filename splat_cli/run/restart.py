@@ -1,4 +1,4 @@
-"""Restarts of a run on several GPUs that has lost a rank."""
+"""Restarts of a run on several GPUs that has lost a rank; advice at the end of a run that was stopped."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import gc
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
+from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.protocol import FailedRankError, RankError
-from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
@@ -44,6 +45,15 @@ def resume_advice(run: RunDir, config: TrainConfig) -> str:
     """The end of a message that says how to go on with a run; empty where that is not possible."""
     can_resume = config.keep and is_run(run.path)
     return f"; go on with: splat train --resume {run.path}" if can_resume else ""
+
+
+def interruption(run: RunDir, config: TrainConfig, signal: KeyboardInterrupt) -> KeyboardInterrupt | Interrupted:
+    """The exception for a signal outside of training: of a run, it says what is saved and how to go on."""
+    if not is_run(run.path):
+        return signal
+    newest = checkpoint_paths(run.checkpoints_path)[:1]
+    saved = f"the newest checkpoint is {newest[0]}" if newest else "no checkpoint is saved yet"
+    return Interrupted(f"Interrupted; {saved}{resume_advice(run, config)}", signal)
 
 
 def free_memory(backend: Backend) -> None:

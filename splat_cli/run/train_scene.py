@@ -17,7 +17,7 @@ from splat_cli.run.device import prepare_kernels
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.ranks import started_ranks
-from splat_cli.run.restart import Restarts, free_memory
+from splat_cli.run.restart import Restarts, free_memory, interruption
 from splat_cli.run.session import Session
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
@@ -49,6 +49,22 @@ def train_scene(
     config = with_fixed_paths(dataclasses.replace(config, format=dataset_format), scene_path)
     if checkpoint is None:
         check_source(config)
+    try:
+        return _train_and_restart(scene_path, run, config, backend, display, checkpoint, callback)
+    except KeyboardInterrupt as signal:  # while the scene is read, again after the loss of a rank
+        raise interruption(run, config, signal) from None
+
+
+def _train_and_restart(
+    scene_path: Path,
+    run: RunDir,
+    config: TrainConfig,
+    backend: Backend,
+    display: Display,
+    checkpoint: Checkpoint | None,
+    callback: TrainingCallback | None,
+) -> RunResult:
+    """`train_scene` without what precedes all its attempts."""
     restarts = Restarts(run, config, checkpoint, display)
     while True:
         try:

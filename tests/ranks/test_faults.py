@@ -1,6 +1,7 @@
 """Ranks that are killed, stopped or fail: noticed at once, told in a line; no process is left, and the run goes on."""
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ import pytest
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks import followers
 from splat_cli.ranks.protocol import RankError
-from splat_cli.run import restart
+from splat_cli.run import restart, train_scene
 from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 from tests.ranks.runs import SETTINGS, Callback, bits, children, train
 
@@ -139,6 +140,25 @@ def test_interrupt_ends_a_run_that_has_lost_a_rank(training, tmp_path):
     with pytest.raises(Interrupted, match="Interrupted after step .* was ended by SIGKILL; go on with: splat train"):
         train(training, tmp_path / "run", 2, _once(interrupt, after=8))
     assert not _restarts(training)
+    assert not children()
+
+
+def test_interrupt_while_a_run_reads_its_scene_again_says_what_is_saved(training, tmp_path, monkeypatch):
+    read, calls = train_scene.read_data, []
+
+    def read_or_interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) > 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return read(*arguments)
+
+    monkeypatch.setattr(train_scene, "read_data", read_or_interrupt)
+    run = tmp_path / "run"
+    saved = (
+        f"Interrupted; the newest checkpoint is {run}/checkpoints/step_16.npz; go on with: splat train --resume {run}"
+    )
+    with pytest.raises(Interrupted, match=f"^{re.escape(saved)}$"):
+        train(training, run, 2, _once(lambda _: _kill(children()[-1], 0)))
     assert not children()
 
 
