@@ -36,6 +36,29 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             beside.unlink()
 
 
+@contextmanager
+def replacing_together(last: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `last`; at the end its files are moved beside `last`, where they replace others.
+
+    An error before that changes nothing. `last` is removed before files are moved, and comes last: an index is never
+    beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
+    """
+    beside = last.with_name(f".{last.name}.{os.getpid()}.part")
+    try:
+        beside.mkdir(parents=True)
+        yield beside
+        last.unlink(missing_ok=True)
+        files = [path for path in beside.rglob("*") if path.is_file() and path != beside / last.name]
+        for path in (*files, beside / last.name):
+            target = last.parent / path.relative_to(beside)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+    except OSError as error:
+        raise write_error(last, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
 def is_full(error: Exception) -> bool:
     """Whether an operation failed for want of space on the disk."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -15,7 +15,7 @@ import numpy as np
 
 from splat_cli import __version__
 from splat_cli.errors import FormatError
-from splat_cli.files import replacing
+from splat_cli.files import replacing_together
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.decimate import extents, halved
 from splat_cli.gaussians.formats.sog import sog_files
@@ -53,9 +53,9 @@ class _Writer:
 
     def chunk(self, name: str, splats: SplatArrays) -> str:
         """Write an unpacked .sog; returns the path of its meta.json in the folder."""
+        (self.folder / name).mkdir()
         for file, content in sog_files(splats).items():
-            with replacing(self.folder / name / file) as beside:
-                beside.write_bytes(content)
+            (self.folder / name / file).write_bytes(content)
         return f"{name}/meta.json"
 
     def _leaf(self, splats: SplatArrays) -> dict[str, dict[str, int]]:
@@ -72,20 +72,21 @@ def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list
     """Write the index `path`, whose name is lod-meta.json, and the chunks beside it; returns the levels' counts.
 
     Each level has half the splats of the one before. Splats that are large for the scene become its environment, which
-    viewers always show. The index comes last. FormatError without splats.
+    viewers always show. After an error, what was there is unchanged. FormatError without splats.
     """
     if len(splats) == 0:
         raise FormatError(f"{path} cannot hold no splats; keep some")
-    writer = _Writer(path.parent, num_levels, counts=[0] * num_levels)
     large = _is_large(splats)
-    tree = writer.node(splats.select(~large))
-    environment = {"environment": writer.chunk("env", splats.select(large))} if large.any() else {}
-    content = {
-        "version": 1, "asset": {"generator": f"splat {__version__}"}, "count": sum(writer.counts),
-        "counts": writer.counts, "lodLevels": num_levels, **environment, "filenames": writer.filenames, "tree": tree,
-    }  # fmt: skip
-    with replacing(path) as beside:
-        beside.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    with replacing_together(path) as folder:
+        writer = _Writer(folder, num_levels, counts=[0] * num_levels)
+        tree = writer.node(splats.select(~large))
+        environment = {"environment": writer.chunk("env", splats.select(large))} if large.any() else {}
+        content = {
+            "version": 1, "asset": {"generator": f"splat {__version__}"}, "count": sum(writer.counts),
+            "counts": writer.counts, "lodLevels": num_levels, **environment, "filenames": writer.filenames,
+            "tree": tree,
+        }  # fmt: skip
+        (folder / path.name).write_text(json.dumps(content) + "\n", encoding="utf-8")
     return writer.counts
 
 

@@ -1,14 +1,16 @@
 """lod-meta.json and its chunks, as the format's specification has them."""
 
+import errno
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from splat_cli.errors import FormatError
+from splat_cli.errors import DiskError, FormatError
 from splat_cli.gaussians.formats import streamed_sog
-from splat_cli.gaussians.formats.sog import read_sog
+from splat_cli.gaussians.formats.sog import read_sog, sog_files
 from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
 from tests.gaussians.some_splats import some_splats
 
@@ -80,6 +82,46 @@ def test_large_splats_are_always_shown(tmp_path):
     assert (index["environment"], counts) == ("env/meta.json", [58, 29])
     assert len(chunk(tmp_path / "env", tmp_path)) == 2
     assert np.ptp([index["tree"]["bound"]["min"], index["tree"]["bound"]["max"]], axis=0).max() < 10
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("failing", [2, 5])
+def test_a_failed_write_leaves_what_was_there(written, monkeypatch, failing):
+    def files_or_failure(splats):
+        calls.append(splats)
+        if len(calls) == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return sog_files(splats)
+
+    folder, before, calls = written[0], contents(written[0]), []
+    monkeypatch.setattr(streamed_sog, "sog_files", files_or_failure)
+    with pytest.raises(DiskError, match=r"lod-meta\.json was not written: no space left"):
+        write_streamed_sog(folder / "lod-meta.json", some_splats(300, degree=1, log_scales=(-3, 0.3)), 2)
+    assert contents(folder) == before
+
+
+def test_an_index_is_never_beside_chunks_of_another_write(written, monkeypatch):
+    def replace_or_failure(path, target):
+        moved.append(target)
+        if len(moved) == 5:
+            raise OSError(errno.EIO, "Input/output error")
+        return replace(path, target)
+
+    folder, moved, replace = written[0], [], Path.replace
+    monkeypatch.setattr(Path, "replace", replace_or_failure)
+    with pytest.raises(DiskError):
+        write_streamed_sog(folder / "lod-meta.json", some_splats(300, degree=1, log_scales=(-3, 0.3)), 2)
+    assert not (folder / "lod-meta.json").exists()
+    assert not [path for path in folder.rglob("*") if path.name.endswith(".part")]
+    monkeypatch.undo()
+    (folder / "env").mkdir(exist_ok=True)
+    (folder / "env" / "notes.txt").write_text("of others")
+    write_streamed_sog(folder / "lod-meta.json", some_splats(300, degree=1, log_scales=(-3, 0.3)), 2)
+    assert json.loads((folder / "lod-meta.json").read_text())["lodLevels"] == 2
+    assert (folder / "env" / "notes.txt").is_file()
 
 
 def test_no_splats(tmp_path):
