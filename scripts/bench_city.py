@@ -66,15 +66,15 @@ def main(
     backend = open_backend(device)
     errors = [_errors(RunDir(folder / name), plan, backend) for name in ("single", "merged")]
     (single_near, single_far), (near, far) = errors
-    facts: dict[str, Any] = {
+    result: dict[str, Any] = {
         "cells": [len(cell.views) for cell in plan.cells], "single_steps": shown,
         "coarse_psnr": RunDir(folder / "merged" / "coarse").result()["psnr"],
-        "single": _facts(RunDir(folder / "single")), "merged": _facts(RunDir(folder / "merged")),
+        "single": _measures(RunDir(folder / "single")), "merged": _measures(RunDir(folder / "merged")),
         "near_share": round(single_near.size / (single_near.size + single_far.size), 3),
         "lost_near_db": round(_psnr(single_near) - _psnr(near), 3),
         "lost_elsewhere_db": round(_psnr(single_far) - _psnr(far), 3),
     }  # fmt: skip
-    print(json.dumps(facts, indent=1))
+    print(json.dumps(result, indent=1))
 
 
 def _splat(*arguments: object) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _splat(*arguments: object) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def _facts(run: RunDir) -> dict[str, Any]:
+def _measures(run: RunDir) -> dict[str, Any]:
     return {name: run.result()[name] for name in ("num_splats", "psnr", "ssim", "seconds")}
 
 

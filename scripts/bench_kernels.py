@@ -88,8 +88,8 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
 def measure(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
     """One row of the results: the passes' times, and what there was to do."""
     bench = make_bench(backend, arrays, views)
-    rows, facts = run(bench, len(views)), bench.state.read()
-    width, height, pairs = views[0].width, views[0].height, int(facts["num_pairs"])
+    rows, state = run(bench, len(views)), bench.state.read()
+    width, height, pairs = views[0].width, views[0].height, int(state["num_pairs"])
     visible = int(visible_splats(backend, bench.raster.projection, len(arrays)).sum())
     line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
     print(f"{len(arrays)} splats {width}x{height} {pairs} pairs: {line}", flush=True)

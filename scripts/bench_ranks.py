@@ -42,12 +42,12 @@ def train(scene: Path, out: Path, *options: str) -> dict[str, Any]:
     if done.returncode:
         print(f"FAILED {' '.join(options)}:\n{done.stderr[-3000:]}", flush=True)
         return {"error": done.stderr[-3000:]}
-    facts: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     (ply,) = sorted(out.glob("point_cloud/*/point_cloud.ply"))[-1:]
-    facts["sha256"] = hashlib.sha256(ply.read_bytes()).hexdigest()
-    facts["phases"] = RunDir(out).log_lines()[-1]["phases"]
-    facts["all_seconds"] = round(time.perf_counter() - begin, 1)
-    return facts
+    result["sha256"] = hashlib.sha256(ply.read_bytes()).hexdigest()
+    result["phases"] = RunDir(out).log_lines()[-1]["phases"]
+    result["all_seconds"] = round(time.perf_counter() - begin, 1)
+    return result
 
 
 def check_bits(scene: Path, folder: Path, gpus: int, steps: int, device: str) -> dict[str, str]:
@@ -69,7 +69,7 @@ def check_bits(scene: Path, folder: Path, gpus: int, steps: int, device: str) ->
 def main(
     scene: Path, gpus: int, steps: int, check_steps: int, seeds: str, device: str, options: str, json_path: Path | None
 ) -> None:
-    """Print a row for each run, and write all facts to --json."""
+    """Print a row for each run, and write all results to --json."""
     found: dict[str, Any] = {"runs": []}
     cases = [(1, 1), (1, gpus), (gpus, gpus), (1, 4), (gpus, 4)]
     with tempfile.TemporaryDirectory() as temporary:
@@ -81,22 +81,22 @@ def main(
         for number, (count, batch) in enumerate(dict.fromkeys(cases)):
             for seed in seeds.split(","):
                 given = [f"--device={device}", "--eval", f"--steps={steps}", "--save-at=", "--keep=0", f"--seed={seed}"]
-                facts = train(
+                result = train(
                     scene, folder / f"{number}-{seed}", *given, f"--gpus={count}", f"--batch={batch}", *options.split()
                 )
-                found["runs"].append({"gpus": count, "batch": batch, "seed": int(seed), **facts})
-                if "error" in facts:
+                found["runs"].append({"gpus": count, "batch": batch, "seed": int(seed), **result})
+                if "error" in result:
                     continue
-                quality = [round(facts["psnr"], 2), round(facts["ssim"], 4)]
+                quality = [round(result["psnr"], 2), round(result["ssim"], 4)]
                 row = [
                     count,
                     batch,
                     seed,
-                    round(facts["seconds"], 2),
-                    round(facts["phases"].get("density control", 0.0), 2),
-                    facts["all_seconds"],
+                    round(result["seconds"], 2),
+                    round(result["phases"].get("density control", 0.0), 2),
+                    result["all_seconds"],
                     *quality,
-                    facts["num_splats"],
+                    result["num_splats"],
                 ]
                 print(f"| {' | '.join(map(str, row))} |", flush=True)
                 if json_path:

@@ -127,7 +127,7 @@ def run(fit: Fit, picture: np.ndarray, name: str, steps: int) -> Result:
     for sparse in (True, False) if fit.encoding.trained else (True,):
         parts = fit.parts(steps + 1, *image.batch(), sparse)
         kind = "touched entries" if sparse else "all entries"
-        result.facts[f"ms, optimiser on {kind}"] = parts
+        result.extra[f"ms, optimiser on {kind}"] = parts
         percents = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares(parts).items())
         print(f"  optimiser on {kind}: {percents}; a step {sum(parts.values()):.2f} ms")
     return result

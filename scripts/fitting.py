@@ -159,7 +159,7 @@ class Result:
     name: str
     curve: list[tuple[int, float]] = field(default_factory=list)
     shown: dict[int, np.ndarray] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
     begin: float = field(default_factory=time.perf_counter)
 
     def end(self, steps: int, unit: str) -> None:
@@ -168,9 +168,9 @@ class Result:
 
 
 def write_results(results: Sequence[Result], out: Path) -> None:
-    """curves.json: by name, the curve and further facts."""
-    facts = {result.name: {"curve": result.curve, **result.facts} for result in results}
-    (out / "curves.json").write_text(json.dumps(facts, indent=1))
+    """curves.json: by name, the curve and what was measured besides."""
+    content = {result.name: {"curve": result.curve, **result.extra} for result in results}
+    (out / "curves.json").write_text(json.dumps(content, indent=1))
 
 
 def draw_curves(results: Sequence[Result], out: Path, label: str, form: str, scale: str) -> None:

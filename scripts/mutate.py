@@ -211,8 +211,8 @@ def check(copy_: Copy, module: str, count: int, seed: int) -> list[dict[str, obj
     for mutant in sorted(chosen, key=lambda one: one.line):
         (copy_.folder / path).write_text(mutant.source, encoding="utf-8")
         survived, _ = copy_.run(TESTS[module], timeout=5 * seconds + 20)
-        facts = {key: value for key, value in asdict(mutant).items() if key != "source"}
-        rows.append({"module": module, **facts, "killed": not survived})
+        fields = {key: value for key, value in asdict(mutant).items() if key != "source"}
+        rows.append({"module": module, **fields, "killed": not survived})
         if survived:
             print(f"    survived {path}:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
     (copy_.folder / path).write_text(original, encoding="utf-8")

@@ -56,8 +56,8 @@ class MemoryWatch(Display):
             most = Use(*map(max, most, memory_in_use(self.backend)))
             if progress.step * _TENTHS >= num_steps * (len(self.tenths) + 1):
                 self.tenths.append(most)
-                facts = [f"{progress.step}", f"{progress.num_splats}", f"{time.perf_counter() - begin:.0f}"]
-                print("| " + " | ".join(facts + [f"{size / _MIB:.2f}" for size in most]) + " |", flush=True)
+                fields = [f"{progress.step}", f"{progress.num_splats}", f"{time.perf_counter() - begin:.0f}"]
+                print("| " + " | ".join(fields + [f"{size / _MIB:.2f}" for size in most]) + " |", flush=True)
                 most = Use(0, 0, 0)
 
         yield watch

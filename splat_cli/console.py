@@ -90,7 +90,7 @@ class Display:
         with ProgressBar(total=num_steps, initial=first, file=self._stream) as bar:
 
             def show(progress: Progress) -> None:
-                bar.facts = _bar_facts(progress)
+                bar.fields = _bar_fields(progress)
                 bar.update(progress.step - bar.n)
 
             yield show
@@ -128,7 +128,7 @@ class _PlainLines:
         if self._first and now - self._last < _PLAIN_INTERVAL and progress.step < self._num_steps:
             return
         self._last = now
-        self._say(f"step {progress.step}/{self._num_steps}, {_facts(progress)}{self._speed(progress.step, now)}")
+        self._say(f"step {progress.step}/{self._num_steps}, {_status(progress)}{self._speed(progress.step, now)}")
 
     def _speed(self, step: int, now: float) -> str:
         """Steps per second since the first Progress, and the time left; empty at the first."""
@@ -156,13 +156,13 @@ class _PlainCount:
             self._say(f"{self._label}: {self._done:,} of {self._total:,}")
 
 
-def _facts(progress: Progress) -> str:
+def _status(progress: Progress) -> str:
     psnr = "" if progress.psnr is None else f"PSNR {progress.psnr:.2f}, "
     return f"loss {progress.loss:.4f}, {psnr}{progress.num_splats:,} splats"
 
 
-def _bar_facts(progress: Progress) -> tuple[str, ...]:
-    """As _facts, the most important first."""
+def _bar_fields(progress: Progress) -> tuple[str, ...]:
+    """As _status, the most important first."""
     psnr = () if progress.psnr is None else (f"PSNR {progress.psnr:.2f}",)
     return *psnr, f"{progress.num_splats:,} splats", f"loss {progress.loss:.4f}"
 

@@ -1,4 +1,4 @@
-"""A progress bar for terminals of any width: where a line gets full, facts are left out, not the bar."""
+"""A progress bar for terminals of any width: where a line gets full, fields are left out, not the bar."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ _USUAL_COLUMNS = 80  # where the terminal does not tell
 
 
 class ProgressBar(tqdm):  # type: ignore[misc]
-    """tqdm with label, percentage, bar, count, time left and `facts`, the most important first."""
+    """tqdm with label, percentage, bar, count, time left and `fields`, the most important first."""
 
-    facts: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"dynamic_ncols": True, "smoothing": 0.1, **options})
@@ -20,23 +20,23 @@ class ProgressBar(tqdm):  # type: ignore[misc]
         """The line; one column is left free, since terminals break full lines."""
         state = self.format_dict
         columns = (state["ncols"] or _USUAL_COLUMNS) - 1
-        layout = bar_layout(columns, state["prefix"], state["n"], state["total"], (_time(state), *self.facts))
+        layout = bar_layout(columns, state["prefix"], state["n"], state["total"], (_time(state), *self.fields))
         return str(self.format_meter(**{**state, "prefix": "", "ncols": columns, "bar_format": layout}))
 
 
-def bar_layout(columns: int, label: str, done: int, total: int, facts: tuple[str, ...]) -> str:
-    """tqdm's bar_format of a line of at most so many columns, where the label and the count fit; with as many facts."""
+def bar_layout(columns: int, label: str, done: int, total: int, fields: tuple[str, ...]) -> str:
+    """tqdm's bar_format of a line of at most so many columns, if label and count fit; with as many fields."""
     head = f"{label} " if label else ""
     tail = f" {done}/{total}"
     bar = "{percentage:3.0f}%|{bar}|"
     room = columns - len(head) - len(tail) - len("100%||") - _MIN_BAR
     if room < 0:
         bar, room = "{percentage:3.0f}%", columns - len(head) - len(tail) - len("100%")
-    for fact in facts:
-        room -= len(fact) + 2
+    for field in fields:
+        room -= len(field) + 2
         if room < 0:
             break
-        tail += f", {fact}"
+        tail += f", {field}"
     return head.replace("{", "{{").replace("}", "}}") + bar + tail
 
 

@@ -226,7 +226,7 @@ def _digest(file: Path | None):
     if file is None:
         return None
     if file.suffix == ".json":
-        return {step: facts["psnr"] for step, facts in json.loads(file.read_text())["steps"].items()}
+        return {step: metrics["psnr"] for step, metrics in json.loads(file.read_text())["steps"].items()}
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

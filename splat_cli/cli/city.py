@@ -80,4 +80,4 @@ def command(
         index = levels_of(result, lod)
     lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s", *result.lines()]
     lines += [f"Levels of detail: {index}"] if index else []
-    return Output(lines, {**result.facts(), "lod": index})
+    return Output(lines, {**result.to_dict(), "lod": index})

@@ -41,4 +41,4 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
     if result.score is not None:
         score = f"PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}"
         lines.append(f"held-out {score}, {result.num_splats:,} splats")
-    return Output(lines, {"folder": demo.root, **result.facts()})
+    return Output(lines, {"folder": demo.root, **result.to_dict()})

@@ -17,5 +17,5 @@ def command() -> Output:
     checks = run_checks()
     width = max(len(check.part) for check in checks)
     lines = [f"{'ok' if found.ok else '--'}  {found.part:<{width}}  {found.text}" for found in checks]
-    facts = {found.part: {"ok": found.ok, "text": found.text} for found in checks}
-    return Output(lines, facts, exit_code=int(any(found.needed and not found.ok for found in checks)))
+    data = {found.part: {"ok": found.ok, "text": found.text} for found in checks}
+    return Output(lines, data, exit_code=int(any(found.needed and not found.ok for found in checks)))

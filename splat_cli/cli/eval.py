@@ -51,4 +51,4 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of those that the views see"]
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}", f"Written to {metrics.path}"]
     lines += [f"Pictures: {save_pictures}"] if save_pictures else []
-    return Output(lines, metrics.facts())
+    return Output(lines, metrics.to_dict())

@@ -122,12 +122,12 @@ def command(
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
     levels = job.levels(lod, _LOD_STEPS if lod_steps is None else lod_steps, display) if lod else [job.splats()]
-    facts = _written(levels, out, format_name, write, numbered=lod is not None)
+    rows = _written(levels, out, format_name, write, numbered=lod is not None)
     notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
     notes += [_AXES] if spz_axes is None and _has_format(out, format_name, "spz") else []
-    notes += [_NO_SH] if facts[0]["dropped_sh"] else []
-    notes += [_ANTIALIASED] if facts[0]["antialiased"] and not is_page else []
-    return Output([*map(_line, facts), *notes], {"levels": facts} if lod else facts[0])
+    notes += [_NO_SH] if rows[0]["dropped_sh"] else []
+    notes += [_ANTIALIASED] if rows[0]["antialiased"] and not is_page else []
+    return Output([*map(_line, rows), *notes], {"levels": rows} if lod else rows[0])
 
 
 def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
@@ -169,23 +169,23 @@ def _written(
     levels: Iterable[SplatArrays], out: Path, format_name: str | None, write: Callable[[Path, SplatArrays], None],
     numbered: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Writes a file for each level, OUT_lod0, ... if they are `numbered`, else OUT; returns facts about each."""
+    """Writes a file for each level, OUT_lod0, ... if they are `numbered`, else OUT; returns its --json."""
     from splat_cli.gaussians.formats import format_for
     from splat_cli.tools.export import level_path
 
     keeps_sh = _has_format(out, format_name, "html") or format_for(out, format_name).keeps_sh
-    facts = []
+    rows = []
     for number, splats in enumerate(levels):
         file = level_path(out, number) if numbered else out
         write(file, splats)
-        facts.append({
+        rows.append({
             "file": file, "num_splats": len(splats), "sh_degree": splats.sh_degree if keeps_sh else 0,
             "dropped_sh": splats.sh_degree > 0 and not keeps_sh, "antialiased": splats.antialiased,
             "bytes": file.stat().st_size,
         })  # fmt: skip
-    return facts
+    return rows
 
 
-def _line(facts: dict[str, Any]) -> str:
-    degree, size = facts["sh_degree"], facts["bytes"] / 2**20
-    return f"{facts['num_splats']:,} splats, spherical harmonics of degree {degree}, {size:.1f} MiB: {facts['file']}"
+def _line(row: dict[str, Any]) -> str:
+    degree, size = row["sh_degree"], row["bytes"] / 2**20
+    return f"{row['num_splats']:,} splats, spherical harmonics of degree {degree}, {size:.1f} MiB: {row['file']}"

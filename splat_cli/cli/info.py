@@ -18,6 +18,6 @@ def command(path: Path, spz_axes: str | None) -> Output:
     """Summarise a scene, a run, the runs in a folder or a file of splats."""
     from splat_cli.tools.info import describe_path
 
-    facts = describe_path(path, spz_axes_of(spz_axes, path))
-    width = max(map(len, facts))
-    return Output([f"{label:<{width}}  {text}" for label, text in facts.items()], facts)
+    rows = describe_path(path, spz_axes_of(spz_axes, path))
+    width = max(map(len, rows))
+    return Output([f"{label:<{width}}  {text}" for label, text in rows.items()], rows)

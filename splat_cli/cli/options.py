@@ -153,8 +153,8 @@ class _Value(click.ParamType):
 
 def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
     shown = "" if default is None else f"default: {declared.show(default)}"  # else the help text describes it
-    facts = "; ".join(filter(None, (shown, declared.bounds)))
-    text = f"{declared.help}  [{facts}]" if facts else declared.help
+    notes = "; ".join(filter(None, (shown, declared.bounds)))
+    text = f"{declared.help}  [{notes}]" if notes else declared.help
     if declared.kind is bool:
         spelling = f"{declared.option}/{declared.option.replace('--', '--no-', 1)}"
         return click.option(declared.name, spelling, default=None, help=text)

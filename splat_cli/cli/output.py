@@ -14,17 +14,17 @@ class Output:
     """Result of a command in both forms; `main` prints it."""
 
     lines: Sequence[str]
-    facts: Mapping[str, Any]
+    data: Mapping[str, Any]
     exit_code: int = 0
 
     def show(self, as_json: bool) -> None:
         """Print one of the forms to standard output."""
-        click.echo(to_json(self.facts) if as_json else "\n".join(self.lines))
+        click.echo(to_json(self.data) if as_json else "\n".join(self.lines))
 
 
-def to_json(facts: Mapping[str, Any]) -> str:
+def to_json(data: Mapping[str, Any]) -> str:
     """One line of JSON; paths become strings."""
-    return json.dumps(facts, default=_plain, allow_nan=False)
+    return json.dumps(data, default=_plain, allow_nan=False)
 
 
 def _plain(value: object) -> str:

@@ -140,5 +140,5 @@ def command(
     if video:
         job.write_video(video, written, display)
         lines.append(f"video, {job.frames_per_second:g} frames a second: {video}")
-    facts = {"pictures": [str(path) for path in written.pictures], "kept": written.num_kept, "video": video}
-    return Output(lines, facts)
+    data = {"pictures": [str(path) for path in written.pictures], "kept": written.num_kept, "video": video}
+    return Output(lines, data)

@@ -78,9 +78,9 @@ def command(
 
     options = SfmOptions(frames, matcher, camera_model, one_camera, seed)
     found = make_scene(photos, out, options, display.counting, display.say)
-    facts = {
+    data = {
         "scene": out, "photographs": found.num_photographs, "registered": found.num_registered,
         "points": found.num_points, "error": found.error, "track_length": found.track_length,
         "gps_error": found.gps_error,
     }  # fmt: skip
-    return Output([found.summary(), *found.advice(), f"Scene: {out}"], facts)
+    return Output([found.summary(), *found.advice(), f"Scene: {out}"], data)

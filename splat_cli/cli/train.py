@@ -85,7 +85,7 @@ def command(
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s", *result.lines()]
     if result.run.report_path.is_file():
         lines.append(f"Report: {result.run.report_path} (open it in a browser)")
-    return Output(lines, result.facts())
+    return Output(lines, result.to_dict())
 
 
 @contextmanager

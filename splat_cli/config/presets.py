@@ -74,7 +74,7 @@ def _num_separators(line: str) -> int:
 
 
 def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
-    """All settings of `config` as TOML, grouped, then the table [run] with facts about the run itself."""
+    """All settings of `config` as TOML, grouped, then the table [run] about the run itself."""
     lines: list[str] = []
     group = ""
     for name, declared in SETTINGS.items():

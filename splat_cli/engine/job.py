@@ -52,7 +52,7 @@ class JobResult:
     output: str
     message: str
 
-    def facts(self) -> dict[str, Any]:
+    def json_output(self) -> dict[str, Any]:
         """The output of a command with --json, its last line; of a crash `error` and `exit_code`."""
         try:
             return dict(json.loads(self.output.strip().rpartition("\n")[2]))

@@ -31,15 +31,15 @@ class FreeSpace:
     num_rays: int
 
 
-def free_space_facts(
+def free_space_metrics(
     backend: Backend, splats: Splats, views: Mapping[str, Sequence[View]], points: np.ndarray, antialias: bool
 ) -> dict[str, float]:
     """`free_space` of several sets of views, for metrics.json: a set's name ends the names of its numbers."""
-    facts: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, some in views.items():
         if found := free_space(backend, splats, some, points, antialias):
-            facts |= {f"hidden_points{name}": found.hidden, f"opacity_before_points{name}": found.opacity}
-    return facts
+            metrics |= {f"hidden_points{name}": found.hidden, f"opacity_before_points{name}": found.opacity}
+    return metrics
 
 
 def free_space(

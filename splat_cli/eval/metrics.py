@@ -41,7 +41,7 @@ class Score:
     fitted_psnr: float | None = None
     fitted_ssim: float | None = None
 
-    def facts(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """The metrics by name."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
@@ -80,8 +80,8 @@ def score(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = 
 
 def mean_score(scores: Iterable[Score]) -> Score:
     """Mean of each metric that all scores have."""
-    facts = [one.facts() for one in scores]
-    return Score(**{name: float(np.mean([one[name] for one in facts])) for name in set.intersection(*map(set, facts))})
+    rows = [one.to_dict() for one in scores]
+    return Score(**{name: float(np.mean([one[name] for one in rows])) for name in set.intersection(*map(set, rows))})
 
 
 def psnr(x: np.ndarray, y: np.ndarray) -> float:

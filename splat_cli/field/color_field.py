@@ -54,13 +54,13 @@ class FieldShape:
         """Device memory per evaluated splat in bytes: layers with gradients, position, direction, index."""
         return 4 * (2 * sum(map(padded, self.widths)) + 16)
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The sizes as JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> FieldShape:
-        return cls(**{**facts, "grid": GridShape(**facts["grid"]), "hidden": tuple(facts["hidden"])})
+    def from_dict(cls, values: dict[str, Any]) -> FieldShape:
+        return cls(**{**values, "grid": GridShape(**values["grid"]), "hidden": tuple(values["hidden"])})
 
 
 class ColorField:

@@ -68,7 +68,7 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
         "sh0": splats.sh0,
     }  # fmt: skip
     frame = {name: field.frame[name].tolist() for name in BOUNDS_DTYPE.names or ()}
-    header = {"format": FORMAT, "shape": field.shape.facts(), "frame": frame, "names": list(names)}
+    header = {"format": FORMAT, "shape": field.shape.to_dict(), "frame": frame, "names": list(names)}
     header["antialiased"] = splats.antialiased
     sizes = field.shape.sizes()
     parts = {part: field.backend.download(field.parts()[part].values)[:size] for part, size in sizes.items()}
@@ -109,9 +109,9 @@ def read_field(path: Path) -> FieldFile:
         raise FormatError(f"{path} is not the file of a colour field ({reason}); export or train again") from error
 
 
-def _shape(facts: dict[str, Any]) -> FieldShape:
-    """The shape from the output of `FieldShape.facts`; ValueError, TypeError or ShapeError if invalid."""
-    shape = FieldShape.from_facts(facts)
+def _shape(values: dict[str, Any]) -> FieldShape:
+    """The shape from the output of `FieldShape.to_dict`; ValueError, TypeError or ShapeError if invalid."""
+    shape = FieldShape.from_dict(values)
     grid = shape.grid
     counts = (grid.dimensions, grid.levels, grid.table_size, grid.features, grid.base_resolution,
               shape.direction_degree, shape.appearance, *shape.hidden)  # fmt: skip
@@ -123,11 +123,11 @@ def _shape(facts: dict[str, Any]) -> FieldShape:
     return shape
 
 
-def _frame(facts: dict[str, Any]) -> np.ndarray:
+def _frame(values: dict[str, Any]) -> np.ndarray:
     """BOUNDS_DTYPE scalar; ValueError if it is not finite or has no radius."""
     frame = np.zeros((), BOUNDS_DTYPE)
     with np.errstate(over="ignore"):
-        frame["center"], frame["inv_radius"] = np.array(facts["center"], np.float64).reshape(3), facts["inv_radius"]
+        frame["center"], frame["inv_radius"] = np.array(values["center"], np.float64).reshape(3), values["inv_radius"]
     if not (np.isfinite(frame["center"]).all() and 0 < frame["inv_radius"] < np.inf):
         raise ValueError("its frame is not finite")
     return frame

@@ -10,16 +10,16 @@ _PERCENTILES = (1, 25, 50, 75, 99)
 
 def summarize_splats(splats: SplatArrays) -> dict[str, str]:
     """Label -> text: count, SH degree, extent, distribution of opacity and size."""
-    facts = {"splats": f"{len(splats):,}", "SH degree": str(splats.sh_degree)}
+    rows = {"splats": f"{len(splats):,}", "SH degree": str(splats.sh_degree)}
     if splats.num_dropped:
-        facts["left out"] = f"{splats.num_dropped:,} splats that are not finite"
+        rows["left out"] = f"{splats.num_dropped:,} splats that are not finite"
     if len(splats) == 0:
-        return facts
+        return rows
     low, high = np.percentile(splats.means, (1, 99), axis=0)
     with np.errstate(over="ignore"):
         sizes = np.exp(splats.log_scales.astype(np.float64))
     columns = " ".join(f"{percentile:>9}%" for percentile in _PERCENTILES)
-    return facts | {
+    return rows | {
         "extent": " x ".join(f"{side:.4g}" for side in high - low) + " world units (98 % of the splats, each axis)",
         "percentiles": columns,
         "opacity": _distribution(opacities(splats)),

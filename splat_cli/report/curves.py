@@ -7,9 +7,9 @@ import numpy as np
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities
 from splat_cli.report.charts import Series, bars, histogram, line_chart
-from splat_cli.report.facts import RunFacts
 from splat_cli.report.markup import Markup, join, tag
 from splat_cli.report.numbers import compact
+from splat_cli.report.run_data import RunData
 
 _NAMES = {
     "psnr": "PSNR", "ssim": "SSIM", "flip": "FLIP", "fitted_psnr": "PSNR, colours fitted",
@@ -17,23 +17,23 @@ _NAMES = {
 }  # fmt: skip
 
 
-def curves(facts: RunFacts) -> Markup | None:
+def curves(data: RunData) -> Markup | None:
     """Loss, PSNR, splats, speed and memory over steps."""
-    memory, unit = _memory(facts)
+    memory, unit = _memory(data)
     charts = [
-        line_chart("Loss", [_series(facts, "loss")], lambda value: f"{value:.3f}"),
-        line_chart("PSNR, dB", [_series(facts, "psnr", "training"), _held_out(facts)], lambda value: f"{value:.1f} dB"),
-        line_chart("Splats", [_series(facts, "num_splats")], compact, low=0),
-        line_chart("Steps a second", [_series(facts, "steps_per_second")], compact, low=0),
+        line_chart("Loss", [_series(data, "loss")], lambda value: f"{value:.3f}"),
+        line_chart("PSNR, dB", [_series(data, "psnr", "training"), _held_out(data)], lambda value: f"{value:.1f} dB"),
+        line_chart("Splats", [_series(data, "num_splats")], compact, low=0),
+        line_chart("Steps a second", [_series(data, "steps_per_second")], compact, low=0),
         line_chart(f"Memory, {unit}", [memory], lambda value: f"{value:.3g} {unit}", low=0),
     ]
     drawn = [chart for chart in charts if chart]
     return tag("div", *drawn, class_="charts") if drawn else None
 
 
-def measured_views(facts: RunFacts) -> Markup | None:
+def measured_views(data: RunData) -> Markup | None:
     """PSNR of each evaluated view, sorted by name, and a table of all scores."""
-    views: dict[str, dict[str, Any]] = facts.measured.get("per_image", {})
+    views: dict[str, dict[str, Any]] = data.measured.get("per_image", {})
     if len(views) < 2:
         return None
     psnr = [one["psnr"] for one in views.values()]
@@ -65,18 +65,18 @@ def distributions(splats: SplatArrays) -> Markup:
     )
 
 
-def _series(facts: RunFacts, key: str, name: str = "") -> Series:
-    lines = [line for line in facts.figures if line.get(key) is not None]
+def _series(data: RunData, key: str, name: str = "") -> Series:
+    lines = [line for line in data.figures if line.get(key) is not None]
     return Series(name, [line["step"] for line in lines], [float(line[key]) for line in lines])
 
 
-def _memory(facts: RunFacts) -> tuple[Series, str]:
+def _memory(data: RunData) -> tuple[Series, str]:
     """The curve and its unit."""
-    series = _series(facts, "memory_bytes")
+    series = _series(data, "memory_bytes")
     scale, unit = (2**30, "GiB") if max(series.y, default=0) >= 2**30 else (2**20, "MiB")
     return Series("", series.x, [value / scale for value in series.y]), unit
 
 
-def _held_out(facts: RunFacts) -> Series:
-    steps = sorted(facts.metrics)
-    return Series(facts.seen, steps, [facts.metrics[step]["psnr"] for step in steps], "dots")
+def _held_out(data: RunData) -> Series:
+    steps = sorted(data.metrics)
+    return Series(data.seen, steps, [data.metrics[step]["psnr"] for step in steps], "dots")

@@ -14,8 +14,8 @@ from splat_cli.eval.metrics import Score
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.error_map import error_map
-from splat_cli.report.facts import RunFacts
 from splat_cli.report.pictures import jpeg
+from splat_cli.report.run_data import RunData
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.scene.view import View, evenly_spread
 
@@ -37,22 +37,22 @@ class ComparedView:
 
 
 def compare_views(
-    facts: RunFacts, splats: Splats, field: ColorField | None, backend: Backend, scene: Path | None, display: Display
+    data: RunData, splats: Splats, field: ColorField | None, backend: Backend, scene: Path | None, display: Display
 ) -> list[ComparedView]:
     """The worst and the best of the evaluated views, or some views if there are no scores.
 
     field: colours the splats, if trained with one. SceneError if the photographs are missing, also in `scene`.
     """
-    ranked = sorted(facts.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
+    ranked = sorted(data.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
     names = [name for name, _ in ranked]
-    views = _chosen(names, {view.name: view for view in facts.run.views("all")})
+    views = _chosen(names, {view.name: view for view in data.run.views("all")})
     if not views:
-        views = evenly_spread(facts.run.views("test" if facts.config.eval else "train"), _NUM_VIEWS)
-    photographs = load_run_images(facts.run, views, scene, backend, display)
+        views = evenly_spread(data.run.views("test" if data.config.eval else "train"), _NUM_VIEWS)
+    photographs = load_run_images(data.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
-    background, responses = facts.run.background(), facts.run.responses()
-    scores = evaluate(backend, splats, photographs, facts.config, keep, has_flip(), field, background, responses)
+    background, responses = data.run.background(), data.run.responses()
+    scores = evaluate(backend, splats, photographs, data.config, keep, has_flip(), field, background, responses)
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(

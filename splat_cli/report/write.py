@@ -8,8 +8,8 @@ from splat_cli.errors import SplatError, one_line
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.report.facts import RunFacts, read_facts
 from splat_cli.report.page import page
+from splat_cli.report.run_data import RunData, read_run_data
 from splat_cli.report.views import ComparedView, compare_views
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_dir import RunDir
@@ -23,13 +23,13 @@ def write_report(
     scene: folder of the photographs, SceneError if they are missing; by default that of training, and if they are
     missing, the report has no comparisons. Works for runs that were interrupted before they saved splats, too.
     """
-    facts = read_facts(run)
+    data = read_run_data(run)
     steps = run.saved_steps()
     splats = read_ply(run.ply_path(steps[-1])) if steps else None
-    views = _compared(facts, splats, backend, scene, display) if splats else []
+    views = _compared(data, splats, backend, scene, display) if splats else []
     path = path or run.report_path
     with replacing(path) as beside:
-        beside.write_text(page(facts, splats, views), encoding="utf-8", errors="backslashreplace")
+        beside.write_text(page(data, splats, views), encoding="utf-8", errors="backslashreplace")
     return path
 
 
@@ -46,11 +46,11 @@ def try_report(run: RunDir, backend: Backend, display: Display) -> Path | None:
 
 
 def _compared(
-    facts: RunFacts, splats: SplatArrays, backend: Backend, scene: Path | None, display: Display
+    data: RunData, splats: SplatArrays, backend: Backend, scene: Path | None, display: Display
 ) -> list[ComparedView]:
     try:
-        trained = load_model(facts.run.ply_path(facts.run.saved_steps()[-1]), backend, splats)
-        return compare_views(facts, *trained, backend, scene, display)
+        trained = load_model(data.run.ply_path(data.run.saved_steps()[-1]), backend, splats)
+        return compare_views(data, *trained, backend, scene, display)
     except SplatError as error:
         if scene is not None:  # given explicitly: pictures are expected
             raise

@@ -6,7 +6,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.errors import DiskError
 from splat_cli.eval.evaluate import evaluate
-from splat_cli.eval.free_space import free_space_facts
+from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.run.export_splats import Saved, save_splats
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
@@ -80,9 +80,9 @@ class RunWriter:
             return
         step, backend = self.trainer.step, self.trainer.backend
         scores = self.trainer.run_with_memory_fallback(self._scores)
-        facts = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 2)}
-        facts |= {"peak_bytes": int(backend.peak_bytes), **self.trainer.run_with_memory_fallback(self._free_space)}
-        write_metrics(self.run, step, scores, backend.describe(), facts)
+        extra = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 2)}
+        extra |= {"peak_bytes": int(backend.peak_bytes), **self.trainer.run_with_memory_fallback(self._free_space)}
+        write_metrics(self.run, step, scores, backend.describe(), extra)
         self.score = mean_score(scores.values())
         self.board.scores(step, self.score)
         self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")
@@ -91,7 +91,7 @@ class RunWriter:
         trainer, held_out = self.trainer, self.data.held_out
         assert held_out is not None
         views = {"": refined_views(trainer, held_out.views), "_train": refined_views(trainer, self.data.training.views)}
-        return free_space_facts(
+        return free_space_metrics(
             trainer.backend, trainer.splats, views, self.data.scene.points, trainer.config.antialias
         )
 

@@ -54,9 +54,9 @@ class Session:
             earlier = checkpoint if step == checkpoint.step else checkpoint_of(self.run.checkpoints_path, step)
             if earlier is not None:
                 restore_state(self.trainer, earlier)
-                self.writer.try_to_write(earlier.facts["seconds"])
+                self.writer.try_to_write(earlier.metadata["seconds"])
         restore_state(self.trainer, checkpoint)
-        self.clock = Stopwatch(checkpoint.facts["seconds"])
+        self.clock = Stopwatch(checkpoint.metadata["seconds"])
         self.checkpoints.start_from(checkpoint.step)
         self.run.cut_log(checkpoint.step)
         self.writer.save_auxiliary()
@@ -89,7 +89,7 @@ class Session:
         result = RunResult(
             self.run, trainer.step, trainer.splats.num, self.clock.seconds, self.writer.score, trainer.nonfinite_counts
         )
-        self.run.save_result(result.facts())
+        self.run.save_result(result.to_dict())
         return result
 
     def _run_until(self, step: int, on_progress: Callable[[Progress], None]) -> None:

@@ -13,28 +13,28 @@ _SHOWN = 10
 def summarize_scene(scene: Scene) -> dict[str, str]:
     """Label -> text: photographs, cameras, points, extents, and what was skipped."""
     lenses = Counter((view.width, view.height, view.fx, view.fy, view.cx, view.cy) for view in scene.views)
-    facts = {"found": scene.found, "photographs": f"{len(scene.views):,}", "cameras": f"{len(lenses):,}"}
+    rows = {"found": scene.found, "photographs": f"{len(scene.views):,}", "cameras": f"{len(lenses):,}"}
     for number, (lens, count) in enumerate(lenses.most_common(_SHOWN), 1):
         width, height, fx, fy, cx, cy = lens
-        facts[f"camera {number}"] = (
+        rows[f"camera {number}"] = (
             f"{width:.0f}x{height:.0f}, focal length {fx:.1f} {fy:.1f}, centre {cx:.1f} {cy:.1f} pixels; "
             f"{count} photographs"
         )
     bent = sum(view.lens is not None for view in scene.views)
     if bent:
-        facts["undistorted"] = f"{bent:,} photographs, as they are loaded"
-    facts["points"] = f"{len(scene.points):,}"
+        rows["undistorted"] = f"{bent:,} photographs, as they are loaded"
+    rows["points"] = f"{len(scene.points):,}"
     if len(scene.points):
         sides = np.ptp(np.percentile(scene.points, (1, 99), axis=0), axis=0)
-        facts["point extent"] = " x ".join(f"{side:.4g}" for side in sides) + " world units (98 %, each axis)"
-    facts["scene extent"] = f"{scene_extent(scene.views):.4g} world units (1.1 x camera radius)"
+        rows["point extent"] = " x ".join(f"{side:.4g}" for side in sides) + " world units (98 %, each axis)"
+    rows["scene extent"] = f"{scene_extent(scene.views):.4g} world units (1.1 x camera radius)"
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
-        facts["points left out"] = reasons
+        rows["points left out"] = reasons
     masked = sum(view.mask is not None for view in scene.views)
     if masked:
-        facts["masks"] = f"{masked:,} photographs have one"
+        rows["masks"] = f"{masked:,} photographs have one"
     if scene.skipped:
         more = f"; and {len(scene.skipped) - _SHOWN} more" if len(scene.skipped) > _SHOWN else ""
-        facts["photographs left out"] = f"{len(scene.skipped)}: {'; '.join(scene.skipped[:_SHOWN])}{more}"
-    return facts
+        rows["photographs left out"] = f"{len(scene.skipped)}: {'; '.join(scene.skipped[:_SHOWN])}{more}"
+    return rows

@@ -20,21 +20,21 @@ from splat_cli.tools.batch_list import BatchScene
 class SceneResult:
     """Outcome of a scene: "done", "skipped" (finished before) or "failed".
 
-    facts: output of `splat train --json`: as result.json, or `error` and `exit_code`.
+    output: output of `splat train --json`: as result.json, or `error` and `exit_code`.
     """
 
     name: str
     status: str
-    facts: dict[str, Any]
+    output: dict[str, Any]
 
     def line(self, width: int) -> str:
         """Row of the summary; for failures the message."""
         head = f"{self.name:<{width}}  {self.status:<7}"
         if self.status == "failed":
-            return f"{head}  {self.facts['error']}"
-        psnr, ssim = self.facts.get("psnr"), self.facts.get("ssim")
+            return f"{head}  {self.output['error']}"
+        psnr, ssim = self.output.get("psnr"), self.output.get("ssim")
         measures = f"{psnr:6.2f}  {ssim:.4f}" if psnr is not None else "     -       -"
-        return f"{head}  {measures}  {self.facts['num_splats']:>10,}  {self.facts['seconds']:>8.1f}"
+        return f"{head}  {measures}  {self.output['num_splats']:>10,}  {self.output['seconds']:>8.1f}"
 
 
 def run_batch(
@@ -72,7 +72,7 @@ def run_batch(
 
 def summary(result: SceneResult) -> dict[str, Any]:
     """The outcome as JSON."""
-    return {"scene": result.name, "status": result.status, **result.facts}
+    return {"scene": result.name, "status": result.status, **result.output}
 
 
 def _result_before(scene: BatchScene) -> SceneResult | None:
@@ -87,7 +87,7 @@ def _result_before(scene: BatchScene) -> SceneResult | None:
 
 def _scene_result(scene: BatchScene, ended: JobResult) -> SceneResult:
     """The outcome of a scene that was trained."""
-    facts, finished = ended.facts(), _result_before(scene)
-    if facts.get("exit_code") == 2 and finished and finished.status == "skipped":
-        return SceneResult(scene.name, "done", finished.facts)  # by a worker that was lost before it could tell
-    return SceneResult(scene.name, "failed" if "error" in facts else "done", facts)
+    output, finished = ended.json_output(), _result_before(scene)
+    if output.get("exit_code") == 2 and finished and finished.status == "skipped":
+        return SceneResult(scene.name, "done", finished.output)  # by a worker that was lost before it could tell
+    return SceneResult(scene.name, "failed" if "error" in output else "done", output)

@@ -11,7 +11,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.flip import has_flip
-from splat_cli.eval.free_space import free_space_facts
+from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
@@ -37,11 +37,11 @@ class Evaluation:
     path: Path
     free_space: dict[str, float]
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""
-        per_image = {name: one.facts() for name, one in self.scores.items()}
+        per_image = {name: one.to_dict() for name, one in self.scores.items()}
         return {
-            "step": self.step, **self.mean.facts(), **self.free_space, "protocol": self.protocol,
+            "step": self.step, **self.mean.to_dict(), **self.free_space, "protocol": self.protocol,
             "path": str(self.path), "per_image": per_image,
         }  # fmt: skip
 
@@ -75,7 +75,7 @@ def evaluate_run(
         )
     step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
     points = read_run_scene(run, scene).points
-    free_space = free_space_facts(backend, splats, views, points, run.config().antialias)
-    facts = {"num_splats": splats.num, **free_space}
-    metrics = write_metrics(run, step, scores, backend.describe(), facts)
+    free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
+    extra = {"num_splats": splats.num, **free_space}
+    metrics = write_metrics(run, step, scores, backend.describe(), extra)
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path, free_space)

@@ -53,20 +53,20 @@ def _runs_in(folder: Path) -> list[RunDir]:
 def _outcome(run: RunDir) -> str:
     """A run in one line: steps, splats, time and scores, or how far it came."""
     try:
-        facts, num_steps = run.result(), run.config().steps or 0
+        result, num_steps = run.result(), run.config().steps or 0
     except UsageError as error:
         return str(error)
-    if not facts:
+    if not result:
         return f"not finished: splats of step {max(run.saved_steps(), default=0):,} of {num_steps:,}"
-    score = f", PSNR {facts['psnr']:.2f}, SSIM {facts['ssim']:.4f}" if "psnr" in facts else ""
-    return f"{facts['steps']:,} steps, {facts['num_splats']:,} splats, {facts['seconds']:.0f} s{score}"
+    score = f", PSNR {result['psnr']:.2f}, SSIM {result['ssim']:.4f}" if "psnr" in result else ""
+    return f"{result['steps']:,} steps, {result['num_splats']:,} splats, {result['seconds']:.0f} s{score}"
 
 
 def _describe_run(run: RunDir) -> dict[str, str]:
     config = run.config()
     steps = run.saved_steps()
     changed = ", ".join(f"{name} {SETTINGS[name].show(value)}" for name, value in changed_settings(config).items())
-    facts = {
+    rows = {
         "run": str(run.path),
         "scene": str(run.scene_path()),
         "views": f"{len(run.views('all')):,}, of which {len(run.views('test')) if config.eval else 0} held out",
@@ -74,11 +74,11 @@ def _describe_run(run: RunDir) -> dict[str, str]:
         "saved steps": ", ".join(map(str, steps)) or "none",
     }
     for step, entry in run.metrics().get("steps", {}).items():
-        facts[f"step {step}"] = f"PSNR {entry['psnr']:.2f}, SSIM {entry['ssim']:.4f}"
+        rows[f"step {step}"] = f"PSNR {entry['psnr']:.2f}, SSIM {entry['ssim']:.4f}"
     if not steps:
-        return facts
+        return rows
     path = field_path(run.path)
-    return facts | (_describe_field(path) if path else {}) | summarize_splats(read_splats(find_splats(run.path)[0]))
+    return rows | (_describe_field(path) if path else {}) | summarize_splats(read_splats(find_splats(run.path)[0]))
 
 
 def _describe_field(path: Path) -> dict[str, str]:

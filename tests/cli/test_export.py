@@ -25,8 +25,8 @@ def test_a_file_to_write_is_asked_for(splat, trained):
 
 
 def test_streamed_levels_of_detail(splat, trained, tmp_path):
-    facts = splat("export", trained, tmp_path / "town" / "lod-meta.json", "--lod", "3", "--json")
-    counts = json.loads(facts.out)["counts"]
+    written = splat("export", trained, tmp_path / "town" / "lod-meta.json", "--lod", "3", "--json")
+    counts = json.loads(written.out)["counts"]
     assert [counts[0], *counts[1:]] == [counts[0], (counts[0] + 1) // 2, ((counts[0] + 1) // 2 + 1) // 2]
     assert json.loads((tmp_path / "town" / "lod-meta.json").read_text())["counts"] == counts
     assert (tmp_path / "town" / "2_0" / "meta.json").is_file()

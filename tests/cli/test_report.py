@@ -68,7 +68,7 @@ def test_no_report_where_none_is_wanted(splat, scene, tmp_path):
 
 
 def test_a_report_that_fails_is_a_warning(splat, scene, tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "page", lambda *facts: 1 / 0)
+    monkeypatch.setattr(write, "page", lambda *arguments: 1 / 0)
     result = splat("train", scene, "--device", "cpu", "--steps", 2, "-o", tmp_path / "run")
     assert result.code == 0
     assert "Warning: no report was written (division by zero); `splat report " in result.err

@@ -147,7 +147,7 @@ def _results(tmp_path, error):
 
 def test_lost_workers_are_a_failure_of_the_job(tmp_path):
     (result,) = _results(tmp_path, KilledWorker("key", None, 3))
-    assert result.facts() == {"error": "4 workers were lost while they ran it, see log", "exit_code": 1}
+    assert result.json_output() == {"error": "4 workers were lost while they ran it, see log", "exit_code": 1}
 
 
 def test_worker_without_the_program_is_told(tmp_path):

@@ -27,7 +27,7 @@ def test_results_of_jobs(tmp_path):
         engine.submit(job(tmp_path, "--version", name="second"))
         first, second = engine.results()
         assert list(engine.results()) == []
-    assert (first.job.name, first.exit_code, first.facts()["exit_code"]) == ("first", 2, 2)
+    assert (first.job.name, first.exit_code, first.json_output()["exit_code"]) == ("first", 2, 2)
     assert first.message == "Error: nothing does not exist; name a scene, the folder of a run or a file of splats"
     assert (second.exit_code, second.output.split()[0]) == (0, "splat,")
     assert second.seconds > 0
@@ -35,8 +35,8 @@ def test_results_of_jobs(tmp_path):
 
 def test_what_libraries_print_before_the_result_is_passed_over(tmp_path):
     printed = 'Warning: of a decoder\n{"steps": 5}\n'
-    assert JobResult(job(tmp_path), 0, 1.0, "", printed, "").facts() == {"steps": 5}
-    assert "error" in JobResult(job(tmp_path), 0, 1.0, "", "5\n", "").facts()
+    assert JobResult(job(tmp_path), 0, 1.0, "", printed, "").json_output() == {"steps": 5}
+    assert "error" in JobResult(job(tmp_path), 0, 1.0, "", "5\n", "").json_output()
 
 
 def test_an_engine_runs_a_job_per_device(tmp_path):
@@ -55,8 +55,8 @@ def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):
     with open_engine("cpu") as engine:
         engine.submit(Job("job", ("info", "x"), tmp_path, Path("log")))
         (result,) = engine.results()
-    assert result.facts()["exit_code"] == 1
-    assert "SystemError" in result.facts()["error"]
+    assert result.json_output()["exit_code"] == 1
+    assert "SystemError" in result.json_output()["error"]
 
 
 def test_job_saves_and_ends_with_its_parent(scene, tmp_path):

@@ -43,7 +43,7 @@ def test_masked_pixels_do_not_count(pair):
 
 
 def test_score_has_it_where_it_is_asked_for(pair):
-    assert score(*pair).facts().keys() == {"psnr", "ssim"}
+    assert score(*pair).to_dict().keys() == {"psnr", "ssim"}
     assert score(*pair, with_flip=True).flip == pytest.approx(flip(*pair))
     assert "FLIP at 67 pixels a degree" in protocol(8, held_out=True, with_flip=True)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.eval.free_space import free_space, free_space_facts
+from splat_cli.eval.free_space import free_space, free_space_metrics
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.view import View
@@ -71,8 +71,8 @@ def test_points_at_many_depths(backend: Backend) -> None:
 
 def test_facts_are_named_after_the_views(backend: Backend) -> None:
     splats, points = Splats.from_arrays(backend, wall_and([])), grid(30, 4.0)
-    facts = free_space_facts(backend, splats, {"": [FRONT], "_train": [FRONT] * 40}, points, antialias=False)
-    assert set(facts) == {
+    metrics = free_space_metrics(backend, splats, {"": [FRONT], "_train": [FRONT] * 40}, points, antialias=False)
+    assert set(metrics) == {
         "hidden_points", "opacity_before_points", "hidden_points_train", "opacity_before_points_train",
     }  # fmt: skip
-    assert free_space_facts(backend, splats, {"": [FRONT]}, np.zeros((0, 3), np.float32), antialias=False) == {}
+    assert free_space_metrics(backend, splats, {"": [FRONT]}, np.zeros((0, 3), np.float32), antialias=False) == {}

@@ -104,7 +104,7 @@ def test_masked_pixels_do_not_count():
     mask = np.full((24, 32), 255, np.uint8)
     mask[:, 16:] = 0
     half = np.concatenate([x[:, :16], y[:, 16:]], axis=1)
-    assert score(half, x, mask).facts() == {"psnr": 100, "ssim": pytest.approx(1)}
+    assert score(half, x, mask).to_dict() == {"psnr": 100, "ssim": pytest.approx(1)}
     assert score(y, x, mask).psnr == pytest.approx(psnr(y[:, :16], x[:, :16]))
     assert score(y, x, mask).ssim < 0.99
     mask[0, 0] = 1  # anything but 0 counts

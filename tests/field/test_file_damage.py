@@ -24,14 +24,14 @@ def rewritten(path, arrays, header):
     """The file with some arrays, and some keys of its header, replaced."""
     with np.load(path) as content:
         before = dict(content)
-    facts = json.loads(before.pop("header").tobytes())
+    content = json.loads(before.pop("header").tobytes())
     for key, value in header.items():
         *outer, last = key.split(".")
-        place = facts
+        place = content
         for name in outer:
             place = place[name]
         place[last] = value
-    np.savez(path, header=np.frombuffer(json.dumps(facts).encode(), np.uint8), **(before | arrays))
+    np.savez(path, header=np.frombuffer(json.dumps(content).encode(), np.uint8), **(before | arrays))
     return path
 
 

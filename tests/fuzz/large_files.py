@@ -15,7 +15,7 @@ from PIL import Image
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.formats.spz_streams import HEADER, MAGIC
-from splat_cli.report.facts import read_facts
+from splat_cli.report.run_data import read_run_data
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import read_scene
 from splat_cli.scene.cameras_json import read_cameras
@@ -198,7 +198,7 @@ def _export(file: str, begin: str, middle: str, end: str = "") -> Builder:
 
 
 def _read_run(path: Path) -> object:
-    return read_facts(RunDir(path.parent))
+    return read_run_data(RunDir(path.parent))
 
 
 _CAMERA = '{"img_name":"a","width":1,"height":1,"fx":1,"fy":1,"position":[1,1,1],"rotation":[[1,0,0],[0,1,0],[0,0,1]]}'

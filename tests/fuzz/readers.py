@@ -23,7 +23,7 @@ from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.report.curves import curves, measured_views
-from splat_cli.report.facts import read_facts
+from splat_cli.report.run_data import read_run_data
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_checkpoint
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import SceneOptions, load_images, read_scene
@@ -274,12 +274,12 @@ def _checkpoint(folder: Path) -> Path:
     num, rows = 5, 23
     planes = {name: np.ones((rows, num), np.float32) for name in ("params", "moments1", "moments2")}
     state = {name: np.zeros((), ITER_STATE_DTYPE[name]).tolist() for name in ITER_STATE_DTYPE.names or ()}
-    facts = {
+    metadata = {
         "seconds": 1.5, "capacity": 4096, "size": 1.0, "removed": 0, "views": ["a.jpg", "b.jpg"],
         "state": state | {"step": 7, "num_splats": num}, "random": np.random.default_rng(0).bit_generator.state,
     }  # fmt: skip
     path = folder / "step_7.npz"
-    write_checkpoint(path, Checkpoint(7, {**planes, "stats": np.ones((2, num), np.float32)}, facts))
+    write_checkpoint(path, Checkpoint(7, {**planes, "stats": np.ones((2, num), np.float32)}, metadata))
     return path
 
 
@@ -295,10 +295,10 @@ def _record(name: str, content: object, read: Callable[[RunDir], object]) -> Tar
     return Target(name, prepare, lambda folder: read(RunDir(folder)), forge)
 
 
-def _read_facts(run: RunDir) -> None:
-    facts = read_facts(run)
-    curves(facts)
-    measured_views(facts)
+def _read_run_data(run: RunDir) -> None:
+    data = read_run_data(run)
+    curves(data)
+    measured_views(data)
 
 
 _SCORE = {"psnr": 20.5, "ssim": 0.7}
@@ -336,8 +336,8 @@ TARGETS = [
     Target("split.json", _split, lambda folder: read_split(folder / "split.json"), forge_json),
     Target("preset.toml", _settings, lambda folder: read_settings(folder / "preset.toml"), forge_toml),
     Target("scenes.toml", _batch, _plan_batch, forge_toml),
-    _record("metrics.json", _METRICS, _read_facts),
-    _record("train.jsonl", _LOG, _read_facts),
+    _record("metrics.json", _METRICS, _read_run_data),
+    _record("train.jsonl", _LOG, _read_run_data),
     _record("result.json", _RESULT, lambda run: run.result()),
     _record("background.json", {"color": [0.1, 0.2, 0.3]}, lambda run: run.background()),
     _record("camera_response.json", {"cameras": {"1": _RESPONSE}}, lambda run: run.responses()),

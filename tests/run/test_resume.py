@@ -48,7 +48,7 @@ def test_checkpoint_holds_what_the_page_says(finished):
     planes = ((59, num), np.float32)
     assert shapes == {"params": planes, "moments1": planes, "moments2": planes, "stats": ((2, num), np.float32)}
     page = (ROOT / "docs" / "checkpoints.md").read_text()
-    for key in ("format", "program", "step", *checkpoint.facts, *checkpoint.arrays):
+    for key in ("format", "program", "step", *checkpoint.metadata, *checkpoint.arrays):
         assert f"`{key}`" in page
 
 
@@ -123,7 +123,7 @@ def _damage(path, how):
         content.clear()
     else:
         checkpoint = read_checkpoint(path)
-        checkpoint.facts["format"] = FORMAT + 1
+        checkpoint.metadata["format"] = FORMAT + 1
         write_checkpoint(path, checkpoint)
         return
     path.write_bytes(content)

@@ -20,11 +20,11 @@ def whole(finished):
     return read_checkpoint(checkpoint_paths(finished.checkpoints_path)[0])
 
 
-def tampered(whole, path, arrays=(), **facts):
-    """The checkpoint with some arrays, and some facts, replaced; ... removes one. state__x: key x of the state."""
+def tampered(whole, path, arrays=(), **metadata):
+    """The checkpoint with some arrays, and some metadata, replaced; ... removes one. state__x: key x of the state."""
     changed = dict(whole.arrays) | dict(arrays)
-    header = json.loads(json.dumps(whole.facts)) | {"step": whole.step}
-    for key, value in facts.items():
+    header = json.loads(json.dumps(whole.metadata)) | {"step": whole.step}
+    for key, value in metadata.items():
         *outer, last = key.split("__")
         place = header[outer[0]] if outer else header
         place[last] = value
@@ -61,7 +61,7 @@ FACTS = [
 
 
 @pytest.mark.parametrize(("key", "value"), FACTS, ids=[f"{key}-{value!a:.30}" for key, value in FACTS])
-def test_wrong_facts(whole, tmp_path, key, value):
+def test_wrong_metadata(whole, tmp_path, key, value):
     assert_refused(tampered(whole, tmp_path / "step_60.npz", **{key: value}))
 
 

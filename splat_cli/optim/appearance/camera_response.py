@@ -37,8 +37,8 @@ class CameraResponse:
         return CameraResponse(*(np.mean(column, axis=0) for column in zip(*rows, strict=True)))
 
     @staticmethod
-    def from_json(content: Any) -> CameraResponse:
-        """What `facts` gave. ValueError where it is something else."""
+    def from_dict(content: Any) -> CameraResponse:
+        """What `to_dict` gave. ValueError where it is something else."""
         try:
             arrays = {name: np.array(content[name], np.float64) for name in _SHAPES}
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -48,7 +48,7 @@ class CameraResponse:
                 raise ValueError(f"`{name}` of a camera is not {' x '.join(map(str, shape))} finite numbers")
         return CameraResponse(**arrays)
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The same for JSON."""
         return {name: getattr(self, name).tolist() for name in _SHAPES}
 

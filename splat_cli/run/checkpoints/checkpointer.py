@@ -58,7 +58,7 @@ class Checkpointer:
             self._tell(error)
             return
         checkpoint = capture_state(trainer)
-        checkpoint.facts["seconds"] = seconds
+        checkpoint.metadata["seconds"] = seconds
         self._thread = threading.Thread(target=self._write, args=(checkpoint,), daemon=True)
         self._thread.start()
 

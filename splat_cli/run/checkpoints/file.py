@@ -25,13 +25,13 @@ class Checkpoint:
     """State of a run after a step.
 
     arrays: float32 `params`, `moments1`, `moments2` (or `moments`) [rows, num], `stats` [2, num], and arrays of
-    auxiliary models (train.auxiliary); on the device until written. facts: all other values, as JSON (keys:
+    auxiliary models (train.auxiliary); on the device until written. metadata: all other values, as JSON (keys:
     docs/checkpoints.md).
     """
 
     step: int
     arrays: dict[str, Any]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
 
     @property
     def num_splats(self) -> int:
@@ -40,12 +40,12 @@ class Checkpoint:
     @property
     def num_frozen(self) -> int:
         """Number of frozen splats among them; older checkpoints have none."""
-        return int(self.facts["state"].get("num_frozen", 0))
+        return int(self.metadata["state"].get("num_frozen", 0))
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write and flush the file atomically. DiskError."""
-    header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.facts}
+    header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.metadata}
     header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with replacing(path, durable=True) as beside, beside.open("wb+") as file:
         np.savez(file, header=header_bytes, **checkpoint.arrays)
@@ -59,24 +59,25 @@ def read_checkpoint(path: Path) -> Checkpoint:
         with path.open("rb") as file:
             _check_digest(path, file)
         arrays = read_npz(path)
-        facts = parse_json(arrays.pop("header").tobytes())
-        _check_version(path, facts)
-        check_contents(arrays, facts)
+        metadata = parse_json(arrays.pop("header").tobytes())
+        _check_version(path, metadata)
+        check_contents(arrays, metadata)
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {reason_of(error)}") from error
     except (*ZIP_ERRORS, KeyError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else reason_of(error)
         raise FormatError(f"{path} is not a checkpoint of this program ({reason}); name another file") from error
-    return Checkpoint(facts.pop("step"), arrays, facts)
+    return Checkpoint(metadata.pop("step"), arrays, metadata)
 
 
-def _check_version(path: Path, facts: Any) -> None:
-    if not isinstance(facts, dict):
+def _check_version(path: Path, metadata: Any) -> None:
+    if not isinstance(metadata, dict):
         raise ValueError("its header is no JSON object")
-    if facts.pop("format", None) != FORMAT:
+    if metadata.pop("format", None) != FORMAT:
+        version = str(metadata.get("program"))[:40]
         raise FormatError(
-            f"{path} was written by version {str(facts.get('program'))[:40]!a} in a format that {__version__} cannot "
-            "read; resume with that version"
+            f"{path} was written by version {version!a} in a format that {__version__} cannot read; resume with that "
+            "version"
         )
 
 

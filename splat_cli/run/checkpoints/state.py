@@ -25,7 +25,7 @@ def capture_state(trainer: Trainer) -> Checkpoint:
     state = trainer.state.read()
     arrays = {name: _copy(trainer, array, num) for name, array in model.planes().items()}
     arrays |= {name: array.copy() for name, array in trainer.auxiliary.arrays().items()}
-    facts = {
+    metadata = {
         "capacity": model.splats.capacity,
         "size": trainer.size,
         "state": {name: state[name].tolist() for name in ITER_STATE_DTYPE.names or ()},
@@ -36,7 +36,7 @@ def capture_state(trainer: Trainer) -> Checkpoint:
         "versions": {"numpy": np.__version__, "device": trainer.backend.describe()},
     }
     trainer.backend.synchronize()
-    return Checkpoint(trainer.step, arrays, facts)
+    return Checkpoint(trainer.step, arrays, metadata)
 
 
 def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
@@ -46,8 +46,8 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     settings.
     """
     views = [view.name for view in trainer.cameras.views]
-    if views != checkpoint.facts["views"]:
-        changed = ", ".join(sorted(set(views) ^ set(checkpoint.facts["views"]))[:5])
+    if views != checkpoint.metadata["views"]:
+        changed = ", ".join(sorted(set(views) ^ set(checkpoint.metadata["views"]))[:5])
         raise UsageError(
             f"the photographs are not those that the run was trained on: {changed} came or went; put them back, or "
             "start a new run from its splats with --init-from"
@@ -56,14 +56,16 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.model.num_frozen = checkpoint.num_frozen
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
     most = max(checkpoint.num_splats, limit, trainer.splats.capacity)
-    capacity = min(checkpoint.facts["capacity"], most)
+    capacity = min(checkpoint.metadata["capacity"], most)
     trainer.load_planes(checkpoint.arrays, capacity)
     trainer.auxiliary.load(checkpoint.arrays)
-    trainer.set_size(checkpoint.facts.get("size", trainer.extent))  # older checkpoints used the extent
-    known = {name: value for name, value in checkpoint.facts["state"].items() if name in (ITER_STATE_DTYPE.names or ())}
+    trainer.set_size(checkpoint.metadata.get("size", trainer.extent))  # older checkpoints used the extent
+    known = {
+        name: value for name, value in checkpoint.metadata["state"].items() if name in (ITER_STATE_DTYPE.names or ())
+    }
     trainer.state.write(**known)
-    trainer.density.random.bit_generator.state = checkpoint.facts["random"]
-    trainer.density.num_removed = checkpoint.facts["removed"]
+    trainer.density.random.bit_generator.state = checkpoint.metadata["random"]
+    trainer.density.num_removed = checkpoint.metadata["removed"]
     trainer.loop.sync()
 
 

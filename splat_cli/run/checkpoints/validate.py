@@ -1,4 +1,4 @@
-"""Validation of checkpoints: names, shapes and values of arrays and facts, which a checksum does not protect."""
+"""Validation of checkpoints: names, shapes and values of arrays and metadata, which a checksum does not protect."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
 """Fields of the state that may be non-finite after a skipped step."""
 
 
-def check_contents(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-    """ValueError with a short reason if arrays or facts are invalid."""
+def check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
+    """ValueError with a short reason if arrays or metadata are invalid."""
     _check_arrays(arrays)
     rows, num = arrays["params"].shape
     for key, (is_valid, wanted) in _FACTS.items():
-        if key in facts and not is_valid(facts[key]):
+        if key in metadata and not is_valid(metadata[key]):
             raise ValueError(f"its `{key}` is not {wanted}")
-    missing = [key for key in _REQUIRED if key not in facts]
+    missing = [key for key in _REQUIRED if key not in metadata]
     if missing:
         raise ValueError(f"it lacks `{missing[0]}`")
-    if facts["capacity"] < num:
-        raise ValueError(f"it has room for {facts['capacity']} splats and holds {num}")
-    _check_state(facts["state"], facts["step"], len(facts["views"]), rows, num)
+    if metadata["capacity"] < num:
+        raise ValueError(f"it has room for {metadata['capacity']} splats and holds {num}")
+    _check_state(metadata["state"], metadata["step"], len(metadata["views"]), rows, num)
 
 
 def _check_arrays(arrays: dict[str, np.ndarray]) -> None:

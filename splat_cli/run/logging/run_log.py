@@ -45,8 +45,10 @@ class RunLog:
         if bad:
             words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in bad.items())
             self._warn_once("numbers", f"numbers that are not finite: {words}; the log counts them")
-        facts = {"steps_per_second": self._speed(progress.step, seconds), "memory_bytes": trainer.backend.peak_bytes}
-        entry = {**dataclasses.asdict(progress), "seconds": round(seconds, 3), **facts, **bad}
+        entry = {
+            **dataclasses.asdict(progress), "seconds": round(seconds, 3),
+            "steps_per_second": self._speed(progress.step, seconds), "memory_bytes": trainer.backend.peak_bytes, **bad,
+        }  # fmt: skip
         self._add(entry)
         self.board.figures(entry)
 

@@ -60,7 +60,7 @@ class TensorBoardLogger:
 
     def scores(self, step: int, score: Score) -> None:
         """Scores on the held-out photographs."""
-        for name, value in score.facts().items():
+        for name, value in score.to_dict().items():
             self._scalar(step, f"held out/{name}", value)
 
     def render(self, step: int, number: int, name: str, pixels: np.ndarray) -> None:

@@ -8,20 +8,20 @@ from splat_cli.run.storage.run_dir import RunDir
 
 
 def write_metrics(
-    run: RunDir, step: int, scores: dict[str, Score], device: str, facts: dict[str, float]
+    run: RunDir, step: int, scores: dict[str, Score], device: str, extra: dict[str, float]
 ) -> dict[str, Any]:
-    """Add the scores after `step` steps and `facts` to the run's metrics.json; returns the file's content."""
+    """Add the scores after `step` steps and `extra` to the run's metrics.json; returns the file's content."""
     config = run.config()
     metrics = run.metrics()
     steps = metrics.get("steps", {})
     mean = mean_score(scores.values())
-    per_image = {name: one.facts() for name, one in scores.items()}
-    steps[str(step)] = {**steps.get(str(step), {}), **mean.facts(), **facts, "per_image": per_image}
+    per_image = {name: one.to_dict() for name, one in scores.items()}
+    steps[str(step)] = {**steps.get(str(step), {}), **mean.to_dict(), **extra, "per_image": per_image}
     is_named, has_flips = run.split_path.is_file(), mean.flip is not None
     halves = has_appearances(config)
     measured = protocol(
         config.test_every, config.eval, named=is_named, refined=config.pose_opt, with_flip=has_flips,
-        fitted=config.appearance != "none", halves=halves, free_space="hidden_points" in facts,
+        fitted=config.appearance != "none", halves=halves, free_space="hidden_points" in extra,
     )  # fmt: skip
     metrics = {"protocol": measured, "device": device, "steps": steps}
     run.save_metrics(metrics)

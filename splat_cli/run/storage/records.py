@@ -26,7 +26,7 @@ def check_metrics(content: dict[str, Any]) -> None:
 
 
 def check_result(content: dict[str, Any]) -> None:
-    """ValueError if result.json is not in the form of `RunResult.facts`; empty: not finished."""
+    """ValueError if result.json is not in the form of `RunResult.to_dict`; empty: not finished."""
     if not content:
         return
     needed = ["steps", "num_splats", "seconds", *(key for key in ("psnr", "ssim") if content.keys() & {"psnr", "ssim"})]
@@ -42,12 +42,12 @@ def check_background(content: dict[str, Any]) -> None:
 
 
 def check_responses(content: dict[str, Any]) -> None:
-    """ValueError where camera_response.json does not hold `cameras` by their ids, as `CameraResponse.facts` says."""
+    """ValueError where camera_response.json does not hold `cameras` by their ids, as `CameraResponse.to_dict` says."""
     cameras = content.get("cameras", {})
     if not isinstance(cameras, dict) or not all(re.fullmatch("[0-9]{1,18}", number) for number in cameras):
         raise ValueError("expected `cameras`, an object of cameras by their ids")
     for camera in cameras.values():
-        CameraResponse.from_json(camera)
+        CameraResponse.from_dict(camera)
 
 
 def log_entry(line: str) -> dict[str, Any] | None:

@@ -27,9 +27,9 @@ class RunResult:
             lines.insert(0, f"Held-out photographs: PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")
         return lines
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The result as JSON: content of result.json and output of `--json`."""
-        measured = self.score.facts() if self.score else {}
+        measured = self.score.to_dict() if self.score else {}
         return {
             "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
             "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.nonfinite_counts,
@@ -38,12 +38,12 @@ class RunResult:
 
 def read_result(run: RunDir) -> RunResult:
     """The result of a finished run. FormatError if the file is damaged."""
-    facts = run.result()
-    measured = {field.name: facts[field.name] for field in dataclasses.fields(Score) if field.name in facts}
+    content = run.result()
+    measured = {field.name: content[field.name] for field in dataclasses.fields(Score) if field.name in content}
     try:
         score = Score(**measured) if measured else None
-        others = facts["steps"], facts["num_splats"], facts["seconds"]
-        bad = {name: facts[name] for name in ("skipped_updates", "skipped_steps", "removed_splats")}
+        others = content["steps"], content["num_splats"], content["seconds"]
+        bad = {name: content[name] for name in ("skipped_updates", "skipped_steps", "removed_splats")}
     except (KeyError, TypeError) as error:
         raise FormatError(f"{run.result_path} lacks {error}: remove the file, and resume the run") from error
     return RunResult(run, *others, score, bad)

@@ -115,10 +115,10 @@ class RunDir:
     def responses(self) -> dict[int, CameraResponse]:
         """Vignetting and response by camera id; of no camera where none was trained. FormatError."""
         cameras = _read_json(self.responses_path, check_responses).get("cameras", {})
-        return {int(number): CameraResponse.from_json(content) for number, content in cameras.items()}
+        return {int(number): CameraResponse.from_dict(content) for number, content in cameras.items()}
 
     def save_responses(self, responses: dict[int, CameraResponse]) -> None:
-        cameras = {str(number): response.facts() for number, response in responses.items()}
+        cameras = {str(number): response.to_dict() for number, response in responses.items()}
         _write_json(self.responses_path, {"cameras": cameras})
 
     def scene_path(self) -> Path:
@@ -157,11 +157,11 @@ class RunDir:
         _write_json(self.metrics_path, metrics)
 
     def result(self) -> dict[str, Any]:
-        """Content of result.json (RunResult.facts), empty if the run is not finished."""
+        """Content of result.json (RunResult.to_dict), empty if the run is not finished."""
         return _read_json(self.result_path, check_result)
 
-    def save_result(self, facts: dict[str, Any]) -> None:
-        _write_json(self.result_path, facts)
+    def save_result(self, result: dict[str, Any]) -> None:
+        _write_json(self.result_path, result)
 
     def log(self, entry: Mapping[str, Any]) -> None:
         """Append a line to train.jsonl. After an OSError, the file is unchanged if the disk allows it."""

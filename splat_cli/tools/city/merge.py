@@ -59,5 +59,5 @@ def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, displa
     score = evaluate_run(run.path, None, backend, display).mean if run.config().eval else None
     bad = {name: sum(part.nonfinite_counts[name] for part in parts) for name in parts[0].nonfinite_counts}
     result = RunResult(run, steps, num_splats, sum(part.seconds for part in parts), score, bad)
-    run.save_result(result.facts())
+    run.save_result(result.to_dict())
     return result

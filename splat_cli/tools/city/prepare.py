@@ -113,7 +113,7 @@ def _with_one_exposure(photographs: ImageSet, coarse: RunDir, display: Display) 
     checkpoint = newest_checkpoint(coarse.checkpoints_path, display.warn)
     if checkpoint is None:
         raise UsageError(f"{coarse.path} has no checkpoint with its exposures: train it again with --keep 1")
-    changes = dict(zip(checkpoint.facts["views"], checkpoint.arrays["exposures"][:, 0], strict=True))
+    changes = dict(zip(checkpoint.metadata["views"], checkpoint.arrays["exposures"][:, 0], strict=True))
     found = [changes[view.name].reshape(3, 4) for view in photographs.views]
     return photographs._replace(images=_Corrected(photographs.images, found))
 

@@ -66,7 +66,7 @@ def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:
         job.log.parent.mkdir(parents=True, exist_ok=True)
         engine.submit(job)
     for ended in engine.results():
-        row = ended.facts()
+        row = ended.json_output()
         if "error" in row:
             failed.append(f"{ended.job.name}: {row['error']}")
         else:

@@ -144,7 +144,7 @@ def test_response_on_the_host_is_that_of_the_reference(backend: Backend) -> None
     case = Taken(backend, SIZES[0])
     found = case.loss.camera_responses()
     assert sorted(found) == [3, 7]
-    read = CameraResponse.from_json(found[7].facts())
+    read = CameraResponse.from_dict(found[7].to_dict())
     expected = isp.forward(case.image, np.zeros(PHOTO_VALUES), case.camera.astype(float))
     np.testing.assert_allclose(read.apply(case.image.transpose(1, 2, 0)), expected.transpose(1, 2, 0), atol=1e-12)
 
@@ -167,7 +167,7 @@ def test_memory_cost_is_what_it_allocates(backend: Backend) -> None:
 
 def test_mean_of_responses() -> None:
     one, other = (CameraResponse.of(np.arange(CAMERA_VALUES) + shift) for shift in (0.0, 2.0))
-    assert CameraResponse.mean([one, other]).facts() == CameraResponse.of(np.arange(CAMERA_VALUES) + 1.0).facts()
+    assert CameraResponse.mean([one, other]).to_dict() == CameraResponse.of(np.arange(CAMERA_VALUES) + 1.0).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -175,4 +175,4 @@ def test_mean_of_responses() -> None:
 )
 def test_response_that_is_none(content: object) -> None:
     with pytest.raises(ValueError, match="camera"):
-        CameraResponse.from_json(content)
+        CameraResponse.from_dict(content)

@@ -26,8 +26,8 @@ def test_all_frames_in_order_at_their_speed(tmp_path):
     done = []
     write_video(tmp_path / "a.mp4", pictures(tmp_path), 12, done.append)
     frames = ffmpeg.read_frames(str(tmp_path / "a.mp4"))
-    facts = next(frames)
-    assert (facts["size"], facts["fps"], facts["codec"]) == ((40, 30), 12, "h264")
+    properties = next(frames)
+    assert (properties["size"], properties["fps"], properties["codec"]) == ((40, 30), 12, "h264")
     levels = [np.frombuffer(frame, np.uint8).reshape(30, 40, 3) for frame in frames]
     assert len(levels) == len(done) == 6
     expected = np.linspace(20, 120, 41)[:40]

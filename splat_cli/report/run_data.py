@@ -9,7 +9,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunData:
     """A run, read from its files.
 
     about: scene, device and version. figures: log entries of training. warnings: (step, text). phases: seconds by
@@ -42,7 +42,7 @@ class RunFacts:
         return self.metrics[max(self.metrics)] if self.metrics else {}
 
 
-def read_facts(run: RunDir) -> RunFacts:
+def read_run_data(run: RunDir) -> RunData:
     """Read config.toml, train.jsonl, metrics.json and the names of saved splats."""
     lines = run.log_lines()
     phases: dict[str, float] = {}
@@ -51,7 +51,7 @@ def read_facts(run: RunDir) -> RunFacts:
             phases[phase] = phases.get(phase, 0.0) + seconds
     metrics = run.metrics()
     last_written = run.log_path if run.log_path.is_file() else run.config_path
-    return RunFacts(
+    return RunData(
         run=run,
         config=run.config(),
         about=run.about(),
