@@ -33,7 +33,7 @@ import click
 import numpy as np
 from blend_stages import KERNELS
 from live_passes import table, visible_splats
-from stage_passes import measure_stages, stage_table
+from stage_passes import launch_stages, measure_stages, stage_table
 from step_passes import Bench, make_bench, run_all, time_replay
 from timing import copy_bandwidth
 
@@ -188,9 +188,10 @@ def model(
 @main.command()
 @click.argument("runs", nargs=-1, required=True, type=Path)
 @click.option("--views", "num_views", default=8, show_default=True, help="Views of each run, evenly spread.")
+@click.option("--once", is_flag=True, help="Only launch each stage once, in one view, for a profiler.")
 @click.option("--device", default="auto")
 @click.option("--json", "file", type=Path)
-def stages(runs: tuple[Path, ...], num_views: int, device: str, file: Path | None) -> None:
+def stages(runs: tuple[Path, ...], num_views: int, once: bool, device: str, file: Path | None) -> None:
     """Backward pass of the blend in stages, on the splats of RUNS."""
     backend = open_backend(device, sources=KERNELS)
     bandwidth, results = copy_bandwidth(backend), []
@@ -198,6 +199,9 @@ def stages(runs: tuple[Path, ...], num_views: int, device: str, file: Path | Non
     for path in runs:
         run = open_run(path)
         arrays, views = read_ply(find_splats(path)[0]), evenly_spread(run.views("all"), num_views)
+        if once:
+            launch_stages(backend, arrays, views[0], run.config().antialias)
+            continue
         result = measure_stages(backend, arrays, views, run.config().antialias)
         results.append({"run": path.resolve().name, **result})
         print(f"\n{path}: {stage_table(result, bandwidth)}", flush=True)

@@ -22,7 +22,8 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 
 MIN_ALPHA = 1 / 255
-REPLAYS = {"cuda": 8, "cpu": 1}  # that are timed together
+REPLAYS = {"cuda": 4, "cpu": 1}  # that are timed together
+MAX_SECONDS = 0.5  # of timing a stage in a view; at least three times REPLAYS
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,18 @@ def _contributes(means: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     return opacity * np.exp(-0.5 * (a * dx * dx + c * dy * dy) - b * dx * dy) >= MIN_ALPHA
 
 
+def launch_stages(backend: Backend, arrays: SplatArrays, view: View, antialias: bool) -> None:
+    """Launch each stage once, for a profiler."""
+    splats, raster, state = _rasterizer(backend, arrays, [view], antialias)
+    _render(raster, splats, state, 0)
+    for stage in _stages(backend):
+        _gradients(raster, state, stage)
+
+
 def measure_stages(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool) -> dict[str, Any]:
     """Means over views of each stage's milliseconds and counts; `difference`: of its gradients from ours, relative."""
-    splats = Splats.from_arrays(backend, arrays)
-    raster = Rasterizer(backend, CameraTable(backend, views), splats.capacity, training=True, antialias=antialias)
-    state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
-    stages = [stage for stage in STAGES if backend.name == "cuda" or not stage.cuda_only]
+    splats, raster, state = _rasterizer(backend, arrays, views, antialias)
+    stages = _stages(backend)
     times: dict[str, list[float]] = {stage.name: [] for stage in stages}
     work, worst = [], dict.fromkeys(times, 0.0)
     for index, view in enumerate(views):
@@ -104,7 +111,8 @@ def measure_stages(backend: Backend, arrays: SplatArrays, views: list[View], ant
             difference = np.linalg.norm(_gradients(raster, state, stage) - expected, axis=0)
             worst[stage.name] = max(worst[stage.name], float((difference / np.linalg.norm(expected, axis=0)).max()))
             rows = backend.xp.zeros((splats.capacity, stage.columns), "float32")
-            replays = time_replay(backend, partial(stage.launch, raster, state, rows), REPLAYS[backend.name])
+            launch = partial(stage.launch, raster, state, rows)
+            replays = time_replay(backend, launch, REPLAYS[backend.name], MAX_SECONDS)
             times[stage.name].append(statistics.median(replays))
     return {
         "splats": splats.num, "views": len(views), "width": views[0].width, "height": views[0].height,
@@ -119,6 +127,18 @@ def measure_stages(backend: Backend, arrays: SplatArrays, views: list[View], ant
             for stage in stages
         ],
     }  # fmt: skip
+
+
+def _stages(backend: Backend) -> list[Stage]:
+    return [stage for stage in STAGES if backend.name == "cuda" or not stage.cuda_only]
+
+
+def _rasterizer(
+    backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool
+) -> tuple[Splats, Rasterizer, IterState]:
+    splats = Splats.from_arrays(backend, arrays)
+    raster = Rasterizer(backend, CameraTable(backend, views), splats.capacity, training=True, antialias=antialias)
+    return splats, raster, IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
 
 
 def _render(raster: Rasterizer, splats: Splats, state: IterState, index: int) -> None:

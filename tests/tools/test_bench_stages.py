@@ -4,6 +4,7 @@ import json
 import xml.etree.ElementTree
 
 import bench_kernels
+import stage_passes
 from blend_stages import STAGES
 from click.testing import CliRunner
 from draw_stages import stages_svg
@@ -21,3 +22,18 @@ def test_command_and_chart(trained, tmp_path):
     svg = xml.etree.ElementTree.fromstring(stages_svg(results))
     bars = svg.findall("{http://www.w3.org/2000/svg}rect")
     assert len(bars) == 1 + 2 + len(stages) + 5  # paper, legend
+
+
+def test_once_for_a_profiler(trained, monkeypatch):
+    launched = []
+    real = stage_passes._gradients
+
+    def gradients(raster, state, stage):
+        launched.append(stage.name)
+        return real(raster, state, stage)
+
+    monkeypatch.setattr(stage_passes, "_gradients", gradients)
+    CliRunner().invoke(
+        bench_kernels.main, ["stages", str(trained), "--once", "--device", "cpu"], catch_exceptions=False
+    )
+    assert launched == [stage.name for stage in STAGES if not stage.cuda_only]
