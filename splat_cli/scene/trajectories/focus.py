@@ -10,6 +10,8 @@ from splat_cli.scene.view import View
 
 _PARALLEL = 1e-6
 """Mean squared sine between axes that meet nowhere in particular: a tenth of a degree or so."""
+_OPPOSITE = 1e-3
+"""Length of the mean of unit vectors that cancel each other."""
 _ROUNDS = 30
 _LEVEL_ROUNDS, _CONVERGED = 1000, 1e-7
 """At most, and the change of a unit vector after which there are no more: few and equally rolled cameras need 300."""
@@ -25,7 +27,7 @@ _GROUND_TOLERANCE = 1.5
 def focus_point(views: Sequence[View]) -> np.ndarray:
     """Point float64 [3] with the least sum of distances to the optical axes, robust to outliers.
 
-    For parallel axes or one camera: as far ahead of the cameras as they are apart. Iteratively reweighted least squares
+    For parallel axes or one camera: as far ahead of the cameras as they are apart, or amid opposite ones. Iteratively reweighted least squares
     (Weiszfeld).
     """
     centers = np.array([view.center for view in views])
@@ -33,7 +35,9 @@ def focus_point(views: Sequence[View]) -> np.ndarray:
     across = np.eye(3) - forward[:, :, None] * forward[:, None, :]  # projections along the axes
     extent = scene_extent(views)
     if np.linalg.eigvalsh(across.mean(axis=0))[0] < _PARALLEL:
-        return centers.mean(axis=0) + extent * _unit(forward.mean(axis=0))
+        ahead = forward.mean(axis=0)
+        is_opposite = np.linalg.norm(ahead) < _OPPOSITE
+        return centers.mean(axis=0) + (0 if is_opposite else extent * _unit(ahead))
     weights = np.ones(len(views))
     point = centers.mean(axis=0)
     for _ in range(_ROUNDS):

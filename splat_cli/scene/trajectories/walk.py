@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.trajectories.capture import across
 from splat_cli.scene.trajectories.looking import frame
 from splat_cli.scene.trajectories.tour import camera_order
 from splat_cli.scene.view import View
@@ -21,6 +22,8 @@ _SPEED = np.radians(2.5)
 """Of the default number of frames, radians a frame: 75 degrees a second at 30 frames."""
 _FRAMES = (120, 600)
 """Least and largest default number of frames."""
+_OPPOSITE = 1e-6
+"""Sine of the angle between directions that are taken as opposite."""
 _REACH = 4.0
 """Of the smoothing kernel, in standard deviations."""
 
@@ -43,7 +46,7 @@ def walk_path(
     forward = np.array([view.w2c[2, :3] for view in views])
     unit = scene_extent(views) / 4
     order = camera_order(centers / unit, forward)
-    centers, forward = _resampled(centers[order], forward[order], unit, _SAMPLES * len(views))
+    centers, forward = _resampled(centers[order], forward[order], unit, _SAMPLES * len(views), up)
     width = _SAMPLES * min(bandwidth, _MAX_SHARE * len(views))
     places = avoid(_smoothed(centers, width))
     if focus is None:
@@ -55,7 +58,7 @@ def walk_path(
     centers = places
     if num_frames is None:
         num_frames = int(np.clip(_lengths(centers, forward, unit).sum() / _SPEED, *_FRAMES))
-    pairs = zip(*_resampled(centers, forward, unit, num_frames), strict=True)
+    pairs = zip(*_resampled(centers, forward, unit, num_frames, up), strict=True)
     return [frame(views[0], i, place, place + ahead, up) for i, (place, ahead) in enumerate(pairs)]
 
 
@@ -66,7 +69,7 @@ def _lengths(centers: np.ndarray, forward: np.ndarray, unit: float) -> np.ndarra
 
 
 def _resampled(
-    centers: np.ndarray, forward: np.ndarray, unit: float, count: int
+    centers: np.ndarray, forward: np.ndarray, unit: float, count: int, up: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """`count` positions and unit directions, evenly spaced on the line through poses [N, 3], [N, 3]."""
     travelled = np.concatenate([[0.0], np.cumsum(_lengths(centers, forward, unit) + 1e-9)])
@@ -75,13 +78,20 @@ def _resampled(
     right = np.minimum(left + 1, len(travelled) - 1)
     share = ((at - travelled[left]) / np.maximum(travelled[right] - travelled[left], 1e-12))[:, None]
     positions = centers[left] + share * (centers[right] - centers[left])
-    return positions, _slerp(forward[left], forward[right], share)
+    return positions, _slerp(forward[left], forward[right], share, up)
 
 
-def _slerp(first: np.ndarray, second: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Unit directions [N, 3] at `share` [N, 1] of the arcs between unit vectors [N, 3]."""
-    angles = np.arccos(np.clip((first * second).sum(axis=1, keepdims=True), -1, 1))
-    mixed = np.where(angles > 1e-6, np.sin((1 - share) * angles) * first + np.sin(share * angles) * second, first)
+def _slerp(first: np.ndarray, second: np.ndarray, share: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """Unit directions [N, 3] at `share` [N, 1] of the arcs between unit vectors [N, 3]; level between opposite ones."""
+    cosines = (first * second).sum(axis=1, keepdims=True)
+    sides = second - cosines * first
+    is_opposite = (cosines < 0) & (np.linalg.norm(sides, axis=1, keepdims=True) < _OPPOSITE)
+    level = np.cross(up, first)
+    is_vertical = np.linalg.norm(level, axis=1, keepdims=True) < _OPPOSITE
+    sides = np.where(is_opposite, np.where(is_vertical, across(up), level), sides)
+    sides /= np.maximum(np.linalg.norm(sides, axis=1, keepdims=True), 1e-12)
+    angles = share * np.arccos(np.clip(cosines, -1, 1))
+    mixed = np.cos(angles) * first + np.sin(angles) * sides
     return mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), 1e-12)
 
 
