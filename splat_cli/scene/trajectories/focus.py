@@ -27,8 +27,8 @@ _GROUND_TOLERANCE = 1.5
 def focus_point(views: Sequence[View]) -> np.ndarray:
     """Point float64 [3] with the least sum of distances to the optical axes, robust to outliers.
 
-    For parallel axes or one camera: as far ahead of the cameras as they are apart, or amid opposite ones. Iteratively reweighted least squares
-    (Weiszfeld).
+    For parallel axes or one camera: as far ahead of the cameras as they are apart, or amid opposite ones. Iteratively
+    reweighted least squares (Weiszfeld).
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])

@@ -15,6 +15,7 @@ REACHES = (1.0, 0.7, 0.5, 0.3, 0.1)
 """Sizes of a spiral."""
 _REACH = 90
 """Percentile of the cameras' distances that a spiral goes out to: a few strays do not count."""
+_FACING_ONE_WAY = np.cos(np.radians(45))
 _TURNS = 2
 _ARC_STEPS = 2048
 
@@ -45,13 +46,17 @@ def orbit_path(
 
 
 def spiral_path(views: Sequence[View], num_frames: int, focus: np.ndarray, up: np.ndarray, size: float) -> list[View]:
-    """Two turns before the scene, with the radius of nine tenths of the cameras: for forward-facing captures.
+    """Two turns before the scene, with the radius of nine tenths of the cameras that face one way.
 
-    As in LLFF (Mildenhall et al. 2019): oscillates in the image plane and, at half the frequency, in depth, looking at
-    a point at the distance of the focus. size: scale of the path.
+    Where cameras face several ways, these are the ones within 45 degrees of the camera that has the most there. As in
+    LLFF (Mildenhall et al. 2019): oscillates in the image plane and, at half the frequency, in depth, looking at a
+    point at the distance of the focus. size: scale of the path.
     """
-    centers = np.array([view.center for view in views])
-    middle, forward = centers.mean(axis=0), np.mean([view.w2c[2, :3] for view in views], axis=0)
+    centers, directions = np.array([view.center for view in views]), np.array([view.w2c[2, :3] for view in views])
+    is_alike = directions @ directions.T > _FACING_ONE_WAY
+    chosen = is_alike[np.argmax(is_alike.sum(axis=1))]
+    centers, forward = centers[chosen], directions[chosen].mean(axis=0)
+    middle = centers.mean(axis=0)
     axes = looking(middle, middle + forward, up)[:3, :3]
     reach = size * np.percentile(np.abs((centers - middle) @ axes.T), _REACH, axis=0)
     ahead = float(axes[2] @ (focus - middle))
