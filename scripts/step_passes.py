@@ -41,6 +41,7 @@ class Bench:
 
 
 def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool = False) -> Bench:
+    """The passes of a step that changes no splat, with buffers for the view that needs most pairs."""
     rng = np.random.default_rng(0)
     asked = TrainConfig(
         lr_means=0.0, lr_means_final=0.0, lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0,
@@ -59,16 +60,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
     moments = Moments(splats)
     update = Update(moments.first, moments.second)
     state.write(step=10 * len(views))  # past the schedule of SH degrees
-    while True:  # size the buffers by the view with most pairs
-        worst = 0
-        for index in range(len(views)):
-            state.clear_counts()
-            state.write(view=index, overflowed=0, sh_degree=3)
-            raster.forward(splats, state)
-            worst = max(worst, int(state.read()["needed_pairs"]))
-        if worst <= raster.tiles.pair_capacity:
-            break
-        raster.resize_pairs(int(worst * 1.05))
+    fit_pairs(raster, splats, state, len(views))
     p, pic = raster.projection, raster.picture
     passes: list[tuple[str, Callable[[], None]]] = [
         (
@@ -84,6 +76,20 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
         ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, p, update)),
     ]
     return Bench(backend, splats, raster, state, passes)
+
+
+def fit_pairs(raster: Rasterizer, splats: Splats, state: IterState, num_views: int) -> None:
+    """Resize the buffers of pairs to the view that needs most."""
+    while True:
+        worst = 0
+        for index in range(num_views):
+            state.clear_counts()
+            state.write(view=index, overflowed=0, sh_degree=3)
+            raster.forward(splats, state)
+            worst = max(worst, int(state.read()["needed_pairs"]))
+        if worst <= raster.tiles.pair_capacity:
+            return
+        raster.resize_pairs(int(worst * 1.05))
 
 
 def run_all(functions: list[Callable[[], None]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,19 +115,22 @@ def command(
     if out.name == STREAMED and format_name is None:
         return _streamed(job, out, lod or _LEVELS)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
-    if out.is_dir():
-        raise UsageError(f"{out} is a folder; give the name of a file to write")
-    if lod_steps is not None and lod is None:
-        raise UsageError("--lod-steps are steps of a level of detail: add --lod N")
+    _check_options(out, lod, lod_steps)
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
     levels = job.levels(lod, _LOD_STEPS if lod_steps is None else lod_steps, display) if lod else [job.splats()]
     rows = _written(levels, out, format_name, write, numbered=lod is not None)
-    notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
-    notes += [_AXES] if spz_axes is None and _has_format(out, format_name, "spz") else []
-    notes += [_NO_SH] if rows[0]["dropped_sh"] else []
-    notes += [_ANTIALIASED] if rows[0]["antialiased"] and not is_page else []
+    notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else []), *_notes(rows[0], out, format_name, spz_axes)]
     return Output([*map(_line, rows), *notes], {"levels": rows} if lod else rows[0])
+
+
+def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
+    from splat_cli.errors import UsageError
+
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; give the name of a file to write")
+    if lod_steps is not None and lod is None:
+        raise UsageError("--lod-steps are steps of a level of detail: add --lod N")
 
 
 def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
@@ -184,6 +187,16 @@ def _written(
             "bytes": file.stat().st_size,
         })  # fmt: skip
     return rows
+
+
+def _notes(row: dict[str, Any], out: Path, format_name: str | None, spz_axes: str | None) -> Iterator[str]:
+    """What the format could not hold, or what a viewer has to know."""
+    if spz_axes is None and _has_format(out, format_name, "spz"):
+        yield _AXES
+    if row["dropped_sh"]:
+        yield _NO_SH
+    if row["antialiased"] and not _has_format(out, format_name, "html"):
+        yield _ANTIALIASED
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -35,6 +36,11 @@ class TrainingImages:
         self._resident: dict[int, Shown] = {}
         self._downscale = 0  # nothing is shown yet
         self.set_downscale(downscale)
+
+    def show(self, views: Sequence[int]) -> None:
+        """Load the photographs of these views between two steps, if photographs are streamed."""
+        if self.stream:
+            self.stream.show(views)
 
     def set_downscale(self, downscale: int) -> bool:
         """Show all views downscaled by this factor, between two steps; whether that was not so already.

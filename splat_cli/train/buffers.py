@@ -28,9 +28,10 @@ def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, fr
 
 
 def make_rasterizer(
-    backend: Backend, config: ResolvedConfig, cameras: CameraTable, capacity: int, coloring: Coloring | None
+    backend: Backend, config: ResolvedConfig, cameras: CameraTable, model: Model, coloring: Coloring | None
 ) -> Rasterizer:
-    """The rasterizer of training, for `capacity` splats."""
+    """The rasterizer of training, for all splats that the model has room for."""
+    capacity = model.splats.capacity
     return Rasterizer(
         backend, cameras, capacity, min(PAIRS_PER_SPLAT * capacity, MAX_INITIAL_PAIRS), training=True,
         antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",

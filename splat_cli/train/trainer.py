@@ -82,14 +82,12 @@ class Trainer:
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats, scene_points,
             pose_offsets, images.depth_maps,
         ))  # fmt: skip
-        capacity, coloring = self.model.splats.capacity, self.auxiliary.coloring
-        self.rasterizer = make_rasterizer(backend, config, self.cameras, capacity, coloring)
+        self.rasterizer = make_rasterizer(backend, config, self.cameras, self.model, self.auxiliary.coloring)
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         random = random or np.random.default_rng(config.seed)
         self.scorer = self._make_scorer(
-            self.rasterizer, self.loss, self.model, self.state, random,
-            self.stream.show if self.stream else lambda views: None,
+            self.rasterizer, self.loss, self.model, self.state, random, self.images.show,
             has_fixed_scores(config, backend.name == "cuda"), config.batch_size,
         )  # fmt: skip
         self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, random)

@@ -22,8 +22,8 @@ def saved(backend, tmp_path):
 
 def rewritten(path, arrays, header):
     """The file with some arrays, and some keys of its header, replaced."""
-    with np.load(path) as content:
-        before = dict(content)
+    with np.load(path) as file:
+        before = dict(file)
     content = json.loads(before.pop("header").tobytes())
     for key, value in header.items():
         *outer, last = key.split(".")

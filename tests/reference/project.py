@@ -117,6 +117,14 @@ def sh_coefficients(splats: Splats, sh_degree: int) -> Array:
     return np.concatenate([splats.sh0[:, None], splats.shN], axis=1)[:, : sh.num_bases(sh_degree)]
 
 
+def pinhole_jacobians(slopes: Array, z: Array) -> Array:
+    """[N, 2, 3] derivatives of x/z and y/z by the position, from these slopes."""
+    jacobians = np.zeros((len(z), 2, 3))
+    jacobians[:, 0, 0], jacobians[:, 0, 2] = 1 / z, -slopes[:, 0] / z
+    jacobians[:, 1, 1], jacobians[:, 1, 2] = 1 / z, -slopes[:, 1] / z
+    return jacobians
+
+
 def intermediates(splats: Splats, camera: Camera, options: Options) -> Geometry:
     world_to_camera = camera.w2c[:3, :3]
     positions = splats.means @ world_to_camera.T + camera.w2c[:3, 3]
@@ -128,9 +136,7 @@ def intermediates(splats: Splats, camera: Camera, options: Options) -> Geometry:
     z = positions[:, 2]
     true_slopes = positions[:, :2] / z[:, None]
     slopes = np.clip(true_slopes, *_slope_limits(camera))
-    pinhole = np.zeros((splats.num, 2, 3))
-    pinhole[:, 0, 0], pinhole[:, 0, 2] = 1 / z, -slopes[:, 0] / z
-    pinhole[:, 1, 1], pinhole[:, 1, 2] = 1 / z, -slopes[:, 1] / z
+    pinhole = pinhole_jacobians(slopes, z)
     jacobians = np.diag([camera.fx, camera.fy]) @ distortion.jacobians(slopes, camera) @ pinhole
     world_to_plane = jacobians @ world_to_camera
     covariances2d = world_to_plane @ covariances @ world_to_plane.transpose(0, 2, 1)
