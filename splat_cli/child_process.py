@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import splat_cli
 
@@ -45,6 +45,31 @@ def kill(process: subprocess.Popen[Any]) -> None:
         with suppress(BrokenPipeError):
             if stream:
                 stream.close()
+
+
+def receive(stream: IO[bytes], buffer: memoryview) -> None:
+    """Fill a buffer of bytes from a pipe; ValueError without a reason where that ends before."""
+    while buffer:
+        num = stream.readinto(buffer)  # type: ignore[attr-defined]
+        if not num:
+            raise ValueError
+        buffer = buffer[num:]
+
+
+def limit_memory(num_bytes: int) -> None:
+    """Let allocations fail that together exceed `num_bytes` from now on; Linux only.
+
+    What is allocated so far is not counted: NumPy's OpenBLAS takes 40 MiB for each core, more than 1 GiB on a server.
+    """
+    try:
+        import resource
+
+        data_pages = int(Path("/proc/self/statm").read_text().split()[5])
+    except (ImportError, OSError):
+        return
+    limit, hard = data_pages * resource.getpagesize() + num_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]
+    if hard == resource.RLIM_INFINITY or limit < hard:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def end_with_parent(saving: float = 0.0) -> None:

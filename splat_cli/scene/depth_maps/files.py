@@ -1,17 +1,16 @@
 """Files of depth maps: grey images, NumPy arrays, OpenEXR. ValueErrors state the defect of a file."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from splat_cli.decoder import decode
 from splat_cli.errors import reason_of
 from splat_cli.scene.images.decode import check_pixels, decode_levels
 
 DEPTH_SUFFIXES = (".png", ".npy", ".exr", ".tif", ".tiff")
-_CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
-"""Of OpenEXR files, in the order in which they are looked for: of depth, of grey pictures, the first of colours."""
 
 
 def read_depths(path: Path, max_pixels: int) -> np.ndarray:
@@ -49,38 +48,25 @@ def _read_npy(path: Path, max_pixels: int) -> np.ndarray:
 
 
 def _read_exr(path: Path, max_pixels: int) -> np.ndarray:
-    """The channel of depths of the first part.
-
-    `OpenEXR.File` would decode all parts, and print on standard output; the header of `OpenEXR.InputFile` crashes on
-    names that are not UTF-8.
-    """
-    try:
-        import Imath
-        import OpenEXR
-    except ImportError:
-        raise ValueError("OpenEXR files need the extra exr: pip install 'splat-cli[exr]'") from None
-    with _decoding():
-        header = OpenEXR.File(str(path), separate_channels=True, header_only=True).header()
-        (left, top), (right, bottom) = header["dataWindow"]
-        channels = {channel.name for channel in header["channels"]}
-    width, height = int(right) - int(left) + 1, int(bottom) - int(top) + 1
+    """The channel of depths of the first part."""
+    if any(importlib.util.find_spec(name) is None for name in ("OpenEXR", "Imath")):
+        raise ValueError("OpenEXR files need the extra exr: pip install 'splat-cli[exr]'")
+    path.open("rb").close()
+    facts, _ = _decoded("exr header", path)
+    width, height = facts["size"]
     if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # as of photographs
         raise ValueError(f"has {width}x{height} pixels in {path.stat().st_size} bytes")
     check_pixels((width, height), max_pixels)
-    name = next((name for name in _CHANNELS if name in channels), min(channels, default=None))
-    if name is None:
+    if facts["channel"] is None:
         raise ValueError("has no channels")
-    with _decoding(), closing(OpenEXR.InputFile(str(path))) as file:
-        content = file.channel(name, Imath.PixelType(Imath.PixelType.FLOAT))
+    _, content = _decoded("exr", path)
     if len(content) != 4 * width * height:
         raise ValueError(f"has {len(content) // 4:,} values for {width}x{height} pixels")
     return np.frombuffer(content, np.float32).reshape(height, width)
 
 
-@contextmanager
-def _decoding() -> Iterator[None]:
-    """Turns exceptions of OpenEXR, of many types, into ValueErrors."""
+def _decoded(task: str, path: Path) -> tuple[dict[str, Any], bytearray]:
     try:
-        yield
-    except Exception as error:
+        return decode(task, path)
+    except ValueError as error:
         raise ValueError(f"is not a readable OpenEXR file ({reason_of(error)})") from error

@@ -9,7 +9,7 @@ from typing import IO
 
 import numpy as np
 
-from splat_cli.child_process import child_environment, ending, kill
+from splat_cli.child_process import child_environment, ending, kill, receive
 from splat_cli.errors import FormatError, UsageError, reason_of
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points import las_worker
@@ -55,10 +55,5 @@ def _received(stream: IO[bytes]) -> Points:
     positions = np.empty((answer["points"], 3), np.float64)
     colors = np.empty((answer["points"], 3), np.uint8)
     for array in (positions, colors):
-        left = array.reshape(-1).view(np.uint8).data
-        while left:
-            num = stream.readinto(left)  # type: ignore[attr-defined]
-            if not num:
-                raise ValueError
-            left = left[num:]
+        receive(stream, array.reshape(-1).view(np.uint8).data)
     return Points(positions, colors)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.archives import max_unpacked_bytes
-from splat_cli.child_process import end_with_parent
+from splat_cli.child_process import end_with_parent, limit_memory
 from splat_cli.errors import reason_of
 
 GREY = 128
@@ -51,7 +51,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
         limit = max_unpacked_bytes(path) if header.are_points_compressed else plain
         if num_points * length > limit:
             raise ValueError(f"{num_points:,} points of {length} bytes are more than it can hold")
-        _limit_memory(_MEMORY + _MEMORY_PER_BYTE * num_points * length)
+        limit_memory(_MEMORY + _MEMORY_PER_BYTE * num_points * length)
         points = reader.read()
     positions = np.stack([points.x, points.y, points.z], axis=1, dtype=np.float64)
     names = set(points.point_format.dimension_names)
@@ -72,19 +72,3 @@ def _check_records(path: Path) -> None:
     extended = int.from_bytes(head[243:247], "little") if head[25:26] >= b"\x04" else 0
     if 54 * int.from_bytes(head[100:104], "little") + 60 * extended > path.stat().st_size:
         raise ValueError("it lists more records than it can hold")
-
-
-def _limit_memory(num_bytes: int) -> None:
-    """Let allocations fail that together exceed `num_bytes` from now on; Linux only.
-
-    What is allocated so far is not counted: NumPy's OpenBLAS takes 40 MiB for each core, more than 1 GiB on a server.
-    """
-    try:
-        import resource
-
-        data_pages = int(Path("/proc/self/statm").read_text().split()[5])
-    except (ImportError, OSError):
-        return
-    limit, hard = data_pages * resource.getpagesize() + num_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]
-    if hard == resource.RLIM_INFINITY or limit < hard:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
