@@ -1,0 +1,52 @@
+"""Panels of the live viewer: saved views, comparison with photographs."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.viewer.browse import unused_file
+from splat_cli.viewer.panels.comparison import compose, padded
+from splat_cli.viewer.panels.saved_views import SavedViews
+from tests.viewer.stand_ins import Panel, browser_camera
+from tests.views import ring_of_views
+
+
+def test_kept_views_are_a_file_that_render_reads(tmp_path):
+    panel, views = Panel(), ring_of_views()
+    keeping = SavedViews(panel, tmp_path / "views.json", 0.1)
+    for view in views[:3]:
+        panel.buttons["Save this view"](SimpleNamespace(client=SimpleNamespace(camera=browser_camera(view))))
+    panel.buttons["Remove the last"](None)
+    read = read_cameras(tmp_path / "views.json")
+    assert [view.name for view in read] == ["view_000", "view_001"] == [view.name for view in keeping.views]
+    np.testing.assert_allclose(read[1].w2c, views[1].w2c, atol=1e-9)
+    for _ in range(3):
+        panel.buttons["Remove the last"](None)
+    assert not (tmp_path / "views.json").exists()
+
+
+def test_kept_views_replace_no_file(tmp_path):
+    assert unused_file(tmp_path / "views.json") == tmp_path / "views.json"
+    (tmp_path / "views.json").touch()
+    (tmp_path / "views-2.json").touch()
+    assert unused_file(tmp_path / "views.json") == tmp_path / "views-3.json"
+
+
+def test_comparing():
+    rendered, photograph = np.full((4, 10, 3), 10, np.uint8), np.full((4, 10, 3), 30, np.uint8)
+    both = compose(rendered, photograph, 0.4, False)
+    assert (both[:, :4] == 30).all()
+    assert (both[:, 5:] == 10).all()
+    assert (compose(rendered, photograph, 1.0, False) == photograph).all()
+    assert (compose(rendered, photograph, 0.5, True) == 80).all()
+    assert compose(rendered, None, 0.5, True) is rendered
+
+
+def test_portraits_are_no_higher_than_the_panel_is_wide():
+    portrait, landscape = np.full((20, 11, 3), 200, np.uint8), np.full((11, 20, 3), 200, np.uint8)
+    square = padded(portrait)
+    assert square.shape == (20, 20, 3)
+    assert (square[:, 4:15] == portrait).all()
+    assert (square[:, :4] == square[:, 15:16]).all()
+    assert (padded(landscape) == landscape).all()

@@ -1,0 +1,51 @@
+"""Splats as the browser shows them: covariances, colours, opacities, a box."""
+
+import numpy as np
+
+from splat_cli.gaussians.splats import Splats
+from splat_cli.scene.crop import Box
+from splat_cli.viewer.splat_colors import appearance
+from tests.gaussians.some_splats import some_splats
+from tests.views import ring_of_views
+
+
+def test_covariances_and_colours(backend):
+    splats = some_splats(40)
+    splats.logit_opacities[:] = np.linspace(-8, 3, 40)  # the first few are too faint to be seen
+    splats.means[20, 1] = np.nan
+    look = appearance(Splats.from_arrays(backend, splats))
+    opacities = 1 / (1 + np.exp(-splats.logit_opacities))
+    kept = (opacities >= 1 / 255) & (np.arange(40) != 20)
+    assert 20 < kept.sum() < 39
+    np.testing.assert_allclose(look.centers, splats.means[kept], atol=1e-6)
+    np.testing.assert_allclose(look.opacities[:, 0], opacities[kept], atol=1e-6)
+    np.testing.assert_allclose(look.rgbs, np.clip(0.5 + 0.28209479 * splats.sh0[kept], 0, 1), atol=1e-6)
+    lengths, variances = np.exp(2 * np.sort(splats.log_scales[kept], axis=1)), np.linalg.eigvalsh(look.covariances)
+    np.testing.assert_allclose(variances, lengths, rtol=2e-3, atol=2e-3)
+    w, x, y, z = (splats.quats[0] / np.linalg.norm(splats.quats[0])).astype(np.float64)
+    first = appearance(Splats.from_arrays(backend, _opaque(splats)))
+    axis = np.array([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)])
+    variance = np.exp(2 * splats.log_scales[0, 0])
+    np.testing.assert_allclose(first.covariances[0] @ axis, variance * axis, rtol=1e-3, atol=1e-3)
+
+
+def _opaque(splats):
+    splats.logit_opacities[:] = 3
+    return splats
+
+
+def test_small_splats_are_as_faint_as_in_training(backend):
+    splats = some_splats(60)
+    splats.log_scales -= 5
+    splats = _opaque(splats)
+    on_device = Splats.from_arrays(backend, splats)
+    raw, baked = appearance(on_device), appearance(on_device, ring_of_views())
+    assert baked.opacities.mean() < 0.5 * raw.opacities.mean()
+
+
+def test_a_box_hides_what_is_outside(backend):
+    look = appearance(Splats.from_arrays(backend, _opaque(some_splats(100))))
+    inside = look.inside(Box((-1, -1, -1), (1, 1, 1)))
+    assert 0 < len(inside.centers) < len(look.centers)
+    assert np.abs(inside.centers).max() <= 1
+    assert len({len(array) for array in inside.arrays().values()}) == 1
