@@ -1,0 +1,23 @@
+"""Depth maps of views, with what is said while they are loaded."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from splat_cli.scene.depth_maps import load_depth_maps
+
+CONFIG = SimpleNamespace(depth_maps="auto", depth_unit=0.001)
+NO_POINTS = np.zeros((0, 3), np.float32)
+
+
+def loaded(views, points=NO_POINTS, max_bytes=1 << 30, **config):
+    """Depth maps, and what was said and warned of."""
+    said, warned = [], []
+    config = SimpleNamespace(**{**vars(CONFIG), **config})
+    return load_depth_maps(views, points, config, max_bytes, said.append, warned.append), said, warned
+
+
+def inverse(depth_map):
+    """1/z, NaN where there is none."""
+    values = depth_map.values.astype(float)
+    return np.where(values > 0, depth_map.scale * values, np.nan)
