@@ -1,0 +1,88 @@
+"""Checkpoints of a run: how many, their content, damaged ones."""
+
+import random
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import FormatError
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.checkpoints.file import FORMAT, read_checkpoint, write_checkpoint
+from tests.processes import (
+    ROOT,
+)
+
+
+def test_checkpoints_are_kept_up_to_the_number_asked_for(finished):
+    steps = [read_checkpoint(path).step for path in checkpoint_paths(finished.checkpoints_path)]
+    assert steps[0] == 60
+    assert len(steps) == 3
+    assert steps == sorted(steps, reverse=True)
+
+
+def test_checkpoint_holds_what_the_page_says(finished):
+    checkpoint = read_checkpoint(checkpoint_paths(finished.checkpoints_path)[0])
+    num = checkpoint.arrays["params"].shape[1]
+    shapes = {name: (array.shape, array.dtype) for name, array in checkpoint.arrays.items()}
+    planes = ((59, num), np.float32)
+    assert shapes == {"params": planes, "moments1": planes, "moments2": planes, "stats": ((2, num), np.float32)}
+    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    for key in ("format", "program", "step", *checkpoint.metadata, *checkpoint.arrays):
+        assert f"`{key}`" in page
+
+
+def test_no_checkpoints_where_none_are_wanted(training, tmp_path):
+    run = training.new(tmp_path / "run", keep=0)
+    assert not run.checkpoints_path.exists()
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "version"])
+def test_newest_checkpoint_that_cannot_be_read_is_set_aside(training, finished, copy, damage):
+    newest, before = checkpoint_paths(copy.checkpoints_path)[:2]
+    step = read_checkpoint(before).step
+    _damage(newest, damage)
+    training.resume(copy.path)
+    warning = next(line for line in training.said if line.startswith("Warning: "))
+    assert str(newest) in warning
+    assert ("version" if damage == "version" else "damaged") in warning
+    assert f"Going on from step {step}" in training.said
+    assert newest.with_name(newest.name + ".unreadable").is_file()
+    assert copy.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
+
+
+def test_every_flipped_byte_is_found(finished, tmp_path):
+    whole = bytearray(checkpoint_paths(finished.checkpoints_path)[0].read_bytes())
+    path = tmp_path / "step_1.npz"
+    for at in [0, 5, 20, len(whole) - 1, *random.Random(0).sample(range(len(whole)), 40)]:
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(FormatError):
+            read_checkpoint(path)
+
+
+def test_run_whose_checkpoints_are_all_damaged_says_so(training, copy):
+    for path in checkpoint_paths(copy.checkpoints_path):
+        _damage(path, "flip")
+    with pytest.raises(FormatError, match="no checkpoint of the run can be read"):
+        training.resume(copy.path)
+
+
+def _damage(path, how):
+    content = bytearray(path.read_bytes())
+    if how == "flip":
+        content[len(content) // 2] ^= 16
+    elif how == "truncate":
+        del content[-1000:]
+    elif how == "empty":
+        content.clear()
+    else:
+        checkpoint = read_checkpoint(path)
+        checkpoint.metadata["format"] = FORMAT + 1
+        write_checkpoint(path, checkpoint)
+        return
+    path.write_bytes(content)
+
+
+def test_leftovers_of_a_killed_run_are_removed(training, copy):
+    (copy.checkpoints_path / ".step_50.npz.17.part").touch()
+    training.resume(copy.path)
+    assert not list(copy.path.rglob(".*"))

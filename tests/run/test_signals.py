@@ -1,0 +1,91 @@
+"""Runs that are killed or interrupted: they save, say how to resume, and go on to the same bits."""
+
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.checkpoints.file import read_checkpoint
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
+from tests.processes import (
+    HANG,
+    SPLAT,
+    endless_training,
+    newest_checkpoint,
+    started,
+    wait_for_checkpoint,
+    wait_until,
+)
+
+OPTIONS = ["--deterministic", "--densify-start=20", "--densify-interval=20", "--no-report"]
+
+
+def _training(run, scene):
+    """Starts or resumes an endless training that saves splats after 200 steps; it is killed at the end."""
+    arguments = endless_training(scene, run.path, "--save-at=200", *OPTIONS)
+    if is_run(run.path):
+        arguments = ["train", "--resume", str(run.path), "--device=cpu"]
+    return started([*SPLAT, *arguments], stderr=subprocess.PIPE)
+
+
+def _train_and_save(run, scene):
+    with _training(run, scene) as process:
+        wait_until(run.ply_path(200).is_file, process)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(scene, tmp_path):
+    whole, killed = RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
+    _train_and_save(whole, scene)
+    dice = random.Random(1)
+    for _ in range(4):
+        with _training(killed, scene) as process:
+            wait_for_checkpoint(process, killed.path, newest_checkpoint(killed.path))
+            time.sleep(dice.uniform(0, 0.1))
+    _train_and_save(killed, scene)
+    assert killed.ply_path(200).read_bytes() == whole.ply_path(200).read_bytes()
+
+
+def _interrupted(run, scene, number, times=1):
+    """(exit code, stderr) of a long training that gets a signal after its first steps."""
+    with started([*SPLAT, *endless_training(scene, run.path, *OPTIONS)], stderr=subprocess.PIPE) as process:
+        wait_for_checkpoint(process, run.path)
+        for _ in range(times):
+            process.send_signal(number)
+        _, err = process.communicate(timeout=HANG)
+        return process.returncode, err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_saves_and_tells_how_to_resume(scene, tmp_path, training, number):
+    run = RunDir(tmp_path / "run")
+    code, err = _interrupted(run, scene, number)
+    assert (code, "Traceback" in err) == (128 + number, False), err
+    (step,) = run.saved_steps()
+    assert f"Interrupted after step {step}; " in err
+    assert f"go on with: splat train --resume {run.path}" in err
+    assert read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).step == step
+    training.resume(run.path, steps=step + 5)
+    assert run.saved_steps() == [step, step + 5]
+
+
+def test_a_second_hangup_is_ignored(scene, tmp_path):
+    """A shell sends one to its jobs, and the terminal's driver another."""
+    run = RunDir(tmp_path / "run")
+    code, err = _interrupted(run, scene, signal.SIGHUP, times=20)
+    assert code == 129, err
+    assert run.saved_steps()
+
+
+def test_second_signal_ends_at_once_without_harm(scene, tmp_path, training):
+    run = RunDir(tmp_path / "run")
+    code, _ = _interrupted(run, scene, signal.SIGTERM, times=2)
+    assert code in (128 + signal.SIGTERM, -signal.SIGTERM)
+    steps = [read_checkpoint(path).step for path in checkpoint_paths(run.checkpoints_path)]
+    last = max(steps, default=0) + 5
+    training.resume(run.path, steps=last)
+    assert run.result()["steps"] == last
