@@ -10,7 +10,7 @@ import numpy as np
 
 from splat_cli.errors import SplatError
 from tests.fuzz.mutate import mutate
-from tests.fuzz.readers import Target
+from tests.fuzz.target import Target
 from tests.peak_memory import PeakMemory, peak_memory
 
 MAX_SECONDS = 5.0

@@ -1,0 +1,25 @@
+"""What is attacked: a reader, with an input and a way to damage it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+Forge = Callable[[bytes, np.random.Generator], bytes]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A folder with an input, the file in it that gets damaged, and a function that reads it all the way to what the
+    program would use."""
+
+    name: str
+    prepare: Callable[[Path], Path]
+    """Fills a folder; returns the file to damage."""
+    read: Callable[[Path], object]
+    """Reads from the folder."""
+    forge: Forge | None = None
+    """The valid file's bytes -> a whole container around wrong contents."""
+    share: float = 1.0
+    """Of the usual number of inputs, for readers that start a process for each."""
