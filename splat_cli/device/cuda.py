@@ -2,20 +2,21 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from splat_cli.device.arguments import check_count, check_launch, check_pointer, describe, scalar_value, struct_value
 from splat_cli.device.compiled_units import CompiledUnits, Unit
-from splat_cli.device.signature import Parameter
+from splat_cli.device.cuda_kernel import CudaKernel
 from splat_cli.device.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.uploads import CudaUploads
-from splat_cli.errors import DeviceError, KernelError
+from splat_cli.errors import DeviceError
 
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
+_of_thread = threading.local()  # its streams, by device
 
 
 def why_no_cuda() -> str:
@@ -37,6 +38,22 @@ def visible_gpus(count: int) -> list[str]:
     return visible.split(",") if visible else [str(number) for number in range(count)]
 
 
+def _stream(xp: Any) -> Any:
+    """The stream of this thread's backends on the current device, from now on the thread's current one.
+
+    They share it: launches go to the current stream, but a graph is captured from that of its backend. If these were
+    two, because another backend was opened in between, the graph would be empty and training would wait for ever.
+    """
+    streams = vars(_of_thread)
+    device = str(xp.cuda.Device().id)
+    if device not in streams:
+        streams[device] = xp.cuda.Stream(non_blocking=True)
+    # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to the
+    # stream that was entered last
+    streams[device].__enter__()
+    return streams[device]
+
+
 class CudaBackend:
     """Kernels on the current CUDA device; arrays are CuPy's.
 
@@ -51,16 +68,13 @@ class CudaBackend:
         import cupy
 
         self.xp = cupy
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to
-        # the stream that was entered last
-        self.stream.__enter__()
+        self.stream = _stream(cupy)
         self._folders = source_folders(sources)
         self._kernels: dict[tuple, CudaKernel] = {}
         self._units = CompiledUnits(self._load_module)
         self._device = cupy.cuda.Device()
 
-    def kernel(self, file: str, name: str, **defines: int) -> "CudaKernel":
+    def kernel(self, file: str, name: str, **defines: int) -> CudaKernel:
         """See Backend.kernel."""
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
@@ -169,50 +183,3 @@ class CudaTimer:
         """Milliseconds between entry and exit; waits for the end."""
         self._end.synchronize()
         return self._xp.cuda.get_elapsed_time(self._start, self._end)
-
-
-class CudaKernel:
-    """One function of a compiled module. wait: None, or what waits for the device before and after each launch."""
-
-    def __init__(
-        self, name: str, parameters: tuple[Parameter, ...], function: Any, array_type: type,
-        wait: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
-        self.name = name
-        self._parameters = parameters
-        self._function = function
-        self._array_type = array_type
-        self._wait = wait
-
-    def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
-        """See Kernel."""
-        shape = check_launch(self.name, grid, block)
-        check_count(self.name, self._parameters, args)
-        values = tuple(map(self._value, self._parameters, args))
-        if self._wait is None:
-            self._function(shape[:3], shape[3:], values)
-            return
-        try:  # an error stays with the device: what failed before is no fault of this kernel
-            self._wait()
-        except RuntimeError as error:  # CuPy's errors of CUDA's runtime and driver are RuntimeErrors
-            raise KernelError(f"work of the device before kernel {self.name} failed: {error}") from error
-        try:
-            self._function(shape[:3], shape[3:], values)
-            self._wait()
-        except RuntimeError as error:
-            raise KernelError(f"{self._described(shape, args)} failed: {error}") from error
-
-    def _described(self, shape: Sequence[int], args: Sequence[Any]) -> str:
-        """A launch in words: kernel, grid, block, arguments."""
-        shown = ", ".join(f"{p.name} {describe(arg)}" for p, arg in zip(self._parameters, args, strict=True))
-        return f"kernel {self.name} on grid {tuple(shape[:3])}, block {tuple(shape[3:])} with {shown}"
-
-    def _value(self, parameter: Parameter, arg: Any) -> Any:
-        if parameter.is_pointer:
-            if arg is None:
-                return np.uint64(0)
-            check_pointer(self.name, parameter, arg, self._array_type)
-            return arg
-        if parameter.dtype is not None:
-            return scalar_value(self.name, parameter, arg)
-        return struct_value(self.name, parameter, arg)

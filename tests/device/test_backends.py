@@ -6,12 +6,13 @@ import sys
 import threading
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.device.cuda import why_no_cuda
+from splat_cli.device.cuda import CudaBackend, why_no_cuda
 from splat_cli.errors import DeviceError, UsageError
 from tests.processes import finished
 
@@ -94,6 +95,11 @@ def test_capture(small_kernels):
     np.testing.assert_array_equal(backend.download(y), 1)
 
 
+def test_capture_after_another_backend_was_opened(small_kernels):
+    open_backend(small_kernels.name)
+    test_capture(small_kernels)
+
+
 def test_capture_keeps_no_array_alive():
     """Memory of released buffers is free before the next capture, as on a GPU."""
     backend = open_backend("cpu", sources=Path(__file__).parent / "kernels")
@@ -163,3 +169,33 @@ def test_a_forked_process_can_launch():
     code = FORK.format(kernels=str(KERNELS))
     ended = finished([sys.executable, "-W", "ignore", "-c", code])
     assert ended.returncode == 0, ended.stderr
+
+
+class StreamOfCuPy:
+    """What the CUDA backend does with a stream when it is opened."""
+
+    current = None
+
+    def __init__(self, non_blocking):
+        assert non_blocking
+
+    def __enter__(self):
+        StreamOfCuPy.current = self
+
+
+def test_backends_of_a_thread_share_a_stream(monkeypatch):
+    """What a graph of the first one captures is launched to the current stream."""
+    device = SimpleNamespace(id=0)
+    cuda = SimpleNamespace(Stream=StreamOfCuPy, Device=lambda: device)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr("splat_cli.device.cuda._of_thread", threading.local())
+    first, second, others = CudaBackend(), CudaBackend(), []
+    assert first.stream is second.stream is StreamOfCuPy.current
+    thread = threading.Thread(target=lambda: others.append(CudaBackend()))
+    thread.start()
+    thread.join()
+    assert others[0].stream is not first.stream
+    device.id = 1
+    assert CudaBackend().stream is not first.stream
+    device.id = 0
+    assert CudaBackend().stream is first.stream is StreamOfCuPy.current

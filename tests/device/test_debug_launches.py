@@ -12,7 +12,8 @@ import pytest
 from splat_cli.cli.main import run
 from splat_cli.device.arguments import describe
 from splat_cli.device.cpu import CpuBackend
-from splat_cli.device.cuda import CudaBackend, CudaKernel
+from splat_cli.device.cuda import CudaBackend
+from splat_cli.device.cuda_kernel import CudaKernel
 from splat_cli.device.signature import Parameter
 from splat_cli.errors import DeviceError, KernelError
 from splat_cli.paths import resource_dir
@@ -147,7 +148,7 @@ def test_a_kernel_that_writes_outside_is_named(open_device, scene, tmp_path):
     assert blend.read_text().count(line) == 1
     blend.write_text(blend.read_text().replace(line, line + "    final_T[(size_t)1 << 40] = 0.0f;\n"))
     options = ["--debug", "train", scene, "-o", tmp_path / "run", "--device", "cuda", "--steps", "3"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     child = [sys.executable, "-c", CHILD, sources, *options]
     done = subprocess.run(child, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stderr
