@@ -41,13 +41,13 @@ class SplatSettings:
     )
     init: str = setting(
         "auto",
-        "Initial points: the dataset's (points), from plane-sweep stereo (sweep) or random; auto: points, sweep, sky.",
+        "Initial points: the dataset's (points), from plane-sweep stereo (sweep) or random; auto: points and sweep.",
         choices=("auto", "points", "sweep", "random"),
     )
     sky: bool = setting(
-        True,
+        False,
         "With --init auto and a random background, also start from points far away, in directions of which several "
-        "photographs show the same plain colour.",
+        "photographs show the same plain colour. Helps short runs outdoors.",
     )
     init_points: int = setting(
         100_000, "Number of pixels whose depth the plane sweep estimates, or number of random points.", low=1

@@ -54,14 +54,14 @@ def test_points_of_the_scene_and_those_found(start):
 
 def test_points_of_the_sky_are_far_behind_those_found(start):
     """The ball is before grey, which all photographs show in the same directions."""
-    points, said = start(background="random")
-    nearer = start(background="random", sky=False)[0]
+    points, said = start(background="random", sky=True)
+    nearer = start(background="random")[0]
     np.testing.assert_array_equal(points[: len(nearer)], nearer)
     far = points[len(nearer) :]
     assert f", {len(far):,} of the sky" in said
     assert len(far) > 100
     assert np.linalg.norm(far, axis=1).min() > 10 * np.median(np.linalg.norm(nearer, axis=1))
-    np.testing.assert_array_equal(start(background="black")[0], nearer)
+    np.testing.assert_array_equal(start(background="black", sky=True)[0], nearer)
 
 
 def test_no_memory_to_look_for_points(start, monkeypatch):
