@@ -34,6 +34,7 @@ COPIED = ("splat_cli", "cuda_src", "configs", "scripts", "tests", "docs", "pypro
 TESTS = {
     "density/__init__": ["density/test_strategies.py"],
     "density/adc": ["density/test_adc.py", "density/test_strategies.py"],
+    "density/error_copy": ["density/test_relocation.py", "density/test_strategies.py"],
     "density/error_split": ["density/test_relocation.py", "density/test_strategies.py"],
     "density/mcmc": ["density/test_relocation.py", "density/test_strategies.py"],
     "density/periodic": ["density/test_adc.py", "density/test_relocation.py", "density/test_strategies.py"],

@@ -16,7 +16,7 @@ from tests.processes import finished
 
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 BLOCK = re.compile(r"^(?:`([\w./]+)`:\n\n)?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-FILES = {"A density strategy": 3, "A loss term with state": 4, "A camera model": 4, "A format of splats": 2}
+FILES = {"A density strategy": 3, "A loss term": 4, "A camera model": 4, "A format of splats": 2}
 
 FAST = ("--device", "cpu", "--init", "points", "--no-report")
 
@@ -74,7 +74,7 @@ def test_the_steps_of_the_page_work(section):
             said = run(root, cwd, "-m", "splat_cli", *line.split()[1:], *(FAST if " train " in line else ()))
     if title == "A density strategy":  # more splats than the scene has points
         assert json.loads((cwd / "runs" / "largest" / "result.json").read_text())["num_splats"] > 400
-    elif title == "A loss term with state":
+    elif title == "A loss term":
         means = read_checkpoint(cwd / "runs" / "ensemble" / "checkpoints" / "step_60.npz").arrays["ensemble"]
         assert means.shape == (9, 3 * 40 * 30)
         assert 0 < means.mean() < 1

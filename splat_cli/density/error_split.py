@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.density.mcmc import ErrorCopyStrategy
+from splat_cli.density.error_copy import ErrorCopyStrategy
 from splat_cli.density.operations import split_long_axis
 from splat_cli.density.sampling import sample_distinct
 from splat_cli.density.strategy import ErrorScorer

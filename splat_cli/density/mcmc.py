@@ -47,10 +47,3 @@ class MCMCStrategy(PeriodicStrategy):
 
     def _relocate(self, model: Model, parents: Any, slots: Any) -> None:
         relocate(model, parents, slots, self.config.prune_opacity)
-
-
-class ErrorCopyStrategy(MCMCStrategy):
-    """Default strategy of long runs: as MCMCStrategy, with copies sampled by the error over several views."""
-
-    def _errors(self, scorer: ErrorScorer) -> Any | None:
-        return scorer.scores(self.config.score_views)[1]

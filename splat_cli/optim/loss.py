@@ -1,4 +1,7 @@
-"""Photometric loss and its gradient: host side of cuda_src/optim/l1_ssim.cu."""
+"""Photometric loss, L1 and SSIM, and its gradient: host side of cuda_src/optim/l1_ssim.cu.
+
+Other terms of the loss: docs/architecture.md, loss equation.
+"""
 
 from __future__ import annotations
 

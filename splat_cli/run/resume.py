@@ -1,4 +1,4 @@
-"""Resumption of a run: its settings, checkpoint and changed options."""
+"""Resumption of a run: its settings, checkpoint and changed options. checkpoints/state.py restores the state."""
 
 import dataclasses
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""File formats of splats: one module per format, listed in one table."""
+"""File formats of splats: one module per format, listed in table.py. To add one: docs/extending.md."""
 
 from splat_cli.gaussians.formats.table import FORMATS, format_for, read_splats, write_splats
 

@@ -1,4 +1,4 @@
-"""Checkpoints: capture and restore the trainer's state."""
+"""The trainer's state, captured for a checkpoint and restored by --resume (docs/checkpoints.md)."""
 
 from __future__ import annotations
 
