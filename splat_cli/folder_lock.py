@@ -1,5 +1,6 @@
 """Lock of a folder: one process at a time writes into it."""
 
+import errno
 import os
 import platform
 import shlex
@@ -19,6 +20,8 @@ LOCK_NAME = ".lock"
 _MAX_HOLDER = 200  # characters
 _SIGN_OF_LIFE = 10.0  # seconds between two changes of the file's time
 _POLL = 0.5  # seconds
+_ATTEMPTS = 100
+"""To make and lock a folder that others remove meanwhile."""
 _LOST = 120.0  # seconds without one, after which the holder counts as lost; shared storage shows a time with delay
 
 
@@ -84,7 +87,8 @@ def _show_life(path: Path, released: threading.Event) -> None:
 def _acquire(folder: Path, make: bool) -> FileLock:
     path = folder / LOCK_NAME
     lock = FileLock(path, timeout=0, thread_local=False)
-    while True:
+    missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for _ in range(_ATTEMPTS):
         try:
             if make:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -102,6 +106,7 @@ def _acquire(folder: Path, make: bool) -> FileLock:
             lock.release()
             raise unwritable(folder, error) from None
         # its holder has just removed the folder, or the lock's file
+    raise unwritable(folder, missing)  # as in /proc
 
 
 def unwritable(folder: Path, error: OSError) -> UsageError:

@@ -1,11 +1,15 @@
 """Waiting for the lock of a folder: released, kept, and kept by a lost computer."""
 
+import errno
 import threading
 import time
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from splat_cli import folder_lock
+from splat_cli.errors import UsageError
 from splat_cli.folder_lock import LOCK_NAME, FolderInUse, locked_folder, wait_until_unlocked
 
 
@@ -26,6 +30,13 @@ def test_free_folder_is_not_waited_for(tmp_path):
     assert _wait(tmp_path) == []
     (tmp_path / LOCK_NAME).touch()  # of a process that was killed
     assert _wait(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_no_endless_wait(tmp_path, monkeypatch):
+    """As in /proc, where the system says that a new folder does not exist."""
+    monkeypatch.setattr(Path, "mkdir", Mock(side_effect=FileNotFoundError(errno.ENOENT, "No such file or directory")))
+    with pytest.raises(UsageError, match="cannot be written: No such file"), locked_folder(tmp_path / "a", make=True):
+        pass
 
 
 def test_lock_is_waited_for(hasty, tmp_path):
