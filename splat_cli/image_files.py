@@ -18,6 +18,7 @@ if importlib.util.find_spec("PIL.AvifImagePlugin"):  # from Pillow 11.3 on
 PHOTOGRAPH_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".heic", ".heif", ".avif")
 """Of files that are taken for photographs where nothing names them."""
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # callers check sizes before they decode
+warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged metadata, which pixels do not need
 
 
 def open_image(file: Path | io.BytesIO, formats: tuple[str, ...] = FORMATS) -> Image.Image:

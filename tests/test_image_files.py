@@ -2,13 +2,16 @@
 
 import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image, UnidentifiedImageError
 
 from splat_cli import image_files
+from splat_cli.child_process import child_environment
 from splat_cli.image_files import FORMATS, open_image
+from tests.processes import finished
 
 ROOT = Path(__file__).parents[1]
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 30\n%%EndComments\nshowpage\n%%EOF\n"
@@ -43,3 +46,10 @@ def test_heic_is_read_only_where_every_format_is(monkeypatch):
     monkeypatch.setattr(image_files, "DecodedImage", lambda file: pytest.fail("the decoder was started"))
     with pytest.raises(UnidentifiedImageError):
         open_image(io.BytesIO(b"\0\0\0\x18ftypheic" + bytes(16)), ("WEBP",))
+
+
+def test_damaged_metadata_prints_nothing(tmp_path):
+    Image.new("RGB", (8, 6)).save(tmp_path / "a.jpg", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+    program = "from splat_cli.image_files import *; image = open_image(Path('a.jpg')); image.getexif(); image.load()"
+    ended = finished([sys.executable, "-c", program], cwd=tmp_path, env=child_environment())
+    assert (ended.returncode, ended.stderr) == (0, "")
