@@ -53,9 +53,9 @@ def test_unknown_key_names_the_nearest_and_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("steps = 0", "steps = 0: expected a whole number, 1 or more"),
-        ("steps = 1.5", "steps = 1.5: expected a whole number, 1 or more"),
-        ("steps = true", "steps = True: expected a whole number, 1 or more"),
+        ("steps = 0", "steps = 0: expected a whole number, 1 to 10000000"),
+        ("steps = 1.5", "steps = 1.5: expected a whole number, 1 to 10000000"),
+        ("steps = true", "steps = True: expected a whole number, 1 to 10000000"),
         ("sh_degree = 4", "sh_degree = 4: expected a whole number, 0 to 3"),
         ("lr_sh0 = nan", "lr_sh0 = nan: expected a number, 0 or more"),
         ("lr_sh0 = 'fast'", "lr_sh0 = 'fast': expected a number, 0 or more"),

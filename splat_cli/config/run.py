@@ -16,6 +16,7 @@ class RunSettings:
         None,
         "Number of training steps; by default 120 per training photograph, at least 15,000 and at most 30,000.",
         low=1,
+        high=10_000_000,  # the order of the photographs is drawn before the first one
     )
     gpus: int = setting(
         1,

@@ -101,7 +101,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(splat, arguments, tmp_path):
 
 
 def test_wrong_value_says_what_was_expected(splat):
-    message = "Error: --steps 0: expected a whole number, 1 or more (see 'splat train --help')\n"
+    message = "Error: --steps 0: expected a whole number, 1 to 10000000 (see 'splat train --help')\n"
     assert splat("train", "x", "--steps", "0").err == message
 
 
