@@ -20,17 +20,25 @@ from tests.views import ring_of_views
 
 _HEAD = """# Errors
 
-A command that cannot go on prints one line: what was wrong with which file, what was expected, and what to do.
-`--debug` shows where it came from. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted, 143
-by SIGTERM, 129 by a closed terminal. A single photograph, mask or point that cannot be used ends nothing: it is left
-out and named.
+A command that fails prints one line: the file or option, what is wrong, what was expected, what to do. Photographs,
+masks and points that cannot be used do not end training: they are left out and listed.
 
-Damaged files are read as far as they go, or refused. `python -m tests.fuzz` attacks 49 kinds: files damaged anywhere,
-and whole containers around wrong contents. Of 54,800 files of 30 kinds none led to anything but an answer or one line
-with exit code 2, none took more than 64 MiB and four times its length, and the slowest took 2.9 s.
+| exit code | meaning |
+| --- | --- |
+| 0 | success |
+| 1 | failure: memory, disk, device, or a defect of the program |
+| 2 | invalid usage or input |
+| 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, by a closed terminal |
 
-Each message below is what the program really prints: a test runs every case. `SCENE` stands for the scene's folder.
-This page is printed by `python -m tests.error_cases`.
+`--debug` adds the traceback. On a GPU it also waits after every kernel launch and names the kernel that failed, with
+its grid and the shapes of its arguments; this turns the CUDA graph off and is slow.
+
+Damaged files are read up to the damage, or refused. `python -m tests.fuzz` mutates files of 49 kinds. Of 54,800
+mutated files of 30 kinds, each gave a result or one line with exit code 2; memory stayed under 64 MiB plus four times
+the file's length, and the slowest took 2.9 s.
+
+The messages below are printed by `python -m tests.error_cases`; a test compares them. `SCENE` stands for the scene's
+folder.
 """
 
 

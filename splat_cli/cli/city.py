@@ -8,6 +8,7 @@ import click
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, SettingsCommand, cluster_option, device_option, given, setting_options
 from splat_cli.cli.output import Output
+from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
@@ -23,15 +24,15 @@ _NO_LIMIT = 1_000_000_000
 @click.argument("scene", type=PATH)
 @click.option("-o", "--out", type=PATH, metavar="DIR", required=True, help="Folder of the result and of all stages.")
 @click.option(
-    "--cell-splats", type=click.IntRange(100), metavar="N",
+    "--cell-splats", type=WholeRange(100), metavar="N",
     help="Maximum number of splats trained at a time.  [default: half of what fits into device memory]",
 )  # fmt: skip
 @click.option(
-    "--cell-steps", type=click.IntRange(1), metavar="N",
+    "--cell-steps", type=WholeRange(1), metavar="N",
     help="Training steps of each cell.  [default: --steps, or by the cell's number of photographs]",
 )  # fmt: skip
 @click.option(
-    "--lod", type=click.IntRange(0, 16), metavar="N", default=5, show_default=True,
+    "--lod", type=WholeRange(0, 16), metavar="N", default=5, show_default=True,
     help="Levels of detail in OUT/lod/lod-meta.json (PlayCanvas' Streamed SOG), each with half the splats; 0: none.",
 )  # fmt: skip
 @click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file; options override it.")
@@ -51,14 +52,14 @@ def command(
     display: "Display",
     **options: Any,
 ) -> Output:
-    """Train a scene in parts that fit the device, one after the other, and merge them.
+    """Train a large scene in parts and merge them.
 
-    A coarse run over the whole scene fixes poses and exposures. The ground is then divided into cells of at most
-    --cell-splats splats. Each cell is trained with a margin, on the photographs that show it, while the coarse splats
-    around it stay in the picture; its splats within the cell become a part of the result. OUT is the folder of a run,
-    as of `splat train`, with the stages in OUT/coarse and OUT/cells. Repeating the command skips finished stages and
-    resumes the others. With several GPUs, or with --cluster, cells without a common border are trained at the same
-    time.
+    Each part fits into device memory. A coarse run over the whole scene fixes poses and exposures. The ground is then
+    divided into cells of at most --cell-splats splats. Each cell is trained with a margin, on the photographs that
+    show it, while the coarse splats around it stay in the picture; its splats within the cell become a part of the
+    result. OUT is the folder of a run, as of `splat train`, with the stages in OUT/coarse and OUT/cells. Repeating
+    the command skips finished stages and resumes the others. With several GPUs, or with --cluster, cells without a
+    common border are trained at the same time.
 
     --max-splats is the number of splats of the whole; by default it follows the number of training pixels. Settings
     apply to all runs; --steps are those of the coarse run.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @display_options
 @setting_options("steps", "seed", preset="demo")
 def command(out: Path | None, device: str, display: "Display", **options: Any) -> Output:
-    """Train, evaluate and export a sample scene in a minute.
+    """Train, evaluate and export a sample scene.
 
     Writes everything to OUT, a new or empty folder (by default splat-demo; if it is taken, splat-demo-2, ...).
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splat_cli.cli.param_types import FiniteRange, Numbers
+from splat_cli.cli.param_types import FiniteRange, Numbers, WholeRange
 
 if TYPE_CHECKING:
     from splat_cli.gaussians.editing.edits import Edits
@@ -37,7 +37,7 @@ _OPTIONS = (
         help="Remove splats that contribute less to a training view, as a mean over the views, in pixels.",
     ),
     click.option(
-        "--max-splats", type=click.IntRange(1), metavar="N",
+        "--max-splats", type=WholeRange(1), metavar="N",
         help="Maximum number of splats: keeps those that contribute most to the training views; of files, the largest.",
     ),
     click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Scale everything by this factor."),
@@ -46,7 +46,7 @@ _OPTIONS = (
         "--translate", type=Numbers("X,Y,Z"), help="Translate by this, in world units, after scaling and rotation."
     ),
     click.option(
-        "--sh-degree", type=click.IntRange(0, 3), metavar="N",
+        "--sh-degree", type=WholeRange(0, 3), metavar="N",
         help="Keep spherical harmonics up to this degree.  [default: all]",
     ),
     click.option(

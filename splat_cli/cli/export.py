@@ -12,7 +12,7 @@ from splat_cli.cli.display import display_options
 from splat_cli.cli.edit_options import edit_options, edits_of
 from splat_cli.cli.options import PATH, spz_axes_of
 from splat_cli.cli.output import Output
-from splat_cli.cli.param_types import FormatName
+from splat_cli.cli.param_types import FormatName, WholeRange
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
@@ -46,13 +46,13 @@ _LEVELS, _LOD_STEPS = 5, 500
     help="With a colour field: appearance of the training photograph NAME.  [default: mean appearance]",
 )  # fmt: skip
 @click.option(
-    "--lod", type=click.IntRange(2, 16), metavar="N",
+    "--lod", type=WholeRange(2, 16), metavar="N",
     help="Write N levels of detail, OUT_lod0, ...: each has half the splats of the one before, fine-tuned. In "
     "lod-meta.json, neighbours are merged.  [default: 5 in lod-meta.json]",
 )  # fmt: skip
 @click.option(
     "--lod-steps",
-    type=click.IntRange(0, 100_000),
+    type=WholeRange(0, 100_000),
     metavar="N",
     help="Training steps per level of detail.  [default: 500]",
 )

@@ -15,7 +15,7 @@ from splat_cli.cli.output import Output
 @click.argument("path", type=PATH)
 @spz_axes_option
 def command(path: Path, spz_axes: str | None) -> Output:
-    """Summarise a scene, a run, the runs in a folder or a file of splats."""
+    """Summarise a scene, a run, a folder of runs or a file."""
     from splat_cli.tools.info import describe_path
 
     rows = describe_path(path, spz_axes_of(spz_axes, path))

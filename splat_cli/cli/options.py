@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from splat_cli.cli.param_types import WholeRange
 from splat_cli.config import REPLACED, SETTINGS, TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.config.setting import Setting
@@ -54,7 +55,7 @@ def server_options(function: Function) -> Function:
     )
     port = click.option(
         "--port",
-        type=click.IntRange(1, 65535),
+        type=WholeRange(1, 65535),
         metavar="N",
         default=8080,
         show_default=True,
@@ -154,7 +155,10 @@ class _Value(click.ParamType):
 def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
     shown = "" if default is None else f"default: {declared.show(default)}"  # else the help text describes it
     notes = "; ".join(filter(None, (shown, declared.bounds)))
-    text = f"{declared.help}  [{notes}]" if notes else declared.help
+    about = declared.help
+    if declared.default is None and shown:
+        about = f"{about.partition('; by default')[0]}."  # the preset has a value in place of the one described
+    text = f"{about}  [{notes}]" if notes else about
     if declared.kind is bool:
         spelling = f"{declared.option}/{declared.option.replace('--', '--no-', 1)}"
         return click.option(declared.name, spelling, default=None, help=text)

@@ -1,4 +1,4 @@
-"""Click types of options: finite numbers, coordinates, sizes, colours, formats."""
+"""Click types of options: numbers in a range, coordinates, sizes, colours, formats."""
 
 import math
 from typing import Any
@@ -6,11 +6,23 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from splat_cli.config.setting import range_text
+
 _MAX_SIDE = 16384
+
+
+class WholeRange(click.IntRange):
+    """A whole number in a range, which help and errors describe as those of settings."""
+
+    def _describe_range(self) -> str:
+        return range_text(self.min, self.max)
 
 
 class FiniteRange(click.FloatRange):
     """A finite number in a range: click accepts NaN in any range."""
+
+    def _describe_range(self) -> str:
+        return range_text(self.min, self.max, self.min_open)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)

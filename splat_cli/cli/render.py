@@ -10,7 +10,7 @@ import click
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, device_option, spz_axes_option
 from splat_cli.cli.output import Output
-from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size
+from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size, WholeRange
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
               help="Angle that an orbit covers, in degrees.  [default: that of the cameras]")  # fmt: skip
 @click.option(
     "--frames",
-    type=click.IntRange(1, 1_000_000),
+    type=WholeRange(1, 1_000_000),
     metavar="N",
     help="Number of frames of the path.  [default: 120; walk: 120 to 600, by its length]",
 )
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
 @click.option("--splat-scale", type=FiniteRange(0.001, 1000), default=1.0, show_default=True, metavar="X",
               help="Factor on the sizes of splats; they stay where they are.")  # fmt: skip
 @click.option(
-    "--samples", type=click.IntRange(1, 8), metavar="N",
+    "--samples", type=WholeRange(1, 8), metavar="N",
     help="Supersampling: N x N samples per pixel.  [default: from the photographs of an antialiased run, up to 4]",
 )  # fmt: skip
 @spz_axes_option
@@ -135,7 +135,8 @@ def command(
     if written.num_cut:
         reach = 65535 / job.files.depth_levels
         display.warn(
-            f"{written.num_cut} pictures have depths beyond {reach:g} units, cut: lower --depth-levels, or use tiff"
+            f"depths over {reach:g} units were clipped in {written.num_cut} of {len(written.pictures)} pictures: "
+            "lower --depth-levels, or use --depth-format tiff"
         )
     if video:
         job.write_video(video, written, display)

@@ -8,6 +8,7 @@ import click
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH
 from splat_cli.cli.output import Output
+from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--frames",
-    type=click.IntRange(3, 100_000),
+    type=WholeRange(3, 100_000),
     metavar="N",
     default=200,
     show_default=True,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**31 - 1),
+    type=WholeRange(0, 2**31 - 1),
     metavar="N",
     default=0,
     show_default=True,

@@ -102,7 +102,9 @@ def _preset_path(preset: str) -> Path:
     if preset.endswith(".toml"):
         return Path(preset)
     if preset not in preset_names():
-        raise UsageError(f"no preset {preset!r}: there are {', '.join(preset_names())}, or name a .toml file")
+        near = difflib.get_close_matches(preset, preset_names(), n=1)
+        advice = f"did you mean {near[0]!r}?" if near else "name one, or a .toml file"
+        raise UsageError(f"no preset {preset!r} ({', '.join(preset_names())}): {advice}")
     return resource_dir("configs") / f"{preset}.toml"
 
 

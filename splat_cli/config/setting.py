@@ -36,6 +36,16 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def range_text(low: float | None, high: float | None, low_is_open: bool = False) -> str:
+    """A range of numbers in words: "1 or more", "0 to 3", "over 0 to 5"; empty without limits."""
+    over = "over " if low_is_open else ""
+    if low is not None and high is not None:
+        return f"{over}{low:.12g} to {high:.12g}"
+    if low is not None:
+        return f"over {low:.12g}" if low_is_open else f"{low:.12g} or more"
+    return "" if high is None else f"at most {high:.12g}"
+
+
 @dataclass(frozen=True)
 class Setting:
     """One declared setting; `kind` is int, float, bool, str or tuple (of ints)."""
@@ -59,11 +69,7 @@ class Setting:
     @property
     def bounds(self) -> str:
         """The range in words, empty without one: "1 or more", "0 to 3"."""
-        if self.low is not None and self.high is not None:
-            return f"{self.low} to {self.high}"
-        if self.low is not None:
-            return f"{self.low} or more"
-        return "" if self.high is None else f"at most {self.high}"
+        return range_text(self.low, self.high)
 
     @property
     def expected(self) -> str:

@@ -79,9 +79,8 @@ def histogram(title: str, values: np.ndarray, show: Format, limits: tuple[float,
 
 
 def bars(title: str, summary: str, values: Sequence[float], names: Sequence[str], show: Format) -> Markup:
-    """One bar per value, in the given order; the axis begins slightly below the minimum."""
-    low, high = _range(values, None)
-    frame = _Frame((0, len(values)), (low - 0.1 * (high - low), high))
+    """One bar per value, in the given order; the axis includes 0, so that bars are in proportion."""
+    frame = _Frame((0, len(values)), _range([0, *values], min(0, *values)))
     parts = _axes(frame, compact, compact, along=False)
     parts += [_bar(frame, place, place + 0.85, value) for place, value in enumerate(values)]
     hover = [

@@ -24,7 +24,7 @@ def curves(data: RunData) -> Markup | None:
         line_chart("Loss", [_series(data, "loss")], lambda value: f"{value:.3f}"),
         line_chart("PSNR, dB", [_series(data, "psnr", "training"), _held_out(data)], lambda value: f"{value:.1f} dB"),
         line_chart("Splats", [_series(data, "num_splats")], compact, low=0),
-        line_chart("Steps a second", [_series(data, "steps_per_second")], compact, low=0),
+        line_chart("Steps per second", [_series(data, "steps_per_second")], compact, low=0),
         line_chart(f"Memory, {unit}", [memory], lambda value: f"{value:.3g} {unit}", low=0),
     ]
     drawn = [chart for chart in charts if chart]
@@ -38,7 +38,7 @@ def measured_views(data: RunData) -> Markup | None:
         return None
     psnr = [one["psnr"] for one in views.values()]
     chart = bars(
-        "PSNR of each, dB", f"{min(psnr):.1f} to {max(psnr):.1f} dB", psnr, list(views), lambda value: f"{value:.1f} dB"
+        "PSNR by view, dB", f"{min(psnr):.1f} to {max(psnr):.1f} dB", psnr, list(views), lambda value: f"{value:.1f} dB"
     )
     measures = list(next(iter(views.values())))
     head = tag("tr", tag("th", "photograph"), *(tag("th", _NAMES.get(name, name)) for name in measures))
@@ -46,7 +46,7 @@ def measured_views(data: RunData) -> Markup | None:
         tag("tr", tag("td", name), *(tag("td", f"{one[key]:.{2 if key.endswith('psnr') else 4}f}") for key in measures))
         for name, one in sorted(views.items(), key=lambda item: item[1]["psnr"])
     ]
-    table = tag("details", tag("summary", "All numbers, the worst first"), tag("table", head, *rows, class_="numbers"))
+    table = tag("details", tag("summary", "All scores, worst first"), tag("table", head, *rows, class_="numbers"))
     return join(chart, table)
 
 

@@ -27,10 +27,10 @@ def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView
         _warnings(data),
         _section("Renders and photographs", comparison(views), _which(data, views)),
         _section("Training", curves(data)),
-        _section("Splats", distributions(splats), "How many have which opacity, and which size in world units.")
+        _section("Splats", distributions(splats), "Number of splats by opacity and by size in world units.")
         if splats and len(splats)
         else None,
-        _pair(_map(data, splats), _section("Every measured view", measured_views(data)), _time(data)),
+        _pair(_map(data, splats), _section("Evaluated views", measured_views(data)), _time(data)),
         _section("Settings", _settings(data)),
         _foot(data),
     ]
@@ -77,15 +77,18 @@ def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:
     if splats:
         tiles.append(("Splats", f"{len(splats):,}", ""))
     if last:
-        tiles.append(("Training", duration(last["seconds"]), ""))
+        tiles.append(("Training time", duration(last["seconds"]), ""))
         tiles.append(("Speed", compact(last["step"] / max(last["seconds"], 1e-6)), "steps/s"))
     memory = max((line.get("memory_bytes", 0) for line in data.figures), default=0)
     if memory:
         tiles.append(("Peak memory", size(memory), ""))
     views, config = len(data.run.views("all")), data.config
     held_out = len(data.run.views("test")) if config.eval else 0
-    tiles.append(("Trained on", f"{views - held_out:,}", "photos"))
-    tiles += [("Held out", f"{held_out:,}", "photos")] if held_out else []
+    tiles.append(
+        ("Photographs, training + held out", f"{views - held_out:,} + {held_out:,}", "")
+        if held_out
+        else ("Photographs", f"{views:,}", "")
+    )
     return tag(
         "dl",
         *(tag("div", tag("dt", name), tag("dd", value, tag("small", f" {unit}"))) for name, value, unit in tiles),
@@ -104,11 +107,12 @@ def _warnings(data: RunData) -> Markup | None:
 
 def _which(data: RunData, views: Sequence[ComparedView]) -> str:
     number = views[0].num_ranked if views else 0
-    which = "The views, the worst first," if number else "Views"
+    which = "Held-out views" if data.config.eval else "Training views (--eval holds views out)"
     if number > len(views):
-        which = f"The worst and the best of {number} views"
-    seen = "training did not see" if data.config.eval else "training saw: nothing was held out (--eval)"
-    return f"{which} that {seen}. Drag across a picture to compare."
+        order = f": the worst and the best of {number}"
+    else:
+        order = ", worst first" if number else ""
+    return f"{which}{order}. Drag across a picture to compare."
 
 
 def _map(data: RunData, splats: SplatArrays | None) -> Markup | None:
@@ -135,25 +139,27 @@ def _time(data: RunData) -> Markup | None:
             tag("td", duration(seconds)), tag("td", f"{seconds / total:.0%}" if seconds > 0.005 * total else "<1%"))
         for phase, seconds in sorted(data.phases.items(), key=lambda item: -item[1])
     ]  # fmt: skip
-    last = tag("tr", tag("th", "together"), tag("td"), tag("td", duration(total)), tag("td"))
-    return _section("Where the time went", tag("table", *rows, last, class_="phases"))
+    last = tag("tr", tag("th", "total"), tag("td"), tag("td", duration(total)), tag("td"))
+    return _section("Time by phase", tag("table", *rows, last, class_="phases"))
 
 
 def _settings(data: RunData) -> Markup:
     """Settings that differ from the defaults, then the others, collapsed."""
     changed = changed_settings(data.config)
+    if data.config.batch == data.config.gpus:  # the default, which a run writes out
+        changed.pop("batch", None)
     rows: dict[bool, list[Markup]] = {True: [], False: []}
     for name, declared in SETTINGS.items():
         value = tag("td", declared.show(getattr(data.config, name)))
-        default = tag("td", f"default {declared.show(declared.default)}") if name in changed else None
+        usual = "derived" if declared.default is None else declared.show(declared.default)
+        default = tag("td", f"default: {usual}") if name in changed else None
         rows[name in changed].append(tag("tr", tag("th", tag("code", declared.option)), value, default))
-    first = tag("table", *rows[True]) if changed else tag("p", "All at their defaults.")
-    return join(
-        first, tag("details", tag("summary", f"{len(rows[False])} at their defaults"), tag("table", *rows[False]))
-    )
+    first = tag("table", *rows[True]) if changed else tag("p", "All settings have their default values.")
+    summary = tag("summary", f"{len(rows[False])} settings with default values")
+    return join(first, tag("details", summary, tag("table", *rows[False])))
 
 
 def _foot(data: RunData) -> Markup:
     scene = f"Scene: {data.about.get('scene', 'unknown')}. Run: {data.run.path.resolve()}."
-    protocol = tag("p", f"How was measured: {data.protocol}.") if data.protocol else None
+    protocol = tag("p", f"Evaluation protocol: {data.protocol}.") if data.protocol else None
     return tag("footer", protocol, tag("p", scene))

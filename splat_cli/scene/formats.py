@@ -97,6 +97,8 @@ def _advice(path: Path) -> str:
         return f"`splat view {path}` shows splats, `splat train SCENE --init-from {path}` starts from them"
     if path.name.lower().endswith(_ARCHIVE_SUFFIXES):
         return "unpack it and give the folder, or make it a zip file"
+    if path.suffix.lower() in PHOTOGRAPH_SUFFIXES:
+        return f"give the folder of the photographs, {path.parent}"
     return f"give a folder of photographs, a video, a zip file, or one of {_wanted(', ')}"
 
 
@@ -123,8 +125,8 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(f"{root} is no scene, but holds {len(nested)}: give {' or '.join(map(str, nested[:_SHOWN]))}")
     if not present:
         raise SceneError(
-            f"{root} holds no camera poses and no photographs. Looked for {_wanted('; ')}; `splat train` estimates the "
-            "poses of photographs"
+            f"{root} holds neither photographs nor camera poses: give a folder of photographs, a video, or one of "
+            f"{_wanted('; ')}"
         )
     dataset = FORMATS[present[0]].read(root, options)
     if len(present) > 1:

@@ -46,7 +46,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
 def _why_no_folder(root: Path) -> str:
     if root.parts[:1] in (("http:",), ("https:",)):
         return "is an address: download what is there, and give the file or folder"
-    return "is not a folder; give the folder that holds the photographs and their camera poses"
+    return "does not exist; give a folder of photographs, a video, or a scene with camera poses"
 
 
 def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[View], list[str]]:

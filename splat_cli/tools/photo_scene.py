@@ -18,14 +18,20 @@ _ZIP_RECORD = "unzipped.json"
 
 
 def lacks_poses(path: Path) -> bool:
-    """Whether `path` is a video, or a folder of photographs that holds no dataset."""
+    """Whether `path` is a video, or a folder of photographs that holds no dataset.
+
+    A folder without photographs of its own lacks poses only if no scene is below it, except in `SCENES`, where scenes
+    of photographs are made: for example, the output of `splat demo` is a scene beside rendered pictures.
+    """
     if is_video(path):
         return True
     if not path.is_dir() or has_dataset(path):
         return False
-    if any(map(has_photographs, (path, *filter(Path.is_dir, path.iterdir())))):
+    if has_photographs(path) or has_photographs(path / "images"):
         return True
-    return not nested_scenes(path) and any(map(has_photographs, filter(Path.is_dir, path.rglob("*"))))
+    made = SCENES.resolve()
+    scenes = [scene for scene in nested_scenes(path) if path.resolve() == made or made not in scene.resolve().parents]
+    return not scenes and any(map(has_photographs, filter(Path.is_dir, path.rglob("*"))))
 
 
 def prepared_scene(path: Path, seed: int, display: Display) -> Path:
@@ -67,6 +73,8 @@ def _with_poses(source: Path, seed: int, display: Display) -> Path:
         if can_be_made(scene, record):
             break
     require_pycolmap()
+    if has_dataset(source.parent):
+        display.warn(f"{source.parent} has camera poses: `splat train {source.parent}` would use them")
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
     try:
         found = make_scene(photographs, scene, options, display.counting, display.say)

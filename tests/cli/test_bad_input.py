@@ -39,7 +39,7 @@ def test_no_such_folder(refused, tmp_path):
 def test_no_model_in_the_folder(refused, copy):
     shutil.rmtree(copy / "sparse")
     shutil.rmtree(copy / "images")
-    refused(copy, "no camera poses", "a COLMAP model", "sparse/0")
+    refused(copy, "neither photographs nor camera poses", "a COLMAP model", "sparse/0")
 
 
 @pytest.mark.parametrize("length", [0, 5, 100, -3])
@@ -128,6 +128,7 @@ def test_export_to_a_place_that_cannot_be_written(splat, trained, tmp_path):
         ("garden.ply", ("`splat view", "--init-from")),
         ("garden.SPZ", ("`splat view", "--init-from")),
         ("garden.tar.gz", ("unpack it",)),
+        ("garden.JPG", ("give the folder of the photographs",)),
         ("garden.docx", ("give a folder of photographs, a video, a zip file",)),
     ],
 )

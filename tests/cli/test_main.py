@@ -35,6 +35,18 @@ def test_help_comes_without_the_heavy_imports():
     assert not {"numpy", "PIL", "cupy", "tqdm", "plyfile"} & set(modules)
 
 
+def test_help_describes_ranges_of_all_options_in_words(splat):
+    texts = {name: " ".join(splat(name, "--help").out.split()) for name in ("demo", "render", "view")}
+    assert not any("<=" in text or ">=" in text for text in texts.values())
+    assert "[default: 1000] [over 0 to 1000000000]" in texts["render"]
+    assert "'--port': 0 is not in the range 1 to 65535" in splat("view", "x", "--port", 0).err
+
+
+def test_help_of_demo_states_one_default_of_steps(splat):
+    text = " ".join(splat("demo", "--help").out.split())
+    assert "Number of training steps. [default: 1500; 1 " in text
+
+
 def test_help_of_train_lists_every_setting_with_its_default(splat):
     text = " ".join(splat("train", "--help").out.split())
     for declared in SETTINGS.values():

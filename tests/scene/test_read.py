@@ -182,7 +182,7 @@ def test_senseless_options(tmp_path, options):
 
 
 def test_not_a_folder(tmp_path):
-    with pytest.raises(SceneError, match="is not a folder"):
+    with pytest.raises(SceneError, match="does not exist"):
         read_scene(tmp_path / "nothing")
 
 

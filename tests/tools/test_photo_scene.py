@@ -110,7 +110,7 @@ def test_too_few_photographs(splat, tmp_path):
     for number in range(2):
         Image.new("RGB", (8, 6)).save(tmp_path / "two" / f"{number}.png")
     result = splat("train", tmp_path / "two", *OPTIONS)
-    assert (result.code, "holds 2 photographs" in result.err) == (2, True)
+    assert (result.code, "too few photographs" in result.err) == (2, True)
 
 
 def test_photographs_deep_in_folders_lack_poses_unless_a_scene_is_there(scene, photos, tmp_path):
@@ -119,3 +119,23 @@ def test_photographs_deep_in_folders_lack_poses_unless_a_scene_is_there(scene, p
     assert lacks_poses(tmp_path / "a")
     shutil.copytree(scene, deep.parent / "scene")
     assert not lacks_poses(tmp_path / "a")
+
+
+def test_pictures_beside_a_scene_are_no_photographs_without_poses(scene, photos, tmp_path):
+    """The output of `splat demo`: a scene, and rendered pictures in another folder."""
+    root = tmp_path / "demo"
+    root.mkdir()
+    shutil.move(photos, root / "path")
+    assert lacks_poses(root)
+    shutil.copytree(scene, root / "scene")
+    assert not lacks_poses(root)
+
+
+def test_scenes_made_of_photographs_do_not_hide_the_photographs(scene, photos, tmp_path, monkeypatch):
+    """`splat train .` makes scenes/NAME below the photographs; the same command finds both again."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenes").mkdir()
+    shutil.move(photos, tmp_path / "trip")
+    shutil.copytree(scene, tmp_path / "scenes" / "trip")
+    assert lacks_poses(tmp_path)
+    assert not lacks_poses(tmp_path / "scenes")

@@ -40,7 +40,7 @@ def test_points_of_the_scene(start):
 
 def test_points_found_in_photographs(start):
     points, said = start(POINTS[:0])
-    assert f"{len(points)} points on which photographs agree" in said
+    assert f"Initial points: {len(points):,} of the plane sweep" in said
     assert np.median(np.abs(np.linalg.norm(points, axis=1) - 1)) < 0.05
     np.testing.assert_array_equal(start(init="sweep")[0], points)
 
@@ -49,7 +49,7 @@ def test_points_of_the_scene_and_those_found(start):
     points, said = start()
     np.testing.assert_array_equal(points[: len(POINTS)], POINTS)
     np.testing.assert_array_equal(points[len(POINTS) :], start(init="sweep")[0])
-    assert f"{len(POINTS)} points, and {len(points) - len(POINTS):,} on which" in said
+    assert f"{len(POINTS)} of the dataset, {len(points) - len(POINTS):,} of the plane sweep" in said
 
 
 def test_points_of_the_sky_are_far_behind_those_found(start):

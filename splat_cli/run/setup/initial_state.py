@@ -92,18 +92,18 @@ def _points_elsewhere(
         return random_points(scene.views, count, random)
     is_auto = config.init == "auto"
     points, colors = (scene.points, scene.colors) if is_auto else (scene.points[:0], scene.colors[:0])
-    found = f"{len(points):,} points, and " if len(points) else ""
+    found = [f"{len(points):,} of the dataset"] if len(points) else []
     small, swept = _sweep(training, config, backend, display, random)
     if not found and len(swept[0]) < MIN_POINTS:
-        display.warn(f"nothing was found on which photographs agree: training starts from {count:,} random points")
+        display.warn(f"the plane sweep found too few points: training starts from {count:,} random points")
         return random_points(scene.views, count, random)
-    found += f"{len(swept[0]):,} {'' if found else 'points '}on which photographs agree"
+    found.append(f"{len(swept[0]):,} of the plane sweep")
     points, colors = np.concatenate([points, swept[0]]), np.concatenate([colors, swept[1]])
     if small and is_auto and config.sky and config.background == "random":
         sky, sky_colors = sky_points(small, points)
-        found += f", {len(sky):,} of the sky" if len(sky) else ""
+        found += [f"{len(sky):,} of the sky"] if len(sky) else []
         points, colors = np.concatenate([points, sky]), np.concatenate([colors, sky_colors])
-    display.say(f"Start: {found}")
+    display.say(f"Initial points: {', '.join(found)}")
     return points, colors
 
 
@@ -117,5 +117,5 @@ def _sweep(
         return small, plane_sweep_points(backend, small, min(config.init_points, _TRIES * config.max_splats), random)
     except MemoryError:
         backend.release_cached()
-        display.warn("the memory left is too small to look for points on which photographs agree")
+        display.warn("no initial points of the plane sweep: out of memory")
         return small, (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8))

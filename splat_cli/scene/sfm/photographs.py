@@ -61,8 +61,8 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
     if len(names) < MIN_PHOTOGRAPHS:
         left_out = f" ({'; '.join(skipped[:3])})" if skipped else ""
         raise UsageError(
-            f"{source} holds {len(names)} photographs{left_out}; at least {MIN_PHOTOGRAPHS} that overlap are needed: "
-            f"give a folder with {', '.join(PHOTOGRAPH_SUFFIXES)} files"
+            f"too few photographs in {source}: {len(names)}{left_out}; at least {MIN_PHOTOGRAPHS} that overlap are "
+            f"needed ({', '.join(PHOTOGRAPH_SUFFIXES)})"
         )
     return names, skipped
 
