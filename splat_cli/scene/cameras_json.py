@@ -14,11 +14,9 @@ from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.json_input import parse_json, read_json_text
 from splat_cli.scene.lens import MAX_SIDE
-from splat_cli.scene.view import View
+from splat_cli.scene.view import MAX_NUMBER, View
 
 _ROTATION_TOLERANCE = 1e-3
-_MAX_NUMBER = 1e18
-"""Its square is finite in float32."""
 
 
 def write_cameras(path: Path, views: Sequence[View]) -> None:
@@ -86,15 +84,16 @@ def _view(entry: Any, where: str) -> View:
         raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         raise FormatError(f"{where}: {width}x{height} is no size of an image")
-    numbers = np.abs([*focal, *center, *position, *radial])
-    if not (np.isfinite(numbers).all() and numbers.max() < _MAX_NUMBER and min(focal) > 1 / _MAX_NUMBER):
-        raise FormatError(
-            f"{where}: position, focal lengths, principal point, k1 and k2 have to be finite, focal lengths > 0, "
-            f"all below {_MAX_NUMBER:g}"
-        )
     if not is_rotation(rotation):
         raise FormatError(f"{where}: `rotation` is not a rotation matrix")
     w2c = np.eye(4)
     w2c[:3, :3] = rotation.T
-    w2c[:3, 3] = -rotation.T @ position
-    return View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id, radial=radial)
+    with np.errstate(over="ignore", invalid="ignore"):
+        w2c[:3, 3] = -rotation.T @ position
+    view = View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id, radial=radial)
+    if not view.is_in_range:
+        raise FormatError(
+            f"{where}: position, focal lengths, principal point, k1 and k2 have to be finite, focal lengths > 0, "
+            f"all below {MAX_NUMBER:g}"
+        )
+    return view

@@ -14,6 +14,8 @@ from splat_cli.scene.lens import Lens
 
 T = TypeVar("T")
 
+MAX_NUMBER = 1e18
+"""Of a camera: its square is finite in float32."""
 _MARGIN = 0.15  # of an image's size, as in cuda_src/raster/projection.cuh
 
 
@@ -64,6 +66,15 @@ class View:
     def center(self) -> np.ndarray:
         """The camera's place in the world, float64 [3]."""
         return -self.w2c[:3, :3].T @ self.w2c[:3, 3]
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether all numbers of the camera are finite and below MAX_NUMBER, and focal lengths above its inverse."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers = np.abs([self.fx, self.fy, self.cx, self.cy, *self.center, *self.radial])
+        return bool(
+            np.isfinite(numbers).all() and numbers.max() < MAX_NUMBER and min(self.fx, self.fy) > 1 / MAX_NUMBER
+        )
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""

@@ -84,7 +84,7 @@ def test_the_folder_of_the_model_itself(tmp_path):
 
 
 def test_unusable_photographs_are_listed(tmp_path):
-    names = ("good.png", "gone.png", "empty.png", "text.png", "nowhere.png", "unposed.png")
+    names = ("good.png", "gone.png", "empty.png", "text.png", "nowhere.png", "unposed.png", "far.png", "flat.png")
     model = small_model(names)
     write_scene(tmp_path, model)
     photos = tmp_path / "images"
@@ -93,12 +93,17 @@ def test_unusable_photographs_are_listed(tmp_path):
     (photos / "text.png").write_text("not an image")
     object.__setattr__(model.images[4], "camera_id", 77)
     object.__setattr__(model.images[5], "quat", (0.0, 0.0, 0.0, 0.0))
+    object.__setattr__(model.images[6], "translation", (0.0, 1e300, 0.0))
+    model.cameras[78] = Camera(78, "PINHOLE", 40, 30, (1e30, 1e30, 21.0, 13.0))
+    object.__setattr__(model.images[7], "camera_id", 78)
     model.images += [model.images[0]]
     write_model_again(tmp_path, model)
     scene = read_scene(tmp_path)
     assert [view.name for view in scene.views] == ["good.png"]
     assert scene.skipped == [
         "empty.png: the file is empty or not an image",
+        "far.png: the position or lens of its camera has numbers that are not below 1e+18",
+        "flat.png: the position or lens of its camera has numbers that are not below 1e+18",
         "gone.png: the file is missing",
         "good.png: a second image of this name",
         "nowhere.png: its camera 77 is not in the model",

@@ -10,7 +10,7 @@ from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.locate_depths import DepthLocator
 from splat_cli.scene.lens import MAX_SIDE, Lens
 from splat_cli.scene.options import NO_MASKS, SceneOptions
-from splat_cli.scene.view import View
+from splat_cli.scene.view import MAX_NUMBER, View
 
 _RATIO_TOLERANCE = 0.01
 
@@ -63,11 +63,14 @@ class ImageLocator:
         lens = self._lens(frame.lens, width, height)
         pinhole = lens.pinhole
         camera = pinhole.resized(*self._size(pinhole.width, pinhole.height))
-        return View(
+        view = View(
             frame.name, path, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, frame.w2c,
             lens=lens if lens.distortion else None, mask=self._mask(frame), camera_id=self._camera_id(frame),
             depth=self.depths.find(frame),
         )  # fmt: skip
+        if not view.is_in_range:
+            raise Unusable(f"the position or lens of its camera has numbers that are not below {MAX_NUMBER:g}")
+        return view
 
     def _camera_id(self, frame: Frame) -> int:
         if frame.camera_id is not None:
