@@ -57,10 +57,8 @@ def test_broken_links_are_noticed(link):
 
 def test_every_kernel_is_explained():
     """docs/architecture.md says of each what a thread does, and in which file; its tables name none that is gone."""
-    folder, kernel = (
-        ROOT / "cuda_src",
-        re.compile(r"__global__ void (?:__launch_bounds__\(.*\) )?(\w+)\($", re.MULTILINE),
-    )
+    folder = ROOT / "cuda_src"
+    kernel = re.compile(r"__global__ void (?:__launch_bounds__\(.*\) )?(\w+)\($", re.MULTILINE)
     files = {
         name: path.relative_to(folder).as_posix()
         for path in folder.rglob("*.cu")

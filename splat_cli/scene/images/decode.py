@@ -12,6 +12,7 @@ from PIL import Image, ImageChops, UnidentifiedImageError
 from splat_cli.errors import reason_of
 from splat_cli.image_files import open_image
 from splat_cli.scene.images.jpeg import decode_jpeg, jpeg_size, reduction
+from splat_cli.scene.images.pixel_modes import TransparentError, float_levels, to_rgb
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # suppresses messages of decoders on the terminal
 
@@ -53,9 +54,9 @@ def decode_photo(
             raise ValueError(f"has {image.width}x{image.height} pixels in {len(content)} bytes, as no photograph has")
         try:
             if image.mode == "F":
-                image, finite = _float_levels(np.asarray(image))
-            color = _rgb(image, background)
-        except _Transparent:
+                image, finite = float_levels(np.asarray(image))
+            color = to_rgb(image, background)
+        except TransparentError:
             raise ValueError("is transparent in places: train with --background black or white") from None
         except Exception as error:
             raise ValueError(f"cannot be decoded ({reason_of(error)})") from error
@@ -144,10 +145,6 @@ def _mask_of(kept: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return np.array(mask) if mask.size == size else wholly_white(mask, size)
 
 
-class _Transparent(Exception):
-    """Transparent pixels without a background."""
-
-
 def _content(path: Path) -> bytes:
     """The whole file: decoders may request as many bytes as a header claims; ValueErrors of _opening."""
     with _opening():
@@ -187,41 +184,3 @@ def _opening() -> Iterator[None]:
 def _is_plausible(size: tuple[int, int], content: bytes) -> bool:
     """False for files that would decode to far more memory than their size justifies."""
     return size[0] * size[1] <= max(_ALWAYS_DECODED, _MAX_PIXELS_PER_BYTE * len(content))
-
-
-def _rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:
-    """8-bit RGB; transparent pixels show the background."""
-    if image.mode.startswith("I"):
-        return Image.fromarray(_integer_levels(image)).convert("RGB")
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    layered = image.convert("RGBA")
-    if layered.getchannel("A").getextrema() == (255, 255):
-        return layered.convert("RGB")
-    if background is None:
-        raise _Transparent
-    return Image.alpha_composite(Image.new("RGBA", layered.size, (*background, 255)), layered).convert("RGB")
-
-
-def _integer_levels(image: Image.Image) -> np.ndarray:
-    """Grey levels uint8 of 16-bit pixels (their high byte, where Pillow would clip) and 32-bit pixels.
-
-    The range of 32-bit pixels is taken as 0 to 255 if none exceeds it, else 0 to 65535, else 0 to the maximum.
-    """
-    values = np.asarray(image)
-    largest = values.max(initial=0)
-    shift = 8 if image.mode != "I" or 255 < largest < 1 << 16 else 0 if largest < 256 else 23
-    return np.clip(values >> shift, 0, 255).astype(np.uint8)
-
-
-def _float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
-    """Grey levels of floating-point pixels, 0 black and 1 white; and a mask bool of finite pixels, or None if all are.
-
-    Non-finite pixels get the mean level, to limit their effect on neighbours when downscaled.
-    """
-    finite = np.isfinite(values)
-    if not finite.any():
-        raise ValueError("no pixel is finite")
-    levels = np.where(finite, np.clip(values, 0, 1), 0)
-    levels[~finite] = levels[finite].mean()
-    return Image.fromarray(np.rint(255 * levels).astype(np.uint8)), None if finite.all() else finite
