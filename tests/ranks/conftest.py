@@ -5,7 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from splat_cli.ranks import followers
 from splat_cli.train import density_control
+from tests.processes import HANG
 from tests.ranks.runs import train
 from tests.training import Trained
 
@@ -29,3 +31,9 @@ def alone(scene, tmp_path_factory):
     """The run on one rank. Not to be changed."""
     with _frequent_sorts():
         return train(Trained(scene), tmp_path_factory.mktemp("runs") / "alone", gpus=1)
+
+
+@pytest.fixture(autouse=True)
+def grace(monkeypatch):
+    """Rank 0, which is this process, is never ended for being slow."""
+    monkeypatch.setattr(followers, "_GRACE", 2 * HANG)

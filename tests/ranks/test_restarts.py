@@ -1,0 +1,109 @@
+"""Runs that lose a rank: they restart from the newest checkpoint, to the same bits, up to three times."""
+
+import os
+import re
+import signal
+import threading
+
+import pytest
+
+from splat_cli.interrupt import Interrupted
+from splat_cli.ranks import followers
+from splat_cli.ranks.protocol import RankError
+from splat_cli.run import restart, train_scene
+from tests.processes import HANG, wait_until
+from tests.ranks.disturbances import kill, once, restarts
+from tests.ranks.runs import Callback, bits, children, train
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3])
+def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
+    monkeypatch.setattr(followers, "STOPPED", 2 * HANG)  # what tells of the end is the end itself
+    run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], delay)))
+    assert restarts(training) == ["Warning: rank 1 of 2 was ended by SIGKILL; restarting from step 16 (restart 1 of 3)"]
+    assert bits(run) == bits(alone)
+    assert not children()
+
+
+def test_run_without_checkpoints_restarts_from_its_beginning(training, tmp_path):
+    run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], 0), after=8), keep=0, steps=24)
+    assert "restarting from step 0" in restarts(training)[0]
+    steps = [line["step"] for line in run.log_lines()]
+    assert steps == sorted(steps)
+    warnings = [line["warning"] for line in run.log_lines() if "warning" in line]
+    assert len(warnings) == len(set(warnings)) == 2  # of few updates, and of the restart
+
+
+def test_loss_while_rank_0_works_alone_does_not_end_it(training, tmp_path, monkeypatch):
+    def lose(trainer):
+        watcher = next(thread for thread in threading.enumerate() if thread.name == "rank 1")
+        kill(children()[-1], 0)
+        wait_until(lambda: not watcher.is_alive())
+
+    codes = []
+    monkeypatch.setattr(followers, "_GRACE", 0.0)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    train(training, tmp_path / "run", 2, once(lose, after=8), keep=0, steps=12)
+    assert len(restarts(training)) == 1
+    assert not codes
+
+
+class KilledInTheFirstStep(Callback):
+    """Kills a rank before each first step."""
+
+    def begin(self, trainer, run):
+        super().begin(trainer, run)
+        kill(children()[-1], 0)
+
+
+def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(restart, "MAX_RESTARTS", 2)
+    with pytest.raises(RankError, match=r"was ended by SIGKILL; go on with: splat train --resume"):
+        train(training, tmp_path / "run", 2, KilledInTheFirstStep(), tensorboard=True)
+    assert len(restarts(training)) == 2
+    assert not children()
+    assert not any("EventFileWriter" in type(thread).__name__ or "AsyncWriter" in type(thread).__name__
+                   for thread in threading.enumerate())  # fmt: skip
+
+
+def test_restarts_are_counted_from_checkpoint_to_checkpoint(alone, training, tmp_path, monkeypatch):
+    def work(trainer):
+        if (trainer.step - 1) // 16 == len(killed) < 2:  # once before each of the first two checkpoints
+            killed.append(children()[-1])
+            kill(killed[-1], 0)
+
+    killed = []
+    monkeypatch.setattr(restart, "MAX_RESTARTS", 1)
+    run = train(training, tmp_path / "run", 2, Callback(work))
+    assert len(killed) == len(restarts(training)) == 2
+    assert bits(run) == bits(alone)
+
+
+def test_interrupt_ends_a_run_that_has_lost_a_rank(training, tmp_path):
+    def interrupt(trainer):
+        kill(children()[-1], 0)
+        os.kill(os.getpid(), signal.SIGINT)  # noticed after the next round of steps, which has no end
+
+    with pytest.raises(Interrupted, match="Interrupted after step .* was ended by SIGKILL; go on with: splat train"):
+        train(training, tmp_path / "run", 2, once(interrupt, after=8))
+    assert not restarts(training)
+    assert not children()
+
+
+def test_interrupt_while_a_run_reads_its_scene_again_says_what_is_saved(training, tmp_path, monkeypatch):
+    read, calls = train_scene.read_data, []
+
+    def read_or_interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) > 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return read(*arguments)
+
+    monkeypatch.setattr(train_scene, "read_data", read_or_interrupt)
+    run = tmp_path / "run"
+    saved = (
+        f"Interrupted; the newest checkpoint is {run}/checkpoints/step_16.npz; go on with: splat train --resume {run}"
+    )
+    with pytest.raises(Interrupted, match=f"^{re.escape(saved)}$"):
+        train(training, run, 2, once(lambda _: kill(children()[-1], 0)))
+    assert not children()
