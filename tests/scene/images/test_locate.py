@@ -65,5 +65,5 @@ def test_format_that_is_not_there(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(SceneError, match=r"no camera poses and no photographs.*transforms\.json"):
+    with pytest.raises(SceneError, match=r"holds neither photographs nor camera poses.*transforms\.json"):
         read_scene(tmp_path)
