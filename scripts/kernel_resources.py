@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
-from splat_cli.device.sources import read_source, source_folders
+from splat_cli.device.compilation.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
+from splat_cli.device.compilation.sources import read_source, source_folders
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-// CUDA C++ for the host compiler. The generated unit of a kernel file (splat_cli/device/host_compiler.py) is
+// CUDA C++ for the host compiler. The generated unit of a kernel file (splat_cli/device/compilation/host_compiler.py) is
 //     #include "cpu/shim.h"  /  #include "NAME.cu"  /  #include "cpu/launch.h"  /  SPLAT_CPU_EXPORT(kernel) for each kernel
 // Plain kernels run a fiber a thread (fibers.h). Kernels over lanes.cuh run a fiber a warp, its 32 lanes in SIMD vectors.
 #pragma once

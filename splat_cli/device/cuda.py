@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits, Unit
 from splat_cli.device.cuda_kernel import CudaKernel
-from splat_cli.device.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 

@@ -131,7 +131,7 @@ def test_an_error_in_cleaning_up_does_not_hide_the_kernel(monkeypatch, capsys):
 CHILD = """
 import sys
 from pathlib import Path
-import splat_cli.device.sources as sources
+import splat_cli.device.compilation.sources as sources
 from splat_cli.cli.main import run
 
 sources.resource_dir = lambda name: Path(sys.argv[1])

@@ -6,7 +6,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from splat_cli.device.host_compiler import find_compiler
+from splat_cli.device.compilation.host_compiler import find_compiler
 from tests.processes import ROOT, finished, started
 
 

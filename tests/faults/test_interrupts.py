@@ -15,7 +15,7 @@ case "$*" in *--version*) ;; *) touch "{folder}/started"; while [ ! -e "{folder}
 exec g++ "$@"
 """
 COMPILE_IN_TRAINING = """
-from splat_cli.device.host_compiler import find_compiler
+from splat_cli.device.compilation.host_compiler import find_compiler
 from splat_cli.interrupt import deferred_interrupt
 with deferred_interrupt() as check:
     print(find_compiler().library("x", "int x;", (), {}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.device.small_kernel import KERNEL
+from tests.device.compilation.small_kernel import KERNEL
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.device.host_compiler import find_compiler
-from splat_cli.device.sanitizer import sanitizer_environment
+from splat_cli.device.compilation.host_compiler import find_compiler
+from splat_cli.device.compilation.sanitizer import sanitizer_environment
 from splat_cli.errors import DeviceError
 from tests.processes import finished
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 RUN = """
 import numpy as np
 from pathlib import Path

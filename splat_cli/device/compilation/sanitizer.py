@@ -8,7 +8,7 @@ does, and open the backend with `sanitize=True`.
 import ctypes
 from pathlib import Path
 
-from splat_cli.device.host_compiler import HostCompiler
+from splat_cli.device.compilation.host_compiler import HostCompiler
 from splat_cli.errors import DeviceError
 
 

@@ -17,8 +17,15 @@ from pathlib import Path
 
 import psutil
 
-from splat_cli.device.kernel_cache import add_library, build_folder, build_lock, is_intact, open_cache, unusable_cache
-from splat_cli.device.sources import headers_digest
+from splat_cli.device.compilation.kernel_cache import (
+    add_library,
+    build_folder,
+    build_lock,
+    is_intact,
+    open_cache,
+    unusable_cache,
+)
+from splat_cli.device.compilation.sources import headers_digest
 from splat_cli.errors import DeviceError, escape_unprintable
 
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.

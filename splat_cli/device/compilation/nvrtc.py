@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splat_cli.device.sources import source_folders
+from splat_cli.device.compilation.sources import source_folders
 from splat_cli.errors import DeviceError
 
 _VALUES = {"BATCH": 2}  # of defines; others are 1

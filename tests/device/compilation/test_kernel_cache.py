@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from splat_cli.device.host_compiler import HostCompiler
-from splat_cli.device.kernel_cache import cache_dir, is_intact
+from splat_cli.device.compilation.host_compiler import HostCompiler
+from splat_cli.device.compilation.kernel_cache import cache_dir, is_intact
 from splat_cli.errors import DeviceError
-from tests.device.small_kernel import KERNEL, value
+from tests.device.compilation.small_kernel import KERNEL, value
 
 
 def test_cache_is_used_and_never_stale(sources):

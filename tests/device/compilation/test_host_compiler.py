@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from splat_cli.device import host_compiler, open_backend
-from splat_cli.device.host_compiler import find_compiler
-from splat_cli.device.kernel_cache import cache_dir
+from splat_cli.device import open_backend
+from splat_cli.device.compilation import host_compiler
+from splat_cli.device.compilation.host_compiler import find_compiler
+from splat_cli.device.compilation.kernel_cache import cache_dir
 from splat_cli.errors import DeviceError
-from tests.device.small_kernel import value
+from tests.device.compilation.small_kernel import value
 from tests.processes import HANG, started, wait_until
 
 SLOW_COMPILER = """#!/bin/sh

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.device.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
+from splat_cli.device.compilation.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
 from splat_cli.device.signature import parse_kernels
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
@@ -26,7 +26,7 @@ CASES = [
     for arch in (TOLD_APART if defines else ARCHITECTURES)
     if CPU_ONLY not in defines
 ]
-BENCHMARKS = sorted((Path(__file__).parents[2] / "scripts" / "kernels").glob("*.cu"))
+BENCHMARKS = sorted((Path(__file__).parents[3] / "scripts" / "kernels").glob("*.cu"))
 CASES += [(path, {}, arch) for path in BENCHMARKS for arch in (75, 90, 120)]
 CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # of a benchmark
 CASES += [  # further combinations and values of defines
