@@ -65,9 +65,9 @@ def has_dataset(root: Path) -> bool:
     return any(entry.find(root) is not None for entry in FORMATS.values())
 
 
-def has_photographs(folder: Path) -> bool:
-    """Whether a file in the folder is a photograph by its name."""
-    return any(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*.*"))
+def num_photographs(folder: Path) -> int:
+    """Number of files in the folder that are photographs by their names; 0 if there is no folder."""
+    return sum(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*.*"))
 
 
 def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
@@ -119,10 +119,10 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     if options.format != "auto":
         return FORMATS[options.format].read(root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
-    if not present and (has_photographs(root) or has_photographs(root / "images")):
-        raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
     if not present and (nested := nested_scenes(root)):
         raise SceneError(f"{root} is no scene, but holds {len(nested)}: give {' or '.join(map(str, nested[:_SHOWN]))}")
+    if not present and (num_photographs(root) or num_photographs(root / "images")):
+        raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
     if not present:
         raise SceneError(
             f"{root} holds neither photographs nor camera poses: give a folder of photographs, a video, or one of "

@@ -7,9 +7,10 @@ from pathlib import Path
 from splat_cli.console import Display
 from splat_cli.errors import SplatError
 from splat_cli.run.storage.run_lock import numbered_folders
-from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes
+from splat_cli.scene.formats import has_dataset, nested_scenes, num_photographs
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
+from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 
@@ -20,18 +21,18 @@ _ZIP_RECORD = "unzipped.json"
 def lacks_poses(path: Path) -> bool:
     """Whether `path` is a video, or a folder of photographs that holds no dataset.
 
-    A folder without photographs of its own lacks poses only if no scene is below it, except in `SCENES`, where scenes
-    of photographs are made: for example, the output of `splat demo` is a scene beside rendered pictures.
+    A folder with fewer photographs of its own than poses need lacks poses only if no scene is below it, except in
+    `SCENES`, where scenes of photographs are made: the output of `splat demo` is a scene beside rendered pictures.
     """
     if is_video(path):
         return True
     if not path.is_dir() or has_dataset(path):
         return False
-    if has_photographs(path) or has_photographs(path / "images"):
+    if max(map(num_photographs, (path, path / "images"))) >= MIN_PHOTOGRAPHS:
         return True
     made = SCENES.resolve()
     scenes = [scene for scene in nested_scenes(path) if path.resolve() == made or made not in scene.resolve().parents]
-    return not scenes and any(map(has_photographs, filter(Path.is_dir, path.rglob("*"))))
+    return not scenes and any(map(num_photographs, (path, *filter(Path.is_dir, path.rglob("*")))))
 
 
 def prepared_scene(path: Path, seed: int, display: Display) -> Path:

@@ -121,14 +121,17 @@ def test_photographs_deep_in_folders_lack_poses_unless_a_scene_is_there(scene, p
     assert not lacks_poses(tmp_path / "a")
 
 
-def test_pictures_beside_a_scene_are_no_photographs_without_poses(scene, photos, tmp_path):
-    """The output of `splat demo`: a scene, and rendered pictures in another folder."""
+def test_pictures_beside_a_scene_are_no_photographs_without_poses(splat, scene, photos, tmp_path):
+    """The output of `splat demo`: a scene, rendered pictures in another folder, and an animation of them."""
     root = tmp_path / "demo"
     root.mkdir()
     shutil.move(photos, root / "path")
+    (root / "path.webp").touch()
     assert lacks_poses(root)
     shutil.copytree(scene, root / "scene")
     assert not lacks_poses(root)
+    result = splat("train", root, *OPTIONS)
+    assert (result.code, f"{root} is no scene, but holds 1: give {root / 'scene'}" in result.err) == (2, True)
 
 
 def test_scenes_made_of_photographs_do_not_hide_the_photographs(scene, photos, tmp_path, monkeypatch):
