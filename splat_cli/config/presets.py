@@ -52,7 +52,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     Bytes that are not UTF-8, as in file names, become surrogates.
     """
     try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(_MAX_TOML_LENGTH + 1)  # devices never end
         _check_effort(text)
         return tomllib.loads(text)
     except OSError as error:

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from splat_cli.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import MAX_PHOTOGRAPHS
 from splat_cli.scene.view import View
 
-_FIRST = 1024  # characters
+_FIRST, _MAX_LINE = 1024, 4096  # characters; lines of devices never end
 
 
 def split(
@@ -67,7 +68,8 @@ def read_split(path: Path) -> frozenset[str]:
         with path.open(encoding="utf-8", errors="surrogateescape") as file:
             is_json = file.read(_FIRST).lstrip().startswith("{")
             file.seek(0)
-            names = _names_in_json(path) if is_json else itertools.islice(file, MAX_PHOTOGRAPHS)
+            lines = itertools.islice(iter(partial(file.readline, _MAX_LINE), ""), MAX_PHOTOGRAPHS)
+            names = _names_in_json(path) if is_json else lines
             found = frozenset(name.strip() for name in names if name.strip() and not name.lstrip().startswith("#"))
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error

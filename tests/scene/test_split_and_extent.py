@@ -1,11 +1,14 @@
 """Held-out views, and the extent of a scene."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from splat_cli.errors import FormatError
 from splat_cli.scene import scene_extent, split
 from splat_cli.scene.split import read_split, sector_names, write_split
+from tests.peak_memory import peak_memory
 from tests.views import ring_of_views
 
 
@@ -42,6 +45,13 @@ def test_file_that_names_nothing(tmp_path, text):
     (tmp_path / "split.txt").write_text(text)
     with pytest.raises(FormatError, match=r"split\.txt"):
         read_split(tmp_path / "split.txt")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+def test_reading_a_device_without_end_ends():
+    with peak_memory() as memory:
+        assert len(read_split(Path("/dev/zero"))) == 1
+    assert memory.bytes < 1 << 20
 
 
 def test_extent_of_a_ring():
