@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     float sums[POSE_SUMS] = {};
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (int)state->num_splats; i += gridDim.x * blockDim.x) {
         if (!(depths[i] > 0.0f)) continue;
-        const SplatSums sums_of_splat = load_sums(d_splats + (size_t)i * SPLAT_SUMS, true);
+        const SplatSums sums_of_splat = load_sums(d_splats, i, true);
         Gaussian g = load_gaussian(params + i, stride, true);
         if (smooth_3d_sigmas) smooth_3d(g, smooth_3d_sigmas[i]);
         const GeometryGradient d = geometry_backward(g, camera, sums_of_splat, antialias);

@@ -1,32 +1,69 @@
-// What ranks exchange in a batch, apart from projected splats (receive_splats.cu): gradients on their way to the owners of splats, the
-// results of views, and, between two batches, the owners' parameters. In send_sums and copy_share one thread owns one splat, in the
-// others one thread owns all. `columns`: the number of a rank's splats, rounded up, the same for each rank.
-#include "raster/share.cuh"
+// What ranks exchange in a batch, apart from projected splats (send_splats.cu, receive_splats.cu): gradients on their way to the owners of
+// splats, the results of views, and, between two batches, the owners' parameters. In send_sums and copy_share one thread owns one splat,
+// in number_visible one block owns all, in the others one thread does.
+#include "raster/visible.cuh"
 
 // What the rank that shows a view tells all others of it. train/ranked/exchange.py has its size.
-struct ViewResult { float loss; int overflowed; };
+struct ViewResult {
+    float loss;
+    int overflowed;
+    int needed_rows;                        // most visible splats of a rank; all of them were sent if slots have as many rows
+};
 
-// From the gradients of a view's splats to what their owners are sent.
+// First rows of blocks from their numbers of rows, which find_visible has left there.
+extern "C" __global__ void number_visible(
+    const IterState* __restrict__ state,    // [1]
+    int num_blocks,
+    unsigned* __restrict__ begins)          // [num_blocks + 1] last: number of visible splats
+{
+    __shared__ unsigned sums[256];
+    if (state->overflowed) return;
+    const int share = (num_blocks + blockDim.x - 1) / blockDim.x;
+    const int first = min((int)threadIdx.x * share, num_blocks), end = min(first + share, num_blocks);
+    unsigned sum = 0;
+    for (int b = first; b < end; ++b) sum += begins[b];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    unsigned row = 0;                       // every thread adds up its predecessors, as in scan_tiles
+    for (int t = 0; t < (int)threadIdx.x; ++t) row += sums[t];
+    for (int b = first; b < end; ++b) {
+        const unsigned count = begins[b];
+        begins[b] = row;
+        row += count;
+    }
+    if (threadIdx.x == blockDim.x - 1) begins[num_blocks] = row;
+}
+
+// From the gradients of a view's splats to what their owners are sent: rows as of the splats received.
 extern "C" __global__ void send_sums(
     const IterState* __restrict__ state,    // [1]
-    int num_ranks,
-    long long stride,                       // floats from rank to rank
-    const float* __restrict__ depths,       // [capacity] 0 where invisible: not sent
+    int num_ranks, int columns, int rows,
+    long long slot_stride,                  // floats from rank to rank
+    const float* __restrict__ received,     // [num_ranks, slot_stride] slots of the view
     const float4* __restrict__ d_splats,    // [capacity, SPLAT_SUMS / 4]
+    long long stride,                       // floats from rank to rank
     float* __restrict__ sent)               // [num_ranks, stride] rows of SPLAT_SUMS
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
-    float4* row = (float4*)(sent + rank_of(num_ranks, i) * stride + (size_t)place_in_share(num_ranks, i) * SPLAT_SUMS);
-    for (int k = 0; k < SPLAT_SUMS / 4; ++k) row[k] = d_splats[(size_t)i * (SPLAT_SUMS / 4) + k];
+    if (i >= (int)state->num_splats || state->overflowed) return;
+    const int rank = rank_of(num_ranks, i);
+    const VisibleGroup group = group_of(received + rank * slot_stride, columns, place_in_share(num_ranks, i));
+    const int row = row_of(group, i % 32);
+    if (!has_row(group, i % 32) || row >= rows) return;
+    float4* to = (float4*)(sent + rank * stride + (size_t)row * SPLAT_SUMS);
+    for (int k = 0; k < SPLAT_SUMS / 4; ++k) to[k] = d_splats[(size_t)i * (SPLAT_SUMS / 4) + k];
 }
 
 extern "C" __global__ void send_result(
     const IterState* __restrict__ state,    // [1]
-    int num_ranks, int views_per_rank, int view,
+    int num_ranks, int views_per_rank, int view, int columns, int rows,
+    long long slot_stride,                  // floats from rank to rank
+    const float* __restrict__ received,     // [num_ranks, slot_stride] slots of the view
     ViewResult* __restrict__ sent)          // [num_ranks, views_per_rank] the same for each rank
 {
-    const ViewResult result = {checked_loss(*state), state->overflowed};
+    int needed = 0;
+    for (int r = 0; r < num_ranks; ++r) needed = max(needed, num_visible(received + r * slot_stride, columns));
+    const ViewResult result = {checked_loss(*state), state->overflowed || needed > rows, needed};
     for (int r = 0; r < num_ranks; ++r) sent[r * views_per_rank + view] = result;
 }
 
@@ -35,13 +72,17 @@ extern "C" __global__ void agree(
     IterState* __restrict__ state,          // [1]
     int num_ranks, int views_per_rank, int num_views,
     const ViewResult* __restrict__ results, // [num_ranks, views_per_rank]
-    BatchView* __restrict__ views)          // [num_ranks * views_per_rank] view b is that of rank b % num_ranks
+    BatchView* __restrict__ views,          // [num_ranks * views_per_rank] view b is that of rank b % num_ranks
+    int* __restrict__ needed_rows)          // [1] by any view so far: batches that follow an overflow do not forget what it needed
 {
+    int needed = *needed_rows;
     for (int b = 0; b < num_views; ++b) {
         const ViewResult result = results[b % num_ranks * views_per_rank + b / num_ranks];
         views[b].loss = result.loss;
         if (result.overflowed) state->overflowed = 1;
+        needed = max(needed, result.needed_rows);
     }
+    *needed_rows = needed;
     return_to(state, views[num_views - 1]);                             // the state is that after the last view, on all ranks
 }
 

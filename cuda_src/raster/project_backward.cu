@@ -10,6 +10,7 @@
 #include "raster/slots.cuh"
 #include "raster/splat_gradient.cuh"
 #include "raster/update.cuh"
+#include "raster/visible.cuh"
 #include "optim/splat_adam.cuh"
 
 #ifndef COEFFICIENTS                // of a splat's colour that a lane of color_backward updates, one after another
@@ -42,6 +43,18 @@ __device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat
     return m & fits;
 }
 
+// What blend_backward has summed up of 32 splats of a share from `first` on, in the view of a slot. `sent`: see project_backward; with
+// BATCH only, since without it the look-up would cost registers, and half of the occupancy.
+__device__ __forceinline__ SplatSums sums_of(
+    const float* __restrict__ d_splats /* [slots, rows, SPLAT_SUMS] */, const float* __restrict__ sent, const SlotLayout& layout,
+    int slot, int first, vbool m)
+{
+    const size_t place = place_of(layout, slot);
+    const float* const sums = d_splats + place * layout.rows * SPLAT_SUMS;
+    if (NUM_SLOTS == 1 || !sent) return load_sums(sums + (size_t)first * SPLAT_SUMS, lane_id(), m);
+    return load_sums(sums, row_of(group_of(sent + place * layout.sent_stride, layout.columns, first), lane_id()), m);
+}
+
 extern "C" __global__ void project_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* state,                       // [1] skipped updates and steps are counted
@@ -52,7 +65,8 @@ extern "C" __global__ void project_backward(
     const BatchView* __restrict__ views,    // [slots]; with BATCH
     const float* __restrict__ depths,       // [slots, columns] 0 where invisible
     const float4* __restrict__ colors,      // [slots, columns] rgb; 0 where it was clamped
-    const float* __restrict__ d_splats,     // [slots, columns, SPLAT_SUMS] from blend_backward
+    const float* __restrict__ d_splats,     // [slots, rows, SPLAT_SUMS] from blend_backward
+    const float* __restrict__ sent,         // [slots, sent_stride] with several ranks, index of the rows of d_splats (visible.cuh); else null: all have one
     const float* __restrict__ d_means,      // [slots, 3, capacity] added to those of visible splats; may be null
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb, for color_backward
@@ -84,9 +98,9 @@ extern "C" __global__ void project_backward(
         SplatGradient d = {};
         if (some(visible)) {
             const Camera& camera = camera_of(cameras, views, *state, slot);
-            const SplatSums sums = load_sums(d_splats + (place * columns + j) * SPLAT_SUMS, visible);
+            const SplatSums sums = sums_of(d_splats, sent, layout, slot, first_own, visible);
             const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
-            const vfloat4 rgb = load4_own(colors + place * layout.color_stride + j, visible);
+            const vfloat4 rgb = load4_own(colors + place * columns + j, visible);
             d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_sigmas, stride, visible);
             if (d_means) d.geometry.mean = add(d.geometry.mean, load_vec(d_means + 3 * slot * stride + i, stride, visible));
             if (options.absgrad) { d.geometry.d_x = sums.abs_x; d.geometry.d_y = sums.abs_y; }
@@ -123,7 +137,7 @@ extern "C" __global__ void project_backward(
 
 // The gradient of a splat's coefficient k, where m holds. depths and d_rays: the lane's own elements of the first slot.
 __device__ __forceinline__ vfloat3 coefficient_gradient(
-    const float* __restrict__ depths /* [slots, layout.depth_stride] */, const float* __restrict__ d_rays /* [slots, 6, columns] */,
+    const float* __restrict__ depths /* [slots, columns] */, const float* __restrict__ d_rays /* [slots, 6, columns] */,
     const SlotLayout& layout, int k, vbool m)
 {
     const size_t columns = layout.columns;

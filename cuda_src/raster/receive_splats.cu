@@ -1,16 +1,14 @@
-// From the projected splats that all ranks have sent to those of a view, as `project` leaves them. One lane owns one splat.
-// A rank sends PROJECTED floats a splat: arrays of depth, mean2d, conic and opacity, rgb and one unused over `columns`, the number of
-// its splats, rounded up, which is the same for each rank.
+// From the projected splats that all ranks have sent (visible.cuh) to those of a view, as `project` leaves them. One lane owns one splat.
 #include "raster/tile_walk.cuh"
-#include "raster/share.cuh"
 #include "raster/splat_sums.cuh"
+#include "raster/visible.cuh"
 
 extern "C" __global__ void receive_splats(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* __restrict__ state,          // [1] num_large is counted
-    int capacity, int num_ranks, int columns,
+    int capacity, int num_ranks, int columns, int rows,
     long long stride,                       // floats from rank to rank
-    const float* __restrict__ received,     // [num_ranks, stride] PROJECTED arrays of a view
+    const float* __restrict__ received,     // [num_ranks, stride] slots of a view
     float* __restrict__ depths,             // [capacity] z; 0 where invisible
     float2* __restrict__ means2d,           // [capacity] px
     float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
@@ -23,18 +21,23 @@ extern "C" __global__ void receive_splats(
     const int first = blockIdx.x * 32 * blockDim.y, n = state->num_splats;
     if (first >= n || state->overflowed) return;
     const Camera& camera = cameras[state->view];
-    const float* part = received + rank_of(num_ranks, first) * stride;              // that of the whole block
-    const int i = own(first + first_of_warp()), j = own(place_in_share(num_ranks, first) + first_of_warp());
+    const float* const slot = received + rank_of(num_ranks, first) * stride;        // that of the whole block
+    const VisibleGroup group = group_of(slot, columns, place_in_share(num_ranks, first) + first_of_warp());
+    const int i = own(first + first_of_warp());
     const vbool exists = first + first_of_warp() + lane_id() < n;
-    const vfloat depth = load_own(part + j, exists);
-    const vbool visible = exists & (depth > 0.0f);
+    const vint row = row_of(group, lane_id());
+    const vbool visible = exists & has_row(group, lane_id()) & (row < rows);
+    const float4* const conics = (const float4*)(slot + splats_at(columns));
+    const float* const means = (const float*)(conics + 2 * (size_t)rows);
+    const vfloat4 conic = load4(conics, row, visible);
+    vfloat4 color = load4(conics + rows, row, visible);
+    const vfloat depth = select(visible, color.w, vfloat(0.0f));
+    const vfloat x = load(means, 2 * row, visible), y = load(means, 2 * row + 1, visible);
+    color.w = 0.0f;
     store_own(depths + i, depth, exists);
-    const vfloat4 conic = load4_own((const float4*)(part + 3 * (size_t)columns) + j, visible);
-    const vint mean = 2 * (place_in_share(num_ranks, first) + first_of_warp() + lane_id());
-    const vfloat x = load(part + columns, mean, visible), y = load(part + columns, mean + 1, visible);
     store2_own(means2d + i, x, y, visible);
     store4_own(conic_opacity + i, conic, visible);
-    store4_own(colors + i, load4_own((const float4*)(part + 7 * (size_t)columns) + j, visible), visible);
+    store4_own(colors + i, color, visible);
     clear_sums(d_splats, i, visible);
     Ellipse ellipse = {};
     if (some(visible)) ellipse = make_ellipse(x, y, conic);

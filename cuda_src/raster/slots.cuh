@@ -12,8 +12,9 @@ constexpr int NUM_SLOTS = 1;
 // Where the arrays of a slot begin. Slots of views that the same rank shows lie together. render/project.py mirrors this layout.
 struct SlotLayout {
     int num_ranks, views_per_rank;
-    int columns;                    // splats of a slot: stride of d_splats, d_rays, and of the latter's rows
-    int depth_stride, color_stride; // from slot to slot: floats, float4s
+    int columns;                    // splats of a slot: stride of depths, colors, and rows of d_rays
+    int rows;                       // of d_splats: as many, or with several ranks those of splats that were sent
+    int sent_stride;                // floats from slot to slot of what was sent (visible.cuh)
 };
 
 // The place of a slot's arrays among those of all slots.
@@ -24,14 +25,14 @@ __device__ __forceinline__ size_t place_of(const SlotLayout& s, int slot)
 
 // Of the splats in m, those that the slot's view sees. depths: the lane's own element of the first slot.
 __device__ __forceinline__ vbool seen_in(
-    const float* __restrict__ depths /* [slots, depth_stride] */, const SlotLayout& layout, int slot, vbool m)
+    const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, int slot, vbool m)
 {
-    return m & (load_own(depths + place_of(layout, slot) * layout.depth_stride, m) > 0.0f);
+    return m & (load_own(depths + place_of(layout, slot) * layout.columns, m) > 0.0f);
 }
 
 // Those that any view sees.
 __device__ __forceinline__ vbool seen(
-    const float* __restrict__ depths /* [slots, depth_stride] */, const SlotLayout& layout, vbool m)
+    const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, vbool m)
 {
     vbool found = seen_in(depths, layout, 0, m);
     for (int slot = 1; slot < NUM_SLOTS; ++slot) found = found | seen_in(depths, layout, slot, m);

@@ -10,12 +10,12 @@ struct SplatSums {
     vfloat unused;
 };
 
-// Where m holds. d_splats: the lane's own row.
-__device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [SPLAT_SUMS] */, vbool m)
+// The lane's row, where m holds.
+__device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [rows, SPLAT_SUMS] */, vint row, vbool m)
 {
-    constexpr int STRIDE = SPLAT_SUMS / 4;
-    const float4* row = (const float4*)d_splats;
-    const vfloat4 a = load4_own(row, m, STRIDE), b = load4_own(row + 1, m, STRIDE), c = load4_own(row + 2, m, STRIDE);
+    const float4* const quarters = (const float4*)d_splats;
+    const vint at = row * (SPLAT_SUMS / 4);
+    const vfloat4 a = load4(quarters, at, m), b = load4(quarters, at + 1, m), c = load4(quarters, at + 2, m);
     const SplatSums s = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, c.z, c.w};
     return s;
 }

@@ -25,7 +25,7 @@ LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: 
 # Mirrors `struct SlotLayout` in cuda_src/raster/slots.cuh.
 SLOT_LAYOUT_DTYPE = np.dtype([
     ("num_ranks", np.int32), ("views_per_rank", np.int32), ("columns", np.int32),
-    ("depth_stride", np.int32), ("color_stride", np.int32),
+    ("rows", np.int32), ("sent_stride", np.int32),
 ])  # fmt: skip
 
 
@@ -42,7 +42,8 @@ class Projection:
     fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
     views: `struct BatchView` [batch] (cuda_src/common.cuh) where this holds a batch of views, else None; depths,
     colors, d_splats and d_rays then have this first dimension, and `slot` is the projection of one of the views.
-    layout: `struct SlotLayout` where views do not simply follow one another; depths and colors are then flat.
+    With several ranks: layout, `struct SlotLayout`, since views do not simply follow one another; d_splats has rows of
+    visible splats only, whose index is `sent` (cuda_src/raster/visible.cuh).
     """
 
     depths: Any
@@ -56,6 +57,7 @@ class Projection:
     fixed_sums: Any | None = None
     views: Any | None = None
     layout: np.ndarray | None = None
+    sent: Any | None = None
 
     @staticmethod
     def memory_cost(training: bool, deterministic: bool, batch: int = 1) -> MemoryCost:
@@ -88,7 +90,7 @@ class Projection:
 
     def layout_of(self, columns: int) -> np.ndarray:
         """`struct SlotLayout` of arrays with this number of columns."""
-        return np.array((1, 1, columns, columns, columns), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
+        return np.array((1, 1, columns, columns, 0), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
 
     def slot(self, view: int) -> Projection:
         """The projection of one view of the batch. Buffers that only rendering needs are common to all views."""

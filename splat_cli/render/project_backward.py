@@ -73,12 +73,13 @@ def project_backward(
     """
     views, columns = projection.views, share.own_columns(splats.capacity)
     slots = "" if views is None else f"{len(views)} "
+    layout = projection.layout_of(columns)
     planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
     given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
     check_arrays(
         "project_backward",
         params=(splats.params, "float32", "R C"),
-        d_splats=(projection.d_splats, "float32", f"{slots}{columns} {SPLAT_SUMS}"),
+        d_splats=(projection.d_splats, "float32", f"{slots}{layout['rows']} {SPLAT_SUMS}"),
         d_rays=(projection.d_rays, "float32", f"{slots}6 {columns}"),
         **given,
         **smooth_3d_array(splats),
@@ -89,13 +90,12 @@ def project_backward(
     )
     blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
     parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
-    layout = projection.layout_of(columns)
     targets = *update.moments, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (blocks,), LANES,
         cameras.array, state.array, splats.capacity, options, share.struct, layout, views,
-        projection.depths, projection.colors, projection.d_splats, update.d_means, splats.smooth_3d_sigmas,
-        projection.d_rays, splats.params, *targets, update.stats,
+        projection.depths, projection.colors, projection.d_splats, projection.sent, update.d_means,
+        splats.smooth_3d_sigmas, projection.d_rays, splats.params, *targets, update.stats,
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * parts,), LANES,

@@ -62,7 +62,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("optim/begin_step", {}),
     ]
     if config.gpus > 1:
-        units += [("raster/receive_splats", {}), ("raster/exchange", {})]
+        units += [(f"raster/{name}", {}) for name in ("send_splats", "receive_splats", "exchange")]
     if config.dropout != 0:
         units.append(("raster/project", radial | {"DROPOUT": 1}))
     if fixed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from splat_cli.optim.model import Model
@@ -12,6 +13,9 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
+
+FIRST_ROWS = 1 / 8  # rows of slots per splat, until a view needs more
+ROWS_HEADROOM = 1.1  # when slots grow
 
 
 class RankedViews:
@@ -26,6 +30,7 @@ class RankedViews:
         self.ranks, self.share, self.rasterizer, self.batch = ranks, share, rasterizer, batch
         self._model, self._state = model, state
         self._exchange: Exchange | None = None
+        self._rows_per_splat = FIRST_ROWS  # the same on all ranks
 
     @property
     def capacity(self) -> int:
@@ -40,9 +45,14 @@ class RankedViews:
 
     def allocate(self) -> None:
         """Allocate the buffers between the ranks for the rasterizer's capacity."""
-        if self._exchange is None or self._exchange.capacity != self.capacity:
-            self._exchange = None  # free before the next is allocated
-            self._exchange = Exchange(self.rasterizer.backend, self.ranks, self.share, self.capacity, self.batch)
+        columns = self.share.columns(self.capacity)
+        rows = min(math.ceil(self._rows_per_splat * columns / 32) * 32, columns)
+        if self._exchange and (self._exchange.capacity, self._exchange.rows) == (self.capacity, rows):
+            return
+        self._exchange = None  # free before the next is allocated
+        self.rasterizer.generation += 1  # captured graphs hold it
+        backend = self.rasterizer.backend
+        self._exchange = Exchange(backend, self.ranks, self.share, self.capacity, self.batch, rows)
 
     def release(self) -> None:
         """Free them; captured graphs that hold them are out of date once the rasterizer's buffers are reallocated."""
@@ -52,7 +62,14 @@ class RankedViews:
         """See Rasterizer.grow_if_overflowed. SharedMemoryError where the buffers of a rank do not fit."""
         if not state.read()["overflowed"]:  # on all ranks or on none
             return False
-        return all_or_none(self.ranks, self.rasterizer.backend, lambda: self.rasterizer.grow_if_overflowed(state))
+        if (needed := self.exchange.needed_rows) > self.exchange.rows:
+            self._rows_per_splat = ROWS_HEADROOM * needed / self.exchange.columns
+
+        def grow() -> bool:
+            self.allocate()
+            return self.rasterizer.grow_if_overflowed(state)
+
+        return all_or_none(self.ranks, self.rasterizer.backend, grow)
 
     def project(self, count: int, begin_view: Callable[[], None], dropout: float = 0.0) -> None:
         """Queue the projection of own splats into the next `count` views; `begin_view` queues the choice of each."""
@@ -60,6 +77,7 @@ class RankedViews:
         for slot, projection in enumerate(self.exchange.slots[:count]):
             begin_view()
             project(self._model.splats, raster.cameras, state, raster.antialias, projection, dropout, self.share)
+            self.exchange.send_splats(slot, state)
             self.exchange.record_view(slot, raster.cameras, state)
 
     def pictures(self, count: int) -> Iterator[int]:

@@ -1,0 +1,43 @@
+// Which splats of a share a view shows, and the row of each among these: the index that a rank sends before them. A slot, the memory of a
+// view's splats between two ranks, has three parts, in words of 4 bytes:
+//     begins  [columns / RANK_BLOCK + 1] first row of each block of RANK_BLOCK splats; last: number of visible splats. Padded to 16 bytes
+//     groups  [columns / 32]             VisibleGroup
+//     splats  [rows, PROJECTED]          as arrays of conic and opacity, of rgb and depth, and of mean2d
+// `columns`: the number of a share's splats, rounded up to blocks, the same for each rank. Rows follow the order of splats. A slot may have
+// fewer rows than its view has visible splats: those beyond are not sent, and the batch is repeated (agree in exchange.cu).
+#pragma once
+#include "numbers.cuh"
+#include "raster/share.cuh"
+
+#define PROJECTED 10                // floats of a projected splat
+#define GROUPS_OF_BLOCK (RANK_BLOCK / 32)
+
+// Of 32 splats: a bit for each that is visible; the row of the first of these, counted from the first row of its block.
+struct VisibleGroup { unsigned mask, begin; };
+
+// Where the parts of a slot begin. train/ranked/exchange.py has the same sizes.
+__device__ __forceinline__ size_t groups_at(int columns) { return (columns / RANK_BLOCK + 4) / 4 * 4; }
+__device__ __forceinline__ size_t splats_at(int columns) { return groups_at(columns) + columns / 16; }
+
+__device__ __forceinline__ int num_visible(const float* __restrict__ slot, int columns)
+{
+    return ((const int*)slot)[columns / RANK_BLOCK];
+}
+
+// The group of splat j of a share; `begin` counts from the first row of the slot.
+__device__ __forceinline__ VisibleGroup group_of(const float* __restrict__ slot, int columns, int j)
+{
+    VisibleGroup group = ((const VisibleGroup*)(slot + groups_at(columns)))[j / 32];
+    group.begin += ((const unsigned*)slot)[j / RANK_BLOCK];
+    return group;
+}
+
+// Of its lanes: which ones have a row, of `rows`; that row.
+__device__ __forceinline__ vbool has_row(const VisibleGroup& group, vint lane)
+{
+    return test_each(lane, [=](int k) { return group.mask >> k & 1u; });
+}
+__device__ __forceinline__ vint row_of(const VisibleGroup& group, vint lane)
+{
+    return map_each(lane, [=](int k) { return (int)(group.begin + __popc(group.mask & ((1u << k) - 1u))); });
+}

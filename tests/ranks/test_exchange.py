@@ -1,0 +1,159 @@
+"""Visible splats on their way between two ranks, and the sums of their gradients on the way back."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.splats import Splats
+from splat_cli.ranks.share import RANK_BLOCK, Share
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import SPLAT_SUMS, project
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
+from tests.reference.exchange import Sent, sent_splats
+from tests.views import ring_of_views
+
+SIZE, NUM = 2, 3 * RANK_BLOCK + 100  # ranks; splats
+CAPACITY = NUM + 50
+COLUMNS = Share(0, SIZE).columns(CAPACITY)
+
+
+def _exchange(backend: Backend, rank: int = 0, rows: int = COLUMNS) -> Exchange:
+    ranks: Any = SimpleNamespace(rank=rank, size=SIZE)
+    return Exchange(backend, ranks, Share(rank, SIZE), CAPACITY, SIZE, rows)
+
+
+def _parts(backend: Backend, slot: Any, rows: int) -> Sent:
+    """Of what lies in a slot."""
+    host = backend.download(slot)
+    blocks, words = COLUMNS // RANK_BLOCK, index_words(COLUMNS)
+    groups = host[words - COLUMNS // 16 : words].view(np.uint32).reshape(-1, 2)
+    splats = host[words:]
+    quads = splats[: 8 * rows].reshape(2, rows, 4)
+    return Sent(
+        host[: blocks + 1].view(np.uint32), groups[:, 0], groups[:, 1],
+        np.column_stack([*quads, splats[8 * rows :].reshape(rows, 2)]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("rank", "rows"), [(0, COLUMNS), (1, COLUMNS), (0, 1024)])
+def test_visible_splats_are_sent_in_order(backend: Backend, rank: int, rows: int) -> None:
+    rng, exchange, share = np.random.default_rng(rank), _exchange(backend, rank, rows), Share(rank, SIZE)
+    seen = rng.random(COLUMNS) < rng.choice([0.0, 0.3, 1.0], COLUMNS // 32).repeat(32)
+    seen[RANK_BLOCK - 32 : RANK_BLOCK + 32] = True  # on both sides of two blocks
+    arrays = {"depths": np.where(seen, rng.uniform(1, 9, COLUMNS), 0), "means2d": rng.normal(size=(COLUMNS, 2)),
+              "conics": rng.normal(size=(COLUMNS, 4)), "colors": rng.normal(size=(COLUMNS, 4))}  # fmt: skip
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    for name, array in arrays.items():
+        getattr(exchange.slots[1], "conic_opacity" if name == "conics" else name)[...] = backend.upload(array)
+    exchange.send_splats(1, IterState(backend, num_splats=NUM))
+
+    arrays["depths"][share.count(NUM) :] = 0  # no splats
+    expected, got = sent_splats(**arrays), _parts(backend, exchange._splats[0][1, 0], rows)
+    for name in ("begins", "masks", "group_begins"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(expected, name), err_msg=name)
+    num = min(rows, len(expected.splats))
+    assert num == rows or rows == COLUMNS
+    np.testing.assert_array_equal(got.splats[:num], expected.splats[:num])
+    assert not got.splats[num:].any()
+
+
+class _Pair:
+    """Two ranks in one process, which have sent view 0 to rank 0 and view 1 to rank 1."""
+
+    def __init__(self, backend: Backend, rows: int) -> None:
+        rng = np.random.default_rng(0)
+        log_scales = rng.uniform(-5, -2, (NUM, 3))
+        log_scales[:20] = 1.0  # larger than the picture
+        values = {
+            "means": rng.normal(0, 4, (NUM, 3)), "log_scales": log_scales, "quats": rng.normal(size=(NUM, 4)),
+            "logit_opacities": rng.normal(-1, 2, NUM), "sh0": rng.normal(size=(NUM, 3)), "shN": np.zeros((NUM, 0, 3)),
+        }  # fmt: skip
+        arrays = SplatArrays(**{name: array.astype(np.float32) for name, array in values.items()})
+        self.backend, self.splats = backend, Splats.from_arrays(backend, arrays, CAPACITY)
+        self.cameras = CameraTable(backend, ring_of_views(SIZE, 200, 150))
+        self.states = [IterState(backend, num_splats=NUM) for _ in range(SIZE)]
+        self.exchanges = [_exchange(backend, rank, rows) for rank in range(SIZE)]
+        for state, exchange in zip(self.states, self.exchanges, strict=True):
+            for view, slot in enumerate(exchange.slots):
+                state.write(view=view, num_large=0)
+                project(self.splats, self.cameras, state, False, slot, share=exchange.share)
+                exchange.send_splats(view, state)
+                exchange.record_view(view, self.cameras, state)
+        self.transfer("_splats")
+
+    def transfer(self, name: str) -> None:
+        """All-to-all of these buffers."""
+        for target in range(SIZE):
+            for source in range(SIZE):
+                received, sent = getattr(self.exchanges[target], name)[1], getattr(self.exchanges[source], name)[0]
+                received[source] = sent[target]
+
+    def rasterizer(self) -> Rasterizer:
+        return Rasterizer(self.backend, self.cameras, CAPACITY, training=True)
+
+
+def test_received_splats_are_those_projected(backend: Backend) -> None:
+    pair = _Pair(backend, rows=COLUMNS)
+    state, expected, got = pair.states[1], pair.rasterizer(), pair.rasterizer()
+    state.write(view=1, num_large=0)
+    project(pair.splats, pair.cameras, state, False, expected.projection)
+    num_large = int(state.read()["num_large"])
+    pair.exchanges[1].receive(0, pair.cameras, state, got.projection)
+    assert int(state.read()["num_large"]) == num_large > 0
+
+    depths, depths_got = (backend.download(r.projection.depths)[:NUM] for r in (expected, got))
+    np.testing.assert_array_equal(depths_got, depths)
+    assert 0.1 * NUM < (depths > 0).sum() < 0.9 * NUM
+    for name in ("means2d", "conic_opacity", "colors", "d_splats"):
+        arrays = [backend.download(getattr(r.projection, name))[:NUM][depths > 0] for r in (got, expected)]
+        np.testing.assert_array_equal(*arrays, err_msg=name)
+    counts = [backend.download(r.projection.tile_counts) for r in (got, expected)]
+    np.testing.assert_array_equal(*counts)
+
+
+@pytest.mark.parametrize("rows", [COLUMNS, 1024])
+def test_sums_return_to_their_owners(backend: Backend, rows: int) -> None:
+    pair, rng = _Pair(backend, rows), np.random.default_rng(1)
+    sums = rng.normal(size=(SIZE, CAPACITY, SPLAT_SUMS)).astype(np.float32)
+    for rank, (state, exchange) in enumerate(zip(pair.states, pair.exchanges, strict=True)):
+        projection = pair.rasterizer().projection
+        exchange.receive(0, pair.cameras, state, projection)
+        projection.d_splats[...] = backend.upload(sums[rank])
+        exchange.send(0, state, projection)
+    pair.transfer("_sums")
+    pair.transfer("_results")
+
+    needed = []
+    for rank, exchange in enumerate(pair.exchanges):
+        columns = np.arange(COLUMNS)
+        splats = (columns // RANK_BLOCK * SIZE + rank) * RANK_BLOCK + columns % RANK_BLOCK
+        for view in range(SIZE):
+            depths = backend.download(exchange.whole.depths)[view]
+            own = splats[(splats < NUM) & (depths > 0)]
+            needed.append(len(own))
+            got = backend.download(exchange._sums[1])[view, 0][: min(len(own), rows)]
+            np.testing.assert_array_equal(got, sums[view][own[:rows]])
+    for state, exchange in zip(pair.states, pair.exchanges, strict=True):
+        exchange.agree(state, SIZE)
+        assert exchange.needed_rows == max(needed)
+        assert bool(state.read()["overflowed"]) == (max(needed) > rows) == (rows < COLUMNS)
+
+
+@pytest.mark.parametrize("batch", [2, 4])
+def test_memory_cost_is_what_it_allocates(backend: Backend, batch: int) -> None:
+    ranks: Any = SimpleNamespace(rank=0, size=SIZE)
+    capacity = 20 * SIZE * RANK_BLOCK
+    columns = Share(0, SIZE).columns(capacity)
+    exchange = Exchange(backend, ranks, Share(0, SIZE), capacity, batch, columns // 2)
+    common = exchange.slots[0].means2d.nbytes + exchange.slots[0].conic_opacity.nbytes
+    whole = exchange.whole.depths.nbytes + exchange.whole.colors.nbytes + exchange.whole.d_rays.nbytes
+    exchanged = sum(array.nbytes for pair in (exchange._splats, exchange._sums) for array in pair)
+    planned = Exchange.memory_cost(batch, SIZE).per_splat * capacity
+    assert common + whole + exchanged == pytest.approx(planned, rel=0.001)
+    assert exchange._stride == index_words(columns) + PROJECTED * columns // 2

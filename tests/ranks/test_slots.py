@@ -1,0 +1,38 @@
+"""Slots between two ranks: too small at first, they grow to what a view needs, on both, without a change of any bit."""
+
+import numpy as np
+
+from splat_cli.ranks.share import RANK_BLOCK
+from splat_cli.train.ranked import ranked_views
+from tests.ranks.threads import trainers_of_two_ranks
+
+
+def _train(after=lambda trainers: None):
+    """Splats after 40 steps, and rows of both ranks' slots after 16, when `after` is called, and 40."""
+    rows = []
+    with trainers_of_two_ranks() as trainers:
+        for step in (16, 40):
+            trainers[0].run_until(step)
+            trainers[0].collect()  # waits for the other
+            rows.append([trainer.ranked_views.exchange.rows for trainer in trainers])
+            if step == 16:
+                after(trainers)
+        leading = trainers[0]
+        return leading.splats.params[:, : leading.model.num].copy(), rows
+
+
+def test_slots_that_overflow_grow_on_both_ranks_with_the_same_bits(monkeypatch):
+    def shrink(trainers):
+        for trainer in trainers:
+            trainer.ranked_views._rows_per_splat = 0.01
+            trainer.ranked_views.allocate()
+
+    monkeypatch.setattr(ranked_views, "FIRST_ROWS", 1.0)
+    expected, rows = _train()
+    assert rows[0] == [3 * RANK_BLOCK] * 2  # of 3 RANK_BLOCK splats and room for more
+    monkeypatch.setattr(ranked_views, "FIRST_ROWS", 0.01)
+    monkeypatch.setattr(ranked_views, "ROWS_HEADROOM", 1.0)  # so that further views need more
+    got, rows = _train(shrink)
+    assert all(100 < of_rank < 3 * RANK_BLOCK for of_both in rows for of_rank in of_both), rows
+    assert all(of_both[0] == of_both[1] for of_both in rows)
+    np.testing.assert_array_equal(got, expected)
