@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend, open_backend
 from splat_cli.optim.adam import Moments
 from splat_cli.optim.noise import langevin_noise
-from splat_cli.render import project
+from splat_cli.render import project_backward
 from splat_cli.render.project_backward import Update
 from splat_cli.run.checkpoints.state import capture_state
 from splat_cli.train.trainer import Trainer
@@ -30,7 +30,7 @@ PLAIN = {
 @pytest.fixture
 def same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of Adam on all splats: a compiler may round other code in another way."""
-    monkeypatch.setattr(project, "VISIBLE_DEFINES", {})
+    monkeypatch.setattr(project_backward, "VISIBLE_DEFINES", {})
 
 
 @pytest.mark.usefixtures("same_kernels")
