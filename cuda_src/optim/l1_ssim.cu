@@ -1,24 +1,18 @@
 // The training loss (1 - lambda) L1 + lambda (1 - SSIM) and its gradient, straight from the 8-bit photograph.
 // SSIM with an 11x11 Gaussian window of sigma 1.5 and zero padding (Wang et al. 2004), convolved as two 1D passes.
-// A block owns 32x16 pixels of one channel (blockIdx.z); a warp a row of 32, a lane one column. l1_ssim writes the three
-// derivatives of a pixel's SSIM that the gradient needs; l1_ssim_backward convolves them back.
+// A block owns 32x16 pixels of one channel (blockIdx.z); a warp a row of 32, a lane one column.
+//
+// With x the render, y the photograph and * the convolution with the window w:
+//   mx = w * x, my = w * y, xx = w * x^2, yy = w * y^2, xy = w * (x y)
+//   SSIM = a b / (c d), a = 2 mx my + C1, b = 2 (xy - mx my) + C2, c = mx^2 + my^2 + C1, d = (xx - mx^2) + (yy - my^2) + C2
+// l1_ssim writes d SSIM by mx, xx and xy of each pixel; l1_ssim_backward convolves them back, since w is symmetric:
+//   d (sum of SSIM) / dx = w * by_mx + 2 x (w * by_xx) + y (w * by_xy)
 #include "common.cuh"
 #include "lanes.cuh"
+#include "optim/ssim_window.cuh"
 
-#define RADIUS 5
-#define WIDTH 32
-#define HEIGHT 16
-#define ROWS (HEIGHT + 2 * RADIUS)
-#define COLUMNS (WIDTH + 2 * RADIUS)
 #define C1 0.0001f
 #define C2 0.0009f
-
-// Weights of the window at distance 0 .. 5, normalised over the 11 taps.
-__device__ __forceinline__ float window_weight(int distance)
-{
-    return distance == 0 ? 0.26601171f : distance == 1 ? 0.21300554f : distance == 2 ? 0.10936069f
-         : distance == 3 ? 0.03600077f : distance == 4 ? 0.00759876f : 0.00102838f;
-}
 
 struct Photo { const unsigned char *pixels, *mask, *outliers; int width, height, channel; };
 
@@ -32,41 +26,6 @@ __device__ __forceinline__ bool counts(const Photo& p, int x, int y)
 {
     return x >= 0 && x < p.width && y >= 0 && y < p.height && (!p.mask || p.mask[y * p.width + x])
         && !(p.outliers && p.outliers[y * p.width + x]);
-}
-
-#ifdef SPLAT_CPU
-// stage(index in shared memory, pixel in the plane, lanes inside the image, lanes of the row) for 32 pixels at a time, or the rest of
-// a row, of the block's pixels and RADIUS around them; index and pixel are those of the first lane.
-template <class F> __device__ __forceinline__ void stage_rows(const Camera& camera, int left, int top, F stage)
-{
-    for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
-        for (int first = 0; first < COLUMNS; first += 32) {
-            const vint column = first + lane_id(), x = left - RADIUS + column;
-            const int y = top - RADIUS + row, p = y * camera.width + left - RADIUS + first;
-            const vbool of_row = column < COLUMNS, above = y >= 0, below = y < camera.height;
-            stage(row * COLUMNS + first, p, of_row & (x >= 0) & (x < camera.width) & above & below, of_row);
-        }
-}
-#endif
-
-// The 1D window over a row of shared memory around each lane's column.
-__device__ __forceinline__ vfloat convolve_row(const float* row /* [COLUMNS] */)
-{
-    vfloat sum = window_weight(0) * load_row(row + RADIUS, true);
-#pragma unroll
-    for (int d = 1; d <= RADIUS; ++d)
-        sum += window_weight(d) * (load_row(row + RADIUS - d, true) + load_row(row + RADIUS + d, true));
-    return sum;
-}
-
-// The 1D window down the columns of shared memory with rows of WIDTH.
-__device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RADIUS, WIDTH] */)
-{
-    vfloat sum = window_weight(0) * load_row(top + RADIUS * WIDTH, true);
-#pragma unroll
-    for (int d = 1; d <= RADIUS; ++d)
-        sum += window_weight(d) * (load_row(top + (RADIUS - d) * WIDTH, true) + load_row(top + (RADIUS + d) * WIDTH, true));
-    return sum;
 }
 
 extern "C" __global__ void __launch_bounds__(256) l1_ssim(
