@@ -68,13 +68,13 @@ def command(
     from splat_cli.run.device import open_device
     from splat_cli.run.storage.result import read_result
     from splat_cli.run.train_scene import train_scene
-    from splat_cli.viewer.live import attended
+    from splat_cli.viewer.live import training_viewer
 
     for name in () if viewer else ("host", "port"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             display.warn(f"--{name} does nothing without --viewer")
     opened = _run_to_train(scene, out, resume, preset, given(options), display)
-    with attended(viewer, host, port, display) as callback, opened as (run, start):
+    with training_viewer(viewer, host, port, display) as callback, opened as (run, start):
         if start is None:
             result = read_result(run)
             write_report(run, open_device(device, run.config(), display), display)

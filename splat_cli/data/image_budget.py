@@ -19,7 +19,7 @@ def photo_bytes(view: View) -> int:
     return (3 + (view.mask is not None or view.lens is not None)) * view.width * view.height
 
 
-def all_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> bool:
+def images_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> bool:
     """Whether the photographs of these views fit into memory at once."""
     return sum(map(photo_bytes, views)) <= _limit(backend, config)
 

@@ -49,7 +49,7 @@ def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
     return float(np.median(depths)) if depths else scene_extent(views)
 
 
-def lost_digits(views: Sequence[View]) -> str | None:
+def precision_warning(views: Sequence[View]) -> str | None:
     """A warning if the scene is too far from the origin for the precision of float32 positions."""
     centers = np.array([view.center for view in views]).reshape(-1, 3)
     away, extent = float(np.linalg.norm(centers.mean(axis=0))), scene_extent(views)

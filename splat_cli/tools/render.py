@@ -31,7 +31,7 @@ from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.trajectories.interpolate import with_size
-from splat_cli.scene.trajectories.looking import levelled
+from splat_cli.scene.trajectories.look_at import levelled
 from splat_cli.scene.trajectories.overview import middle_of, overview
 from splat_cli.scene.view import View
 from splat_cli.tools.appearance import colorings

@@ -42,7 +42,7 @@ class ScratchMemory:
             except MemoryError:
                 self.release()
                 if model.num_trained < _MIN_SPLATS or not _prune(model, int(_KEPT * model.num_trained)):
-                    raise _nothing_helps(model.num, pairs) from None
+                    raise _out_of_memory(model.num, pairs) from None
                 pairs = max(int(_KEPT * pairs), _MIN_PAIRS)
         self.state.write(step=step, num_splats=model.num, overflowed=0)
         pruned = f"; the {before - model.num:,} least opaque were pruned" if before > model.num else ""
@@ -105,7 +105,7 @@ def _prune(model: Model, num: int) -> bool:
     return True
 
 
-def _nothing_helps(num_splats: int, pairs: int) -> OutOfMemory:
+def _out_of_memory(num_splats: int, pairs: int) -> OutOfMemory:
     return OutOfMemory(
         f"the device cannot hold {num_splats:,} splats and {pairs:,} pairs: use --max-splats, a larger --downscale or "
         "--sh-degree 0, or end other programs that use the device"

@@ -25,11 +25,11 @@ def browse(path: Path, backend: Backend, host: str, port: int, display: Display,
     with serving(host, port, display) as server, suppress(KeyboardInterrupt):
         window = Window(server, source, kept, _NUM_VIEWS)
         display.say("Ctrl-C ends it")
-        attend(window)
+        serve_until_interrupt(window)
     return kept
 
 
-def attend(window: Window) -> None:
+def serve_until_interrupt(window: Window) -> None:
     """Process tasks of browsers until KeyboardInterrupt (Ctrl-C)."""
     while True:
         if not window.work():

@@ -6,7 +6,7 @@ import numpy as np
 
 from splat_cli.scene.trajectories.capture import Capture
 from splat_cli.scene.trajectories.focus import focus_point, up_direction
-from splat_cli.scene.trajectories.looking import levelled
+from splat_cli.scene.trajectories.look_at import levelled
 from splat_cli.scene.view import View
 
 _MAX_ROLL = np.sin(np.radians(15))
@@ -39,7 +39,7 @@ def pivot_share(views: Sequence[View]) -> float:
     return 1.0 if Capture(views, focus_point(views), up_direction(views)).kind == "orbit" else _NEAR_PIVOT
 
 
-def looked_at(means: np.ndarray, view: View) -> np.ndarray:
+def pivot_point(means: np.ndarray, view: View) -> np.ndarray:
     """Point [3] on the camera's axis at the median distance of the splats [N, 3] around the axis."""
     points = means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
     depths = points[:, 2]

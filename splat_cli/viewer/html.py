@@ -21,7 +21,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.formats.compressed_ply import write_compressed_ply
 from splat_cli.scene.view import View
-from splat_cli.viewer.camera_defaults import looked_at, upright_rotation
+from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
 
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
@@ -48,7 +48,7 @@ def write_html(
         "background": background,
         "antialiased": splats.antialiased,
         "bytes": len(content),
-        "camera": _camera(start, looked_at(splats.means, start), _FLIPPED @ rotation),
+        "camera": _camera(start, pivot_point(splats.means, start), _FLIPPED @ rotation),
     }
     page = Template(_static("page.html")).substitute(
         title=html.escape(title),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from splat_cli.console import Display, Progress
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.train.trainer import Trainer
-from splat_cli.viewer.browse import IDLE_SECONDS, attend, unused_file
+from splat_cli.viewer.browse import IDLE_SECONDS, serve_until_interrupt, unused_file
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import LiveSource
 from splat_cli.viewer.throttle import Throttle
@@ -24,8 +24,8 @@ _NUM_VIEWS = 4
 
 
 @contextmanager
-def attended(wanted: bool, host: str, port: int, display: Display) -> Iterator[TrainingViewer | None]:
-    """A viewer of the training within the context, if `enabled`; served until Ctrl-C afterwards. UsageError."""
+def training_viewer(wanted: bool, host: str, port: int, display: Display) -> Iterator[TrainingViewer | None]:
+    """A viewer of the training within the context, if `wanted`; served until Ctrl-C afterwards. UsageError."""
     if not wanted:
         yield None
         return
@@ -43,7 +43,7 @@ class TrainingViewer:
 
     def __init__(self, server: ViserServer, display: Display) -> None:
         self._server, self._display = server, display
-        self._pace = Throttle()
+        self._throttle = Throttle()
         self._source = LiveSource()
         self._window: Window | None = None
         self._shown_step = -1
@@ -70,7 +70,7 @@ class TrainingViewer:
         if self._window is None or not (self._paused or self._server.get_clients()):
             return
         self._tell(progress, trainer.config.steps)
-        if self._paused or self._pace.due():
+        if self._paused or self._throttle.due():
             self._refresh(progress.step)
         self._window.work()
         while self._paused:
@@ -86,11 +86,11 @@ class TrainingViewer:
         self._display.say("Training is done; the viewer stays until Ctrl-C")
         with suppress(KeyboardInterrupt):
             self._window.refresh()
-            attend(self._window)
+            serve_until_interrupt(self._window)
 
     def _refresh(self, step: int) -> None:
         if self._window is not None and step != self._shown_step:
-            with self._pace.interruption():
+            with self._throttle.interruption():
                 self._window.refresh()
             self._shown_step = step
 

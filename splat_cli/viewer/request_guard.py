@@ -86,7 +86,7 @@ def _cookie_name(token: str) -> str:
 
 
 @contextmanager
-def guarding(names: frozenset[str], token: str | None = None) -> Iterator[None]:
+def guarded_websockets(names: frozenset[str], token: str | None = None) -> Iterator[None]:
     """Has every server of websockets that is opened inside check its requests, as `refusal` and `has_token` do.
 
     viser opens its server itself and has no option for this: the function that it calls is wrapped; `require_guard`

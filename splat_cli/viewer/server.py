@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from splat_cli.console import Display
 from splat_cli.errors import UsageError
-from splat_cli.viewer.request_guard import guarding, is_loopback, new_token, own_names, require_guard
+from splat_cli.viewer.request_guard import guarded_websockets, is_loopback, new_token, own_names, require_guard
 
 if TYPE_CHECKING:
     from viser import ViserServer
@@ -56,7 +56,7 @@ def _open(host: str, port: int, token: str | None) -> ViserServer:
 
     try:
         _check_host(host)
-        with redirect_stdout(io.StringIO()), guarding(own_names(host), token):  # viser prints a banner
+        with redirect_stdout(io.StringIO()), guarded_websockets(own_names(host), token):  # viser prints a banner
             return viser.ViserServer(host=host, port=port, label="splat", verbose=False)
     except OSError as error:
         raise UsageError(f"no viewer at {host}:{port}: {error.strerror or error}; choose --host and --port") from None

@@ -13,7 +13,7 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.scene.view import View
-from splat_cli.viewer.camera_defaults import looked_at, pivot_share
+from splat_cli.viewer.camera_defaults import pivot_point, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.panels.comparison import Comparison
 from splat_cli.viewer.panels.crop import CropPanel
@@ -84,7 +84,7 @@ class Window:
         self._server.scene.set_up_direction(up)
         camera = self._server.initial_camera
         camera.position = start.center
-        target = looked_at(self._look.centers, start)
+        target = pivot_point(self._look.centers, start)
         camera.look_at = start.center + pivot_share(self._subject.views) * (target - start.center)
         camera.up = up
         camera.fov = field_of_view(start)

@@ -13,7 +13,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import to_8bit
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from splat_cli.scene.view import View
 from tests.views import render_view
 
@@ -44,7 +44,7 @@ def splats():
 @pytest.fixture
 def camera():
     width, height = SIZE
-    w2c = looking(POSITION, np.zeros(3), np.array([0.0, -1.0, 0.0]))
+    w2c = look_at(POSITION, np.zeros(3), np.array([0.0, -1.0, 0.0]))
     return View("camera", None, width, height, 300.0, 300.0, width / 2, height / 2, w2c)
 
 

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.run.setup.build_trainer import build_trainer
-from splat_cli.scene.extent import lost_digits, scene_extent, scene_size, viewing_distance
+from splat_cli.scene.extent import precision_warning, scene_extent, scene_size, viewing_distance
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS
 
@@ -55,9 +55,9 @@ def test_what_is_compared_is_trained(ball):
 
 
 def test_a_scene_far_from_the_origin_is_told_of(ball):
-    assert lost_digits(ball.views) is None
-    assert lost_digits([in_units(view, 1.0, origin=500.0) for view in ball.views]) is None
-    assert "from the origin" in lost_digits([in_units(view, 1.0, origin=1e5) for view in ball.views])
+    assert precision_warning(ball.views) is None
+    assert precision_warning([in_units(view, 1.0, origin=500.0) for view in ball.views]) is None
+    assert "from the origin" in precision_warning([in_units(view, 1.0, origin=1e5) for view in ball.views])
 
 
 def test_the_size_of_a_scene_is_between_its_extent_and_how_far_cameras_look(ball):

@@ -12,7 +12,7 @@ from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
-from splat_cli.viewer.camera_defaults import looked_at, upright_rotation
+from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
 from splat_cli.viewer.html import write_html
 from tests.gaussians.some_splats import some_splats
 from tests.viewer.page import Page
@@ -96,7 +96,7 @@ def test_the_cameras_up_becomes_the_worlds():
 
 def test_the_target_is_among_the_splats(splats):
     for view in ring_of_views():
-        assert np.linalg.norm(looked_at(splats.means, view)) < 0.3
+        assert np.linalg.norm(pivot_point(splats.means, view)) < 0.3
 
 
 def test_no_splats_no_page(splats, tmp_path):

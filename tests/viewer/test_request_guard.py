@@ -100,7 +100,7 @@ def test_the_machines_name_counts_where_others_may_connect(monkeypatch):
 def test_a_version_of_viser_that_cannot_be_guarded_is_refused(monkeypatch):
     from contextlib import nullcontext
 
-    monkeypatch.setattr(server, "guarding", lambda names, token: nullcontext())
+    monkeypatch.setattr(server, "guarded_websockets", lambda names, token: nullcontext())
     with pytest.raises(UsageError, match="viser"), serving("127.0.0.1", 18280, Display()):
         pytest.fail("it serves every page")
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splat_cli.console import Display
-from splat_cli.data.image_budget import all_fit
+from splat_cli.data.image_budget import images_fit
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.run.setup.training_data import load_image_set
@@ -28,7 +28,7 @@ def load_run_images(
     present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
-    lazily = not all_fit(backend, config, present)
+    lazily = not images_fit(backend, config, present)
     photographs = load_image_set(present, config, backend, display, lazily)
     gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
     for line in (*gone, *photographs.skipped):

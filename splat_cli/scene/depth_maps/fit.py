@@ -41,7 +41,7 @@ class Agreement:
         factor, difference = _SLACK
         return self.metric <= factor * min(self.inverse, self.depth) + difference
 
-    def refutes(self, error: float) -> bool:
+    def rejects(self, error: float) -> bool:
         """Whether maps with this error are not of the scene: far off, or hardly better than a constant."""
         return error > _MAX_ERROR or error > max(_FINE_ERROR, _MAX_SHARE * self.constant)
 

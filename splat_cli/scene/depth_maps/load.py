@@ -46,7 +46,7 @@ def load_depth_maps(
     found = agreement(seen)
     units = units_of(files, found, config.depth_maps)
     error = error_of(units, found)
-    if found and error is not None and found.refutes(error) and config.depth_maps == "auto":
+    if found and error is not None and found.rejects(error) and config.depth_maps == "auto":
         warn(
             f"depth maps are left out: as {units.value} they differ from the scene's points by {error:.0%} in the "
             f"median, a constant depth by {found.constant:.0%}; --depth-maps metric or relative uses them"

@@ -24,7 +24,7 @@ class Capture:
 
     def __init__(self, views: Sequence[View], focus: np.ndarray, up: np.ndarray) -> None:
         self.template, self.focus, self.up = views[0], focus, up
-        east = across(up)
+        east = perpendicular(up)
         self._axes = np.stack([east, np.cross(up, east)])
         offsets = np.array([view.center for view in views]) - focus
         flat = offsets @ self._axes.T
@@ -64,7 +64,7 @@ class Capture:
         return self.focus + radii[:, None] * directions + heights[:, None] * self.up
 
 
-def across(vector: np.ndarray) -> np.ndarray:
+def perpendicular(vector: np.ndarray) -> np.ndarray:
     """A unit vector perpendicular to another."""
     found = np.cross(vector, np.eye(3)[np.argmin(np.abs(vector))])
     return found / np.linalg.norm(found)

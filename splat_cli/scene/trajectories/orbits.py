@@ -6,7 +6,7 @@ import numpy as np
 
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.capture import FULL_CIRCLE, Capture
-from splat_cli.scene.trajectories.looking import frame, looking
+from splat_cli.scene.trajectories.look_at import frame, look_at
 from splat_cli.scene.view import View
 
 BANDWIDTHS = (0.6, 0.3, 0.15, 0.08)
@@ -57,7 +57,7 @@ def spiral_path(views: Sequence[View], num_frames: int, focus: np.ndarray, up: n
     chosen = is_alike[np.argmax(is_alike.sum(axis=1))]
     centers, forward = centers[chosen], directions[chosen].mean(axis=0)
     middle = centers.mean(axis=0)
-    axes = looking(middle, middle + forward, up)[:3, :3]
+    axes = look_at(middle, middle + forward, up)[:3, :3]
     reach = size * np.percentile(np.abs((centers - middle) @ axes.T), _REACH, axis=0)
     ahead = float(axes[2] @ (focus - middle))
     target = middle + axes[2] * (ahead if ahead > 0 else scene_extent(views))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from splat_cli.scene.view import View
 
 UP = np.array([0.0, -1.0, 0.0])
@@ -16,7 +16,7 @@ def overview(means: np.ndarray) -> View:
     if len(means):
         middle = middle_of(means)
         radius = float(np.quantile(np.linalg.norm(means - middle, axis=1), 0.7)) or 1.0
-    w2c = looking(middle + 2.5 * radius * _DIRECTION, middle, UP)
+    w2c = look_at(middle + 2.5 * radius * _DIRECTION, middle, UP)
     return View("overview", None, 960, 720, 720.0, 720.0, 480.0, 360.0, w2c)
 
 

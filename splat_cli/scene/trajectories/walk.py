@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from splat_cli.scene.extent import scene_extent
-from splat_cli.scene.trajectories.capture import across
-from splat_cli.scene.trajectories.looking import frame
+from splat_cli.scene.trajectories.capture import perpendicular
+from splat_cli.scene.trajectories.look_at import frame
 from splat_cli.scene.trajectories.tour import camera_order
 from splat_cli.scene.view import View
 
@@ -88,7 +88,7 @@ def _slerp(first: np.ndarray, second: np.ndarray, share: np.ndarray, up: np.ndar
     is_opposite = (cosines < 0) & (np.linalg.norm(sides, axis=1, keepdims=True) < _OPPOSITE)
     level = np.cross(up, first)
     is_vertical = np.linalg.norm(level, axis=1, keepdims=True) < _OPPOSITE
-    sides = np.where(is_opposite, np.where(is_vertical, across(up), level), sides)
+    sides = np.where(is_opposite, np.where(is_vertical, perpendicular(up), level), sides)
     sides /= np.maximum(np.linalg.norm(sides, axis=1, keepdims=True), 1e-12)
     angles = share * np.arccos(np.clip(cosines, -1, 1))
     mixed = np.cos(angles) * first + np.sin(angles) * sides

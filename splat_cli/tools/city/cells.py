@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.scene.trajectories.capture import across
+from splat_cli.scene.trajectories.capture import perpendicular
 
 MARGIN = 0.2
 """Width of the margin that is trained around a cell, relative to the cell's side."""
@@ -20,7 +20,7 @@ _STRAYS = (1, 99)
 
 def ground_axes(up: np.ndarray) -> np.ndarray:
     """Two perpendicular horizontal axes, float64 [2, 3]."""
-    east = across(up)
+    east = perpendicular(up)
     return np.stack([east, np.cross(up, east)])
 
 

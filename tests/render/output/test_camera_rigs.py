@@ -12,7 +12,7 @@ from splat_cli.render.frame import render_frame
 from splat_cli.render.output.camera_rigs import StereoPair
 from splat_cli.render.output.panorama import Panorama
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from splat_cli.scene.view import View
 
 MAPS = ("alpha", "depth", "normal")
@@ -38,7 +38,7 @@ def shell(backend: Backend) -> Splats:
 def view_along(axis: np.ndarray, size: int = 129) -> View:
     """A camera at the origin with an angle of view of 60 degrees."""
     focal = size / 2 / np.tan(np.radians(30))
-    return View("a", None, size, size, focal, focal, size / 2, size / 2, looking(np.zeros(3), axis, -np.eye(3)[1]))
+    return View("a", None, size, size, focal, focal, size / 2, size / 2, look_at(np.zeros(3), axis, -np.eye(3)[1]))
 
 
 def test_panorama_shows_what_a_camera_turned_there_shows(backend: Backend, shell: Splats) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from tests.views import ring_of_views
 
 FOCUS, UP = np.array([1.0, -2.0, 0.5]), np.array([0.0, -0.6, 0.8])
@@ -19,7 +19,7 @@ def cameras(count=30, seed=0):
     for angle in rng.uniform(0, 2 * np.pi, count):
         around = np.cos(angle) * east + np.sin(angle) * np.cross(UP, east)
         position = FOCUS + rng.uniform(2, 3) * around + 0.7 * UP
-        views.append(dataclasses.replace(template, w2c=looking(position, FOCUS + rng.normal(0, 0.02, 3), UP)))
+        views.append(dataclasses.replace(template, w2c=look_at(position, FOCUS + rng.normal(0, 0.02, 3), UP)))
     return views
 
 
@@ -45,7 +45,7 @@ def on_an_arc(degrees, count=30, height=0.7, radius=2.5):
     for angle in np.radians(np.linspace(-degrees / 2, degrees / 2, count)):
         around = np.cos(angle) * np.array([1.0, 0, 0]) + np.sin(angle) * np.cross(UP, [1.0, 0, 0])
         position = FOCUS + radius * around + height * UP
-        views.append(dataclasses.replace(template, w2c=looking(position, FOCUS, UP)))
+        views.append(dataclasses.replace(template, w2c=look_at(position, FOCUS, UP)))
     return views
 
 
@@ -68,5 +68,5 @@ def walk(count=60):
         turn = np.pi / 2 * np.clip((i - 20) / 20, 0, 1)
         place = min(i, 30) * 0.3 * east + max(i - 30, 0) * 0.3 * north
         ahead = np.cos(turn) * east + np.sin(turn) * north + random.normal(0, 0.05, 3)
-        views.append(dataclasses.replace(ring_of_views(1)[0], w2c=looking(place, place + ahead, UP)))
+        views.append(dataclasses.replace(ring_of_views(1)[0], w2c=look_at(place, place + ahead, UP)))
     return views

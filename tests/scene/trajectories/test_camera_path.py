@@ -9,7 +9,7 @@ from splat_cli.errors import UsageError
 from splat_cli.scene.trajectories.camera_path import KINDS, CameraPath
 from splat_cli.scene.trajectories.capture import Capture
 from splat_cli.scene.trajectories.focus import focus_point
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from tests.scene.trajectories.captures import (
     FOCUS,
     UP,
@@ -70,7 +70,7 @@ def test_spiral_stays_among_cameras_that_face_one_way():
     rng = np.random.default_rng(1)
     template = ring_of_views(1)[0]
     spots = rng.uniform(-1, 1, (30, 3)) * [1, 0.5, 0.1]
-    views = [dataclasses.replace(template, w2c=looking(spot, np.array([0, 0, 6.0]), -np.eye(3)[1])) for spot in spots]
+    views = [dataclasses.replace(template, w2c=look_at(spot, np.array([0, 0, 6.0]), -np.eye(3)[1])) for spot in spots]
     frames, _ = CameraPath("spiral", frames=60).through(views)
     centers = np.array([frame.center for frame in frames])
     assert (np.abs(centers - spots.mean(axis=0)).max(axis=0) < [1.1, 0.6, 0.2]).all()

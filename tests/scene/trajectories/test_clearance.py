@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.scene.trajectories.camera_path import CameraPath
 from splat_cli.scene.trajectories.clearance import Obstacles
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from tests.scene.trajectories.captures import (
     FOCUS,
     UP,
@@ -24,7 +24,7 @@ def test_paths_keep_away_from_dense_places():
     for view in on_an_arc(340, count=80):
         angle = angles_of([view])[0]
         out = 0.9 * np.exp(-((angle / 15) ** 2)) * (view.center - 0.7 * UP - FOCUS)
-        views.append(dataclasses.replace(view, w2c=looking(view.center + out, FOCUS, UP)))
+        views.append(dataclasses.replace(view, w2c=look_at(view.center + out, FOCUS, UP)))
     pillar = FOCUS + [3.0, 0, 0] + np.linspace(-1, 2, 60)[:, None] * UP
     obstacles = Obstacles(pillar, views)
     assert obstacles.clearance(CameraPath("orbit").through(views)[0]) < obstacles.required
@@ -72,7 +72,7 @@ def test_a_path_keeps_its_pictures_free():
     for view in on_an_arc(340, count=80):
         angle = angles_of([view])[0]
         inwards = -0.35 * np.exp(-((angle / 12) ** 2)) * (view.center - 0.7 * UP - FOCUS)
-        views.append(dataclasses.replace(view, w2c=looking(view.center + inwards, FOCUS, UP)))
+        views.append(dataclasses.replace(view, w2c=look_at(view.center + inwards, FOCUS, UP)))
     screen = [FOCUS + [2.05, 0, 0] + y * np.cross(UP, [1.0, 0, 0]) + z * UP
               for y in np.linspace(-0.05, 0.05, 5) for z in np.linspace(0.3, 0.9, 12)]  # fmt: skip
     object_in_focus = FOCUS + np.random.default_rng(0).normal(0, 0.2, (50, 3))

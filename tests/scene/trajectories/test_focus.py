@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from splat_cli.scene.trajectories.focus import focus_point, up_direction
-from splat_cli.scene.trajectories.looking import levelled, looking
+from splat_cli.scene.trajectories.look_at import levelled, look_at
 from tests.scene.trajectories.captures import (
     FOCUS,
     UP,
@@ -32,7 +32,7 @@ def test_stray_cameras_hardly_move_the_focus():
 
 def test_focus_of_parallel_axes_is_ahead():
     view = ring_of_views(1)[0]
-    beside = dataclasses.replace(view, w2c=looking(view.center + [0, 0, 1], [0, 0, 1], -np.eye(3)[1]))
+    beside = dataclasses.replace(view, w2c=look_at(view.center + [0, 0, 1], [0, 0, 1], -np.eye(3)[1]))
     for views in ([view], [view, beside]):
         ahead = [one.w2c[:3] @ [*focus_point(views), 1] for one in views]
         assert min(point[2] for point in ahead) > 0.1
@@ -68,7 +68,7 @@ def test_the_ground_says_what_parallel_axes_leave_open():
     down = 0.5 * np.cross(UP, [1.0, 0, 0]) - 0.2 * UP
     template = ring_of_views(1)[0]
     places = [np.array([x, 0, 0]) for x in np.linspace(-1, 1, 9)]
-    views = [dataclasses.replace(template, w2c=looking(place, place + down, UP)) for place in places]
+    views = [dataclasses.replace(template, w2c=look_at(place, place + down, UP)) for place in places]
     random = np.random.default_rng(0)
     flat = random.uniform(-3, 3, (4000, 2))
     ground = flat[:, :1] * np.array([1.0, 0, 0]) + flat[:, 1:] * np.cross(UP, [1.0, 0, 0]) - 2 * UP
@@ -85,5 +85,5 @@ def test_levelled_view_keeps_its_place_and_heading():
     np.testing.assert_allclose(level.center, view.center)
     assert abs(level.w2c[2, :3] @ UP) < 1e-12
     assert level.w2c[2, :3] @ view.w2c[2, :3] > 0.9
-    down = dataclasses.replace(view, w2c=looking(view.center, view.center - UP, UP))
+    down = dataclasses.replace(view, w2c=look_at(view.center, view.center - UP, UP))
     assert abs(levelled(down, UP).w2c[2, :3] @ UP) < 1e-9

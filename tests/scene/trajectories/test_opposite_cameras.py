@@ -8,7 +8,7 @@ import pytest
 
 from splat_cli.scene.trajectories.camera_path import KINDS, CameraPath
 from splat_cli.scene.trajectories.focus import focus_point
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from tests.views import ring_of_views
 
 EAST, UP = np.array([1.0, 0, 0]), np.array([0.0, -1.0, 0.0])
@@ -18,7 +18,7 @@ def facing(*poses):
     """Cameras at positions, with directions."""
     template = ring_of_views(1)[0]
     poses = [(np.array(place, float), np.array(ahead, float)) for place, ahead in poses]
-    return [dataclasses.replace(template, w2c=looking(place, place + ahead, UP)) for place, ahead in poses]
+    return [dataclasses.replace(template, w2c=look_at(place, place + ahead, UP)) for place, ahead in poses]
 
 
 def there_and_back():

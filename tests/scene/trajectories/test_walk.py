@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from splat_cli.scene.trajectories.camera_path import CameraPath
-from splat_cli.scene.trajectories.looking import looking
+from splat_cli.scene.trajectories.look_at import look_at
 from tests.scene.trajectories.captures import (
     FOCUS,
     UP,
@@ -44,7 +44,7 @@ def test_a_walk_turns_slowly_where_photographs_turn_abruptly():
         angle, rise = 2.4 * (i % 8), 1.3 * random.uniform(-1, 1)
         ahead = np.cos(rise) * (np.cos(angle) * east + np.sin(angle) * north) + np.sin(rise) * UP
         place = 1.5 * (i // 8) * east + 0.05 * random.normal(size=3)
-        views.append(dataclasses.replace(ring_of_views(1)[0], w2c=looking(place, place + ahead, UP)))
+        views.append(dataclasses.replace(ring_of_views(1)[0], w2c=look_at(place, place + ahead, UP)))
     frames, _ = CameraPath("walk", up=tuple(UP)).through(views)
     rotations = [a.w2c[:3, :3] @ b.w2c[:3, :3].T for a, b in pairwise(frames)]
     turns = np.degrees([np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)) for turn in rotations])
@@ -59,7 +59,7 @@ def test_a_walk_around_an_object_keeps_it_in_the_picture():
     views = []
     for view in cameras(60):
         place = FOCUS + random.uniform(0.6, 2.5) * (view.center - FOCUS)
-        views.append(dataclasses.replace(view, w2c=looking(place, FOCUS, UP)))
+        views.append(dataclasses.replace(view, w2c=look_at(place, FOCUS, UP)))
     for frame in CameraPath("walk", up=tuple(UP), focus=tuple(FOCUS)).through(views)[0]:
         x, y, z = frame.w2c[:3] @ [*FOCUS, 1]
         assert np.hypot(x, y) < 0.1 * z

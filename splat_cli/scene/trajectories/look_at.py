@@ -4,18 +4,18 @@ import dataclasses
 
 import numpy as np
 
-from splat_cli.scene.trajectories.capture import across
+from splat_cli.scene.trajectories.capture import perpendicular
 from splat_cli.scene.view import View
 
 
-def looking(position: np.ndarray, target: np.ndarray, up: np.ndarray) -> np.ndarray:
+def look_at(position: np.ndarray, target: np.ndarray, up: np.ndarray) -> np.ndarray:
     """w2c float64 [4, 4] of a camera at `position` that looks at `target`, with `up` upwards in its picture."""
     forward = target - position
     length = np.linalg.norm(forward)
-    forward = forward / length if length > 0 else across(up)
+    forward = forward / length if length > 0 else perpendicular(up)
     right = np.cross(forward, up)
     if np.linalg.norm(right) < 1e-6 * np.linalg.norm(up):  # vertical direction: arbitrary
-        right = across(forward)
+        right = perpendicular(forward)
     right /= np.linalg.norm(right)
     w2c = np.eye(4)
     w2c[:3, :3] = np.stack([right, np.cross(forward, right), forward])
@@ -28,9 +28,9 @@ def levelled(view: View, up: np.ndarray) -> View:
     ahead = view.w2c[2, :3] - up * (view.w2c[2, :3] @ up)
     if np.linalg.norm(ahead) < 1e-6:  # vertical direction: keeps the top of the picture
         ahead = -view.w2c[1, :3]
-    return dataclasses.replace(view, w2c=looking(view.center, view.center + ahead, up))
+    return dataclasses.replace(view, w2c=look_at(view.center, view.center + ahead, up))
 
 
 def frame(template: View, number: int, position: np.ndarray, target: np.ndarray, up: np.ndarray) -> View:
     """Frame `number` of a path: size and lens of `template`."""
-    return dataclasses.replace(template, name=f"{number:05d}", path=None, w2c=looking(position, target, up))
+    return dataclasses.replace(template, name=f"{number:05d}", path=None, w2c=look_at(position, target, up))
