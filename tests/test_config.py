@@ -6,7 +6,7 @@ import pytest
 
 from scripts.settings_table import settings_table
 from splat_cli.config import SETTINGS, TrainConfig
-from splat_cli.config.presets import config_toml, load_config, preset_names, read_settings
+from splat_cli.config.presets import changed_settings, config_toml, load_config, preset_names, read_settings
 from splat_cli.errors import UsageError
 
 ROOT = Path(__file__).parents[1]
@@ -101,3 +101,9 @@ def test_page_of_settings_is_current():
     assert settings_table() == (ROOT / "docs" / "settings.md").read_text(), (
         "run: python scripts/settings_table.py > docs/settings.md"
     )
+
+
+@pytest.mark.parametrize(("gpus", "batch", "changed"), [(1, 1, {}), (1, 4, {"batch": 4}), (2, 2, {"gpus": 2})])
+def test_a_batch_of_one_photograph_per_gpu_is_no_change(gpus, batch, changed):
+    """Runs write the batch that follows from --gpus to config.toml."""
+    assert changed_settings(TrainConfig(gpus=gpus, batch=batch)) == changed

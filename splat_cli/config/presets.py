@@ -89,8 +89,10 @@ def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings that differ from their defaults."""
+    """Settings that differ from their defaults; a batch that is the number of GPUs, as runs write it out, does not."""
     values = dataclasses.asdict(config)
+    if values["batch"] == values["gpus"]:
+        values["batch"] = None
     return {name: values[name] for name, declared in SETTINGS.items() if values[name] != declared.default}
 
 

@@ -146,8 +146,6 @@ def _time(data: RunData) -> Markup | None:
 def _settings(data: RunData) -> Markup:
     """Settings that differ from the defaults, then the others, collapsed."""
     changed = changed_settings(data.config)
-    if data.config.batch == data.config.gpus:  # the default, which a run writes out
-        changed.pop("batch", None)
     rows: dict[bool, list[Markup]] = {True: [], False: []}
     for name, declared in SETTINGS.items():
         value = tag("td", declared.show(getattr(data.config, name)))
