@@ -60,16 +60,17 @@ class Projection:
     sent: Any | None = None
 
     @staticmethod
-    def memory_cost(training: bool, deterministic: bool, batch: int = 1) -> MemoryCost:
+    def memory_cost(training: bool, deterministic: bool, batch: int = 1, updates: bool = True) -> MemoryCost:
         """Device memory of the buffers."""
-        words = (2 + 4 + 1) + batch * (1 + 4 + (SPLAT_SUMS + 6) * training) + 2 * SPLAT_SUMS * deterministic
+        of_view = 1 + 4 + (SPLAT_SUMS + 6 * updates) * training
+        words = (2 + 4 + 1) + batch * of_view + 2 * SPLAT_SUMS * deterministic
         return MemoryCost(per_splat=4 * words, per_tile=4)
 
     @classmethod
     def allocate(
-        cls, backend: Backend, capacity: int, max_tiles: int, training: bool, batch: int = 1
+        cls, backend: Backend, capacity: int, max_tiles: int, training: bool, batch: int = 1, updates: bool = True
     ) -> Projection:  # fmt: skip
-        """Buffers for `capacity` splats. batch: number of views that one update is made from."""
+        """Buffers for `capacity` splats. batch: number of views that one update is made from; updates: here."""
         empty, slots = backend.xp.empty, (batch,) if batch > 1 else ()
         return cls(
             depths=empty((*slots, capacity), "float32"),
@@ -79,7 +80,7 @@ class Projection:
             tile_counts=backend.xp.zeros(max_tiles, "uint32"),
             large_splats=empty(capacity, "uint32"),
             d_splats=empty((*slots, capacity, SPLAT_SUMS), "float32") if training else None,
-            d_rays=empty((*slots, 6, capacity), "float32") if training else None,
+            d_rays=empty((*slots, 6, capacity), "float32") if training and updates else None,
             views=backend.xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if slots else None,
         )
 

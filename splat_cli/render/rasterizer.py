@@ -50,20 +50,23 @@ class Rasterizer:
         deterministic: bool = False,
         coloring: Coloring | None = None,
         batch: int = 1,
+        updates: bool = True,
     ) -> None:
-        """batch: number of views whose gradients one update takes the mean of."""
+        """batch: number of views whose gradients one update takes the mean of. updates: by `update`, not elsewhere."""
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
         self.deterministic, self.coloring = deterministic, coloring
         self.matrix_sums = False  # of blend_backward: to be measured before it becomes the default
-        self.batch = batch
+        self.batch, self._updates = batch, updates
         self.generation = 0
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
 
     @staticmethod
-    def memory_cost(training: bool, deterministic: bool = False, batch: int = 1) -> MemoryCost:
+    def memory_cost(
+        training: bool, deterministic: bool = False, batch: int = 1, updates: bool = True
+    ) -> MemoryCost:  # fmt: skip
         """Device memory of all scratch buffers."""
-        projection = Projection.memory_cost(training, deterministic, batch)
+        projection = Projection.memory_cost(training, deterministic, batch, updates)
         return projection + TileLists.memory_cost() + Picture.memory_cost(training)
 
     def resize_pairs(self, pair_capacity: int) -> None:
@@ -104,7 +107,9 @@ class Rasterizer:
     def resize_splats(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats, after these were reallocated; the contents are lost."""
         self.generation += 1
-        self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.training, self.batch)
+        self.projection = Projection.allocate(
+            self.backend, capacity, self.cameras.max_tiles, self.training, self.batch, self._updates
+        )
         if self.deterministic:
             self.projection.fixed_sums = self.backend.xp.zeros((capacity, 2 * SPLAT_SUMS), "float32")
         self.updated = self.projection

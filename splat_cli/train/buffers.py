@@ -35,15 +35,16 @@ def make_rasterizer(
     return Rasterizer(
         backend, cameras, capacity, min(PAIRS_PER_SPLAT * capacity, MAX_INITIAL_PAIRS), training=True,
         antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
-        coloring=coloring, batch=_num_slots(config),
+        coloring=coloring, batch=_num_slots(config), updates=config.gpus == 1,
     )  # fmt: skip
 
 
 def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
     """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
     splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16")
-    scratch = Rasterizer.memory_cost(training=True, deterministic=deterministic, batch=_num_slots(config))
-    if config.gpus > 1:
+    is_alone = config.gpus == 1
+    scratch = Rasterizer.memory_cost(True, deterministic, batch=_num_slots(config), updates=is_alone)
+    if not is_alone:
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)
     scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
     return splats + scratch + scores + PhotometricLoss.buffer_cost() + auxiliary_memory(config, num_views)

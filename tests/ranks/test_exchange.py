@@ -12,7 +12,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, project
+from splat_cli.render.project import SPLAT_SUMS, Projection, project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
 from tests.reference.exchange import Sent, sent_splats
@@ -157,3 +157,10 @@ def test_memory_cost_is_what_it_allocates(backend: Backend, batch: int) -> None:
     planned = Exchange.memory_cost(batch, SIZE).per_splat * capacity
     assert common + whole + exchanged == pytest.approx(planned, rel=0.001)
     assert exchange._stride == index_words(columns) + PROJECTED * columns // 2
+
+
+def test_projection_of_a_rank_has_no_buffers_for_the_update(backend: Backend) -> None:
+    projection = Projection.allocate(backend, CAPACITY, 10, training=True, updates=False)
+    taken = sum(array.nbytes for array in vars(projection).values() if array is not None)
+    cost = Projection.memory_cost(training=True, deterministic=False, updates=False)
+    assert taken == cost.per_splat * CAPACITY + cost.per_tile * 10

@@ -136,9 +136,13 @@ class LeadingTrainer(RankedTrainer):
         return self._part_buffers()
 
     def _part_buffers(self) -> list[Any]:
-        """Of a share of each plane."""
-        columns = self.share.columns(self.splats.capacity)
-        return [self.backend.xp.zeros((len(planes), columns), "float32") for planes in self.model.planes().values()]
+        """Of a share of each of the planes, which follow one another: the memory is the same."""
+        columns, rows = (
+            self.share.columns(self.splats.capacity),
+            [len(planes) for planes in self.model.planes().values()],
+        )
+        buffer = self.backend.xp.zeros((max(rows), columns), "float32")
+        return [buffer[:num] for num in rows]
 
 
 class FollowingTrainer(RankedTrainer):
