@@ -14,11 +14,11 @@ from tests.scene.colmap_cameras import distorted_cameras
 
 _HEAD = """## Undistortion
 
-Distorted photographs are undistorted as they are loaded (`cuda_src/image/undistort.cu`), into the pinhole camera that
-COLMAP's `image_undistorter` makes. A pattern of 320x240 pixels, undistorted here and by pycolmap {version}, for a
-camera of each model with a distortion that one sees:
+The kernel `cuda_src/image/undistort.cu` resamples photographs to the pinhole camera that COLMAP's `image_undistorter`
+computes. A test pattern of 320x240 pixels, undistorted by it and by pycolmap {version}, for one camera of each model with
+visible distortion:
 
-| model | pinhole, pixels | fx, fy, cx, cy differ by at most, pixels | colours differ on average, of 255 | at most |
+| model | pinhole, pixels | maximum difference of fx, fy, cx, cy, pixels | mean of colours, of 255 | maximum |
 | --- | --- | --- | --- | --- |
 """
 
