@@ -1,10 +1,6 @@
 """Builders of large files that take as much memory to read as their format allows, and the readers to measure."""
 
-import gzip
-import io
-import json
 import struct
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +9,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.field.file import read_field
-from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.formats.spz_streams import HEADER, MAGIC
+from splat_cli.gaussians.formats import read_splats
 from splat_cli.report.run_data import read_run_data
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import read_scene
@@ -22,19 +17,16 @@ from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.colmap.binary import POINT
 from splat_cli.scene.split import read_split
 from splat_cli.scene.trajectories.path_file import read_path
-from tests.gaussians.some_splats import some_splats
+from tests.fuzz.large_splats import Builder, build_sog, build_splats, build_spz, build_spz_zstd
 from tests.scene.models import small_model, write_scene
 from tests.scene.transforms_files import write_transforms
 from tests.views import ring_of_views
 
-Builder = Callable[[Path, int], Path]
 _PROPERTIES = (
     *("x", "y", "z", "opacity", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(45))),
     *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4)),
 )  # fmt: skip
 _TYPE_BYTES = {"double": 8, "float": 4, "uchar": 1}
-_WIDTHS = (9, 1, 3, 3, 4, 45)
-"""Bytes of a splat of degree 3 in the streams of .spz."""
 
 
 @dataclass(frozen=True)
@@ -48,59 +40,6 @@ class LargeFile:
     build: Builder
     read: Callable[[Path], object]
     expansion: float = 1.0
-
-
-def _noise(*shape: int) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-
-
-def _spz(folder: Path, size: int) -> Path:
-    """Only the positions do not compress: 26 bytes of floats to a byte of the file."""
-    n = size // 9
-    content = HEADER.pack(MAGIC, 3, n, 3, 12, 0, 0) + _noise(9 * n).tobytes() + bytes(sum(_WIDTHS[1:]) * n)
-    (folder / "a.spz").write_bytes(gzip.compress(content, compresslevel=1))
-    return folder / "a.spz"
-
-
-def _spz_zstd(folder: Path, size: int) -> Path:
-    import zstandard
-
-    n = size // 9
-    streams = [_noise(9 * n).tobytes(), *(bytes(width * n) for width in _WIDTHS[1:])]
-    packed = [zstandard.compress(stream) for stream in streams]
-    head = HEADER.pack(MAGIC, 4, n, 3, 12, 0, 6) + struct.pack("<I12x", 32)
-    table = b"".join(struct.pack("<QQ", len(p), len(s)) for p, s in zip(packed, streams, strict=True))
-    (folder / "a.spz").write_bytes(head + table + b"".join(packed))
-    return folder / "a.spz"
-
-
-def _sog(folder: Path, size: int) -> Path:
-    """Likewise; some splats are not finite, so that the others are copied."""
-    side = int((size // 9) ** 0.5)
-    noise, zero = _noise(side, side, 3), np.zeros((side, side, 3), np.uint8)
-    opaque = np.dstack([zero, np.full((side, side), 252, np.uint8)])
-    images = {"means_l": noise, "means_u": noise, "quats": opaque, "scales": noise, "sh0": opaque, "labels": zero}
-    images["entries"] = np.zeros((1, 960, 3), np.uint8)
-    codes = {"codebook": [0.0] * 256}
-    means = {"mins": [0, 0, 0], "maxs": [0, 0, 90], "files": ["means_l", "means_u"]}
-    meta = {"version": 2, "count": side * side, "means": means, "quats": {"files": ["quats"]}}
-    meta |= {name: codes | {"files": [name]} for name in ("scales", "sh0")}
-    meta["shN"] = codes | {"count": 64, "bands": 3, "files": ["entries", "labels"]}
-    with zipfile.ZipFile(folder / "a.sog", "w") as archive:
-        archive.writestr("meta.json", json.dumps(meta))
-        for name, pixels in images.items():
-            stream = io.BytesIO()
-            Image.fromarray(pixels).save(stream, "WebP", lossless=True, exact=True, quality=0, method=0)
-            archive.writestr(name, stream.getvalue())
-    return folder / "a.sog"
-
-
-def _splats(suffix: str, bytes_each: int) -> Builder:
-    def build(folder: Path, size: int) -> Path:
-        write_splats(folder / f"a{suffix}", some_splats(size // bytes_each, 3))
-        return folder / f"a{suffix}"
-
-    return build
 
 
 def _ply(kind: str, is_text: bool, names: tuple[str, ...] = _PROPERTIES) -> Builder:
@@ -207,13 +146,12 @@ _STEP = '{"fov":9,"camera_to_world":[1,0,0,0,0,1,0,0,0,0,1,0,0,0,0,1]}'
 _MANY = '{"steps":{"7":{"psnr":1,"ssim":1,"per_image":{'
 _IMAGE = struct.pack("<I7dI", 1, 1, 0, 0, 0, 0, 0, 0, 1) + b"a\0" + struct.pack("<Q", 0)
 _POINT = np.zeros(1, POINT).tobytes()
-
 LARGE_FILES = [
-    LargeFile("spz", _spz, read_splats),
-    LargeFile("spz, zstd", _spz_zstd, read_splats),
-    LargeFile("sog", _sog, read_splats),
-    LargeFile("glb", _splats(".glb", 236), read_splats),
-    LargeFile("compressed.ply", _splats(".compressed.ply", 62), read_splats),
+    LargeFile("spz", build_spz, read_splats),
+    LargeFile("spz, zstd", build_spz_zstd, read_splats),
+    LargeFile("sog", build_sog, read_splats),
+    LargeFile("glb", build_splats(".glb", 236), read_splats),
+    LargeFile("compressed.ply", build_splats(".compressed.ply", 62), read_splats),
     LargeFile("ply, float", _ply("float", is_text=False), read_splats),
     LargeFile("ply, double", _ply("double", is_text=False), read_splats),
     LargeFile("ply, uchar", _ply("uchar", is_text=False), read_splats),

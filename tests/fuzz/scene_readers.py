@@ -15,10 +15,8 @@ from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.view import View
 from splat_cli.scene.zipped import unzipped_scene
-from tests.fuzz.containers import (
-    forge_photograph,
-    forge_zip,
-)
+from tests.fuzz.containers import forge_zip
+from tests.fuzz.pictures import forge_photograph
 from tests.fuzz.records import COLMAP, forge_colmap_text, forge_csv, forge_model_member, forge_ply
 from tests.fuzz.target import Forge, Target
 from tests.fuzz.trees import forge_json
