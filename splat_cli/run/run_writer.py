@@ -4,7 +4,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
-from splat_cli.errors import DiskError
+from splat_cli.errors import DiskError, SceneError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
@@ -46,10 +46,10 @@ class RunWriter:
             self._evaluate(seconds)
 
     def try_to_write(self, seconds: float) -> bool:
-        """`write`; after a DiskError, warn and return False."""
+        """`write`; after a DiskError, or without photographs to evaluate on, warn and return False."""
         try:
             self.write(seconds)
-        except DiskError as error:
+        except (DiskError, SceneError) as error:
             later = "; splat train --resume makes up for it later" if self.config.keep else ""
             self.display.warn(f"{error}; training goes on{later}")
             return False
@@ -82,7 +82,7 @@ class RunWriter:
         scores = self.trainer.run_with_memory_fallback(self._scores)
         extra = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 2)}
         extra |= {"peak_bytes": int(backend.peak_bytes), **self.trainer.run_with_memory_fallback(self._free_space)}
-        write_metrics(self.run, step, scores, backend.describe(), extra)
+        write_metrics(self.run, self.config, step, scores, backend.describe(), extra)
         self.score = mean_score(scores.values())
         self.board.scores(step, self.score)
         self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")

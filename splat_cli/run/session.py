@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from splat_cli.console import Display, Progress
 from splat_cli.device import Backend
-from splat_cli.errors import DiskError
+from splat_cli.errors import DiskError, SceneError
 from splat_cli.interrupt import Interrupted, deferred_interrupt
 from splat_cli.phase_timer import Stopwatch
 from splat_cli.ranks.protocol import RankError
@@ -82,6 +82,9 @@ class Session:
                         self._check()
                 except KeyboardInterrupt as error:
                     raise Interrupted(self._stop_early(), error) from None
+                except SceneError as error:  # photographs that are gone
+                    self.checkpoints.finish()
+                    raise SceneError(f"{error}{resume_advice(self.run, self.config)}") from error
                 except Exception:
                     self.checkpoints.finish()
                     raise

@@ -77,5 +77,5 @@ def evaluate_run(
     points = read_run_scene(run, scene).points
     free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
     extra = {"num_splats": splats.num, **free_space}
-    metrics = write_metrics(run, step, scores, backend.describe(), extra)
+    metrics = write_metrics(run, run.config(), step, scores, backend.describe(), extra)
     return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path, free_space)

@@ -2,16 +2,19 @@
 
 from typing import Any
 
+from splat_cli.config import TrainConfig
 from splat_cli.eval.embedding_fit import has_appearances
 from splat_cli.eval.metrics import Score, mean_score, protocol
 from splat_cli.run.storage.run_dir import RunDir
 
 
 def write_metrics(
-    run: RunDir, step: int, scores: dict[str, Score], device: str, extra: dict[str, float]
+    run: RunDir, config: TrainConfig, step: int, scores: dict[str, Score], device: str, extra: dict[str, float]
 ) -> dict[str, Any]:
-    """Add the scores after `step` steps and `extra` to the run's metrics.json; returns the file's content."""
-    config = run.config()
+    """Add the scores after `step` steps and `extra` to the run's metrics.json; returns the file's content.
+
+    config: settings of the run as requested, whose file may be gone.
+    """
     metrics = run.metrics()
     steps = metrics.get("steps", {})
     mean = mean_score(scores.values())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.errors import SceneError
 from splat_cli.scene.images.image_set import ImageSet, Loader
 from splat_cli.scene.view import View
 
@@ -24,7 +25,7 @@ def lazy_images(
     """As load_images, but images and masks are decoded on each access, in the accessing thread.
 
     on_broken: called with "name: reason" for damaged photographs (then black and fully masked) and those with
-    non-finite pixels.
+    non-finite pixels. An access raises SceneError when none of several photographs could be decoded at its last one.
     """
     decode = _Decoder(views, Loader(backend, background, invert_masks), on_broken)
     return ImageSet(list(views), _Part(len(views), decode.image), _Part(len(views), decode.mask), [])
@@ -37,6 +38,7 @@ class _Decoder:
         self.views, self.loader, self.on_broken = views, loader, on_broken
         self._last = threading.local()
         self._told: set[int] = set()
+        self._broken: set[int] = set()
 
     def image(self, index: int) -> np.ndarray:
         """The image; keeps the mask for the next access."""
@@ -51,10 +53,14 @@ class _Decoder:
         view = self.views[index]
         result = self.loader.load(view)
         if not isinstance(result, str):
+            self._broken.discard(index)
             if view.name in self.loader.bad_pixels:
                 self._tell(index, f"{self.loader.bad_pixels[view.name]:,} pixels that are not finite")
             return result
         self._tell(index, result)
+        self._broken.add(index)
+        if len(self._broken) == len(self.views) > 1:  # as when a disk is gone: training would go on with nothing
+            raise SceneError(f"none of the {len(self.views):,} photographs can be read ({view.name}: {result})")
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
 
     def _tell(self, index: int, what: str) -> None:

@@ -1,0 +1,72 @@
+"""Photographs, or the run's folder, that vanish during training: the run ends with advice, or goes on."""
+
+import shutil
+
+import pytest
+
+from splat_cli.errors import SceneError
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.scene import read_scene
+from splat_cli.scene.images.lazy import lazy_images
+from tests.ranks.runs import Callback
+from tests.small_scene import write_small_scene
+
+STREAMED = {"image_memory": 8 * 3 * 40 * 30 / 2**30, "score_views": 4}
+
+
+@pytest.fixture
+def folder(training, tmp_path):
+    training.scene = write_small_scene(tmp_path / "scene")
+    return training.scene
+
+
+def after(step, work):
+    """A callback that works once, after that many steps."""
+    waiting = [work]
+    return Callback(lambda trainer: trainer.step >= step and waiting and waiting.pop()())
+
+
+def hide(folder):
+    return lambda: (folder / "images").rename(folder / "hidden")
+
+
+def test_a_run_whose_photographs_are_all_gone_ends_and_is_resumed(training, folder, tmp_path):
+    """Regularization alone would go on to change the splats, and newer checkpoints would replace the good ones."""
+    advice = f"none of the 9 photographs can be read .*; go on with: splat train --resume {tmp_path / 'run'}"
+    with pytest.raises(SceneError, match=advice):
+        training.new(tmp_path / "run", after(16, hide(folder)), steps=600, **STREAMED)
+    assert checkpoint_paths(tmp_path / "run" / "checkpoints")
+    (folder / "hidden").rename(folder / "images")
+    run = training.resume(tmp_path / "run")
+    assert run.result()["steps"] == 600
+
+
+def test_a_run_goes_on_when_held_out_photographs_are_gone(training, folder, tmp_path):
+    def remove():
+        for name in ("a_00.jpg", "a_08.jpg"):
+            (folder / "images" / name).unlink()
+
+    settings = {**STREAMED, "eval": True, "save_at": (30, 60)}
+    with pytest.raises(SceneError, match="none of the .*; go on with: splat train --resume"):
+        training.new(tmp_path / "run", after(16, remove), **settings)
+    assert any("none of the" in line and "; training goes on; splat" in line for line in training.display.warnings)
+    assert (tmp_path / "run/point_cloud/iteration_60/point_cloud.ply").is_file()
+
+
+def test_a_run_whose_folder_is_gone_writes_its_results(training, folder, tmp_path):
+    run = training.new(tmp_path / "run", after(16, lambda: shutil.rmtree(tmp_path / "run")), eval=True)
+    assert run.ply_path(60).is_file()
+    assert run.metrics()["steps"]["60"]
+
+
+def test_photographs_that_come_back_are_used_again(folder):
+    images = lazy_images(read_scene(folder).views, lambda line: None).images
+    (folder / "images").rename(folder / "hidden")
+    for index in range(8):
+        assert not images[index].any()
+    (folder / "hidden").rename(folder / "images")
+    assert images[0].any()
+    (folder / "images").rename(folder / "hidden")
+    assert not images[8].any()
+    with pytest.raises(SceneError, match="none of the 9 photographs can be read"):
+        images[0]
