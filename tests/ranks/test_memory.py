@@ -49,6 +49,23 @@ def test_pairs_that_do_not_fit_on_one_rank_cost_splats_on_both(rank):
         assert trainers[0].notices[0].startswith("out of device memory at step 8: continuing with at most ")
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_slots_that_do_not_fit_on_one_rank_cost_splats_on_both(rank):
+    def restricted():
+        views.release()
+        if views._rows_per_splat * views.share.columns(views.capacity) > most:
+            raise MemoryError
+        allocate()
+
+    with trainers_of_two_ranks() as trainers:
+        views = trainers[rank].ranked_views
+        allocate, most = views.allocate, 5000
+        views.allocate = restricted
+        trainers[0].run_until(8)
+        _check(trainers, 8, 0.9 * NUM)
+        assert trainers[0].ranked_views.exchange.rows == trainers[1].ranked_views.exchange.rows <= most
+
+
 def test_growth_that_does_not_fit_on_the_other_rank_ends():
     with trainers_of_two_ranks(growth_rate=0.5, densify_start=5) as trainers:
         most = trainers[0].splats.capacity + 1000
