@@ -85,7 +85,7 @@ def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:
     views, config = len(data.run.views("all")), data.config
     held_out = len(data.run.views("test")) if config.eval else 0
     tiles.append(
-        ("Photographs, training + held out", f"{views - held_out:,} + {held_out:,}", "")
+        ("Photographs + held out", f"{views - held_out:,} + {held_out:,}", "")
         if held_out
         else ("Photographs", f"{views:,}", "")
     )
