@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -14,6 +15,9 @@ from splat_cli.viewer.request_guard import guarded_websockets, is_loopback, new_
 
 if TYPE_CHECKING:
     from viser import ViserServer
+
+
+logging.getLogger("websockets").addHandler(logging.NullHandler())  # else requests that are none print tracebacks
 
 
 def require_viser() -> None:

@@ -1,6 +1,7 @@
 """Requests that the viewer's server refuses."""
 
 import http.client
+import sys
 
 import pytest
 
@@ -10,12 +11,13 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from splat_cli.child_process import child_environment
 from splat_cli.console import Display
 from splat_cli.errors import UsageError
 from splat_cli.viewer import request_guard, server
 from splat_cli.viewer.request_guard import own_names, refusal
 from splat_cli.viewer.server import serving
-from tests.processes import HANG
+from tests.processes import HANG, finished
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +47,25 @@ def test_pages_of_other_origins_are_refused(port, origin):
 def test_own_pages_and_programs_are_answered(port):
     assert open_socket(port, origin=f"http://127.0.0.1:{port}")
     assert open_socket(port)
+
+
+def test_what_is_no_request_prints_nothing(tmp_path):
+    """In a process of its own: the test's catches what loggers print."""
+    program = """
+import socket
+from splat_cli.console import Display
+from splat_cli.viewer.server import serving
+with serving("127.0.0.1", 18380, Display()) as running:
+    for content in (bytes(1000), b"GET / HTTP/9.9\\r\\n\\r\\n", b"GET " + 100_000 * b"a"):
+        with socket.create_connection(("127.0.0.1", running.get_port())) as client:
+            client.sendall(content)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(4096):
+                pass
+"""
+    ended = finished([sys.executable, "-c", program], env=child_environment(), cwd=tmp_path)
+    assert ended.returncode == 0
+    assert ended.stderr.splitlines()[1:] == []  # after the address
 
 
 @pytest.mark.parametrize(
