@@ -84,7 +84,7 @@ def test_maps_lie_beside_the_pictures_and_all_are_kept(splat, trained, tmp_path)
     assert len(found) == 12
     assert {f"{folder}a_03.png" for folder in ("", "alpha/", "depth/", "normal/")} <= set(found)
     assert "3 of them were there already" in splat("render", trained, *options).out
-    assert "cut" in splat("render", trained, *options, "--depth-levels", "60000").err
+    assert "were clipped" in splat("render", trained, *options, "--depth-levels", "60000").err
 
 
 def test_small_pictures_are_as_fine_as_the_photographs(splat, trained, tmp_path):
