@@ -36,7 +36,7 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
         report = try_report(demo.result.run, backend, display)
     lines = [f"{part:<28}  {seconds:6.1f} s" for part, seconds in demo.seconds.items()]
     lines += [f"{what:<28}  {place}" for what, place in demo.places.items()]
-    lines += [f"{'report':<28}  {report}"] if report else []
+    lines += [f"{'report':<28}  {report} (open it in a browser)"] if report else []
     result = demo.result
     if result.score is not None:
         score = f"PSNR {result.score.psnr:.2f}, SSIM {result.score.ssim:.4f}"

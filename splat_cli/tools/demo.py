@@ -42,7 +42,7 @@ class Demo:
         return {
             "sample scene": self.root / "scene",
             "run": self.result.run.path,
-            "frames of the path": self.root / "path",
+            "frames of a camera path": self.root / "path",
             "animation": self.root / "path.webp",
             "splats": self.root / "splats.ply",
         }
@@ -56,7 +56,7 @@ def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display
         make_sample_scene(root / "scene", seed=config.seed)
     run = RunDir(root / "run")
     run.path.mkdir()
-    with _timed("reading, training, measuring", seconds):
+    with _timed("training, evaluation", seconds):
         result = train_scene(root / "scene", run, config, backend, display)
     with _timed("camera path", seconds):
         _render_path(root, result, config, backend, display)
