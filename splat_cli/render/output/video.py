@@ -1,11 +1,14 @@
-"""Videos of rendered images: H.264 in MP4, encoded by imageio-ffmpeg."""
+"""Videos of rendered images: H.264 in MP4, encoded by the ffmpeg of imageio-ffmpeg."""
 
+import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
+from splat_cli.child_process import ending, kill
 from splat_cli.errors import SplatError, UsageError, one_line
 from splat_cli.files import replacing
 from splat_cli.image_files import open_image
@@ -33,30 +36,39 @@ def write_video(
 
     UsageError if sizes differ, SplatError if ffmpeg fails.
     """
+    width, height = _even_size(pictures)
+    with replacing(path) as beside:
+        command = _command(beside, width, height, frames_per_second)
+        with TemporaryFile() as errors, subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        ) as process:  # fmt: skip
+            try:
+                assert process.stdin is not None
+                with suppress(BrokenPipeError):  # it ended before: its exit code says so
+                    for picture in pictures:
+                        pixels = np.asarray(open_image(picture).convert("RGB"))
+                        process.stdin.write(np.ascontiguousarray(pixels[:height, :width]).data)
+                        on_frame(1)
+                    process.stdin.close()
+                code = process.wait()
+            finally:
+                kill(process)
+            errors.seek(0)
+            reason = one_line(errors.read().decode(errors="replace"))[-200:] or ending(code)
+        if code or not beside.is_file():
+            raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the pictures are there")
+
+
+def _command(path: Path, width: int, height: int, frames_per_second: float) -> list[str]:
+    """Of ffmpeg, which reads RGB pixels from its standard input."""
     import imageio_ffmpeg
 
-    size = _even_size(pictures)
-    options = ["-f", "mp4", "-crf", str(_RATE_FACTOR), "-movflags", "+faststart"]
-    options += ["-vf", f"scale=out_color_matrix={_COLORS}:out_range=tv", "-color_range", "tv"]
-    options += [word for name in ("colorspace", "color_primaries", "color_trc") for word in (f"-{name}", _COLORS)]
-    with replacing(path) as beside:
-        try:
-            with closing(
-                imageio_ffmpeg.write_frames(
-                    str(beside), size, fps=frames_per_second, quality=None, macro_block_size=2,
-                    ffmpeg_log_level="error", output_params=options,
-                )
-            ) as video:  # fmt: skip
-                video.send(None)
-                for picture in pictures:
-                    pixels = np.asarray(open_image(picture).convert("RGB"))
-                    video.send(np.ascontiguousarray(pixels[: size[1], : size[0]]))
-                    on_frame(1)
-        except (OSError, RuntimeError, ValueError) as error:
-            reason = one_line(error)[-200:]
-            raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the pictures are there") from error
-        if not beside.is_file():
-            raise SplatError(f"{path} was not written: ffmpeg left no file; the pictures are there")
+    pixels = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{frames_per_second:.4f}"]
+    video = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", str(_RATE_FACTOR), "-movflags", "+faststart"]
+    video += ["-vf", f"scale=out_color_matrix={_COLORS}:out_range=tv", "-color_range", "tv"]
+    video += [word for name in ("colorspace", "color_primaries", "color_trc") for word in (f"-{name}", _COLORS)]
+    program = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error"]
+    return [*program, *pixels, "-i", "-", "-an", *video, "-f", "mp4", str(path)]
 
 
 def _even_size(pictures: Sequence[Path]) -> tuple[int, int]:

@@ -1,11 +1,12 @@
 """Videos of pictures, read back by the same program that reads users' videos."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import SplatError, UsageError
 from splat_cli.render.output.video import require_video, write_video
 from splat_cli.render.pictures import save_png
 
@@ -34,6 +35,28 @@ def test_all_frames_in_order_at_their_speed(tmp_path):
     for i, level in enumerate(levels):
         np.testing.assert_allclose(level[15].mean(axis=1), expected + 20 * i, atol=4)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".mp4"] + [".png"] * 6
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("cat > /dev/null; echo part > $last; echo 'no space\nleft' >&2; exit 1", "no space left"),
+     ("exit 3", "exit code 3"), ("cat > /dev/null", "exit code 0"), ("kill -SEGV $$", "signal SIGSEGV")],
+)  # fmt: skip
+def test_a_failure_of_ffmpeg_leaves_the_video_that_was_there(tmp_path, monkeypatch, capfd, script, reason):
+    """Such as a disk that is full when the encoder writes the end."""
+    program = tmp_path / "ffmpeg"
+    program.write_text(f"#!/bin/sh\nfor last; do :; done\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ffmpeg, "get_ffmpeg_exe", lambda: str(program))
+    (tmp_path / "a.mp4").write_bytes(b"earlier")
+    with pytest.raises(
+        SplatError, match=rf"a\.mp4 was not written: ffmpeg failed \({reason}\); the pictures are there"
+    ):
+        write_video(tmp_path / "a.mp4", pictures(tmp_path, 40), 12, lambda count: None)
+    assert (tmp_path / "a.mp4").read_bytes() == b"earlier"
+    assert not list(tmp_path.glob(".*"))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_pictures_of_several_sizes_are_refused(tmp_path):
