@@ -7,10 +7,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from splat_cli.child_process import child_environment, ending, kill
 from splat_cli.errors import SplatError
+from splat_cli.files import require_space
 from splat_cli.scene.sfm import colmap_worker
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
@@ -22,13 +24,16 @@ _BLOCK = re.compile(r"(?:Processing|Matching) block \[(\d+)/(\d+), (\d+)/(\d+)\]
 _IMAGE = re.compile(r"(?:Processing|Matching) image \[(\d+)/(\d+)\]")
 _LOG_HEAD = re.compile(r"^[IWEF]\d{8} .*?\] |\[\w+\.(?:cc|h):\d+\] ")
 _NUM_KEPT = 20
+_MIN_SPACE = 4 << 20
+"""Bytes free on a disk that is not what made COLMAP fail: its database grows by more at a time."""
 _PROGRAM = f"from {colmap_worker.__name__} import main; main()"
 
 
 def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
     """Run the job (see colmap_worker.py) in a child process; returns the child's last message.
 
-    The child ends with this function, also after Ctrl-C, and with this process. SplatError if it crashes.
+    The child ends with this function, also after Ctrl-C, and with this process. SplatError if it crashes, DiskError if
+    the disk of the scene is full then.
     """
     log: deque[str] = deque(maxlen=_NUM_KEPT)
     result: dict[str, Any] = {}
@@ -44,6 +49,7 @@ def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
                 progress.log(line)
                 log.append(line.strip())
     if process.returncode or not result:
+        require_space(Path(job["scene"]), _MIN_SPACE)  # COLMAP does not say that the disk is full
         raise SplatError(f"COLMAP failed ({_reason(process.returncode, log)}); run the command again, or report it")
     return result
 

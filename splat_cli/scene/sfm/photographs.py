@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from splat_cli.errors import UsageError, reason_of
-from splat_cli.files import replacing
+from splat_cli.files import is_full, replacing, write_error
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES, open_image
 from splat_cli.scene.images.decode import image_size
 
@@ -93,4 +93,7 @@ def _link(path: Path, target: Path) -> None:
     try:
         os.link(path, target)
     except OSError:
-        shutil.copy2(path, target)
+        try:
+            shutil.copy2(path, target)
+        except OSError as error:
+            raise (write_error(target, error) if is_full(error) else error) from error  # copy2 blames the source

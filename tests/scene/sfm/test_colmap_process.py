@@ -1,16 +1,18 @@
 """The process in which COLMAP runs, mostly with another program in its place."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
 from splat_cli.console import Display
-from splat_cli.errors import SplatError
+from splat_cli.errors import DiskError, SplatError
 from splat_cli.interrupt import Interrupted
 from splat_cli.scene import make_sample_scene, read_scene
 from splat_cli.scene.sfm import SfmOptions, colmap_process, make_scene
@@ -29,7 +31,7 @@ time.sleep(1e6)
 
 
 @pytest.fixture
-def counts(monkeypatch):
+def counts(monkeypatch, tmp_path):
     """Makes `run_colmap` run a program that prints `lines`; returns {label: [total, counted]}."""
 
     def run(program):
@@ -41,7 +43,7 @@ def counts(monkeypatch):
             yield lambda num: shown[label].__setitem__(1, shown[label][1] + num)
 
         monkeypatch.setattr(colmap_process, "_PROGRAM", program)
-        return run_colmap({}, counting), shown
+        return run_colmap({"scene": str(tmp_path)}, counting), shown
 
     return run
 
@@ -80,6 +82,12 @@ def test_a_crash_is_one_line(counts, capfd, program, reason):
         counts(program)
     assert "\n" not in str(raised.value)
     assert capfd.readouterr() == ("", "")  # nor are there lines of COLMAP's log
+
+
+def test_a_crash_on_a_full_disk_says_so(counts, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=9000))
+    with pytest.raises(DiskError, match="was not written: .* the disk has 0.0 MiB; make room there"):
+        counts("raise RuntimeError('No registered database factory succeeded.')")
 
 
 def test_python_s_sqlite_stays_out_of_colmap_s_process():

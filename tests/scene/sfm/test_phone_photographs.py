@@ -1,12 +1,17 @@
 """Photographs as phones make them: HEIC and AVIF files, GPS data."""
 
+import errno
+import os
+import shutil
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from PIL import Image
 from PIL.ExifTags import GPS, IFD, Base
 
+from splat_cli.errors import DiskError
 from splat_cli.image_files import FORMATS, open_image
 from splat_cli.scene import read_scene
 from splat_cli.scene.images.decode import decode_photo, image_size
@@ -125,3 +130,13 @@ def test_a_table_is_smaller_than_the_errors_of_gps(reconstruct):
     _, printed = reconstruct(0.1)
     assert "photographs registered" in printed
     assert "from GPS" not in printed
+
+
+def test_a_full_disk_is_that_of_the_copy(tmp_path, monkeypatch):
+    for name in "abc":
+        save(tmp_path / f"photos/{name}.jpg")
+    full = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "photos/a.jpg"))
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EXDEV, "Invalid cross-device link")))
+    monkeypatch.setattr(shutil, "copy2", Mock(side_effect=full))
+    with pytest.raises(DiskError, match=r"images/a\.jpg was not written: no space left on the disk"):
+        collect_photographs(tmp_path / "photos", tmp_path / "images")
