@@ -1,6 +1,7 @@
 """Atomic writing of files: written under a temporary name, then renamed."""
 
 import errno
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from splat_cli.errors import DiskError, UnwritableError
 _WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
                 errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
 
+_MAX_NAME = 200
+"""Bytes of a name that is part of a temporary one; systems allow 255."""
+
 
 @contextmanager
 def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
@@ -20,7 +24,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     Creates missing parent folders. durable: flushed to disk. DiskError if the disk is full or fails, UnwritableError if
     the folder cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield beside
@@ -36,6 +40,13 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             beside.unlink()
 
 
+def _temporary(path: Path) -> Path:
+    """A path beside another that no other process and no other file of this process takes."""
+    encoded = os.fsencode(path.name)
+    name = path.name if len(encoded) <= _MAX_NAME else hashlib.sha256(encoded).hexdigest()
+    return path.with_name(f".{name}.{os.getpid()}.part")
+
+
 @contextmanager
 def replacing_together(last: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `last`; at the end its files are moved beside `last`, where they replace others.
@@ -43,7 +54,7 @@ def replacing_together(last: Path) -> Iterator[Path]:
     An error before that changes nothing. `last` is removed before files are moved, and comes last: an index is never
     beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
     """
-    beside = last.with_name(f".{last.name}.{os.getpid()}.part")
+    beside = _temporary(last)
     try:
         beside.mkdir(parents=True)
         yield beside

@@ -13,6 +13,17 @@ from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.run_dir import RunDir
 
 
+@pytest.mark.parametrize("name", ["x" * 251 + ".png", "\N{FOX FACE}" * 62 + ".png"])
+def test_files_have_names_as_long_as_the_system_allows(tmp_path, name):
+    """The temporary name is shorter; those of files whose names only end otherwise differ."""
+    other = name[:-5] + "y.pn"
+    with replacing(tmp_path / name) as first, replacing(tmp_path / other) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert [(tmp_path / written).read_text() for written in (name, other)] == ["first", "second"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("number", "code", "text"),
     [
