@@ -1,7 +1,7 @@
 """Decoding of HEIC, AVIF and OpenEXR files in child processes (decoder_worker.py), which outlive single files.
 
-A thread that decodes has a process of its own meanwhile. Of 12-megapixel files, pixels take 18 ms through the pipe,
-decoding takes 240 (OpenEXR) to 1,000 ms (HEIC).
+A thread that decodes has a process of its own meanwhile. Files of 12 megapixels took 981 ms (HEIC), 315 (AVIF) and 211
+(OpenEXR) in a child process, 947, 297 and 168 in the same one.
 """
 
 import atexit
