@@ -9,7 +9,7 @@ namespace splat_cpu {
 constexpr int MAX_THREADS = 1024;                    // of a block, as on a GPU
 constexpr size_t PAGE = 4096;
 #if defined(__SANITIZE_ADDRESS__)
-constexpr size_t STACK = 256 * 1024;                 // red zones make frames larger
+constexpr size_t STACK = 1024 * 1024;                // red zones make frames larger
 #else
 constexpr size_t STACK = 64 * 1024;
 #endif
