@@ -25,6 +25,7 @@ constexpr int WIDTH = 4;
 
 typedef float Floats __attribute__((vector_size(4 * WIDTH)));
 typedef int Ints __attribute__((vector_size(4 * WIDTH)));
+typedef unsigned Unsigneds __attribute__((vector_size(4 * WIDTH)));
 
 SPLAT_CPU_INLINE Floats broadcast(float x) { return x - Floats{}; }
 SPLAT_CPU_INLINE Ints broadcast(int x) { return x - Ints{}; }
@@ -208,11 +209,11 @@ SPLAT_CPU_INLINE float sum_of(Floats v)
     return sums_of(one)[0];
 }
 
-// 2^x for -126 <= x <= 127; undefined beyond, since the exponent is added as an integer.
+// 2^x for -126 <= x <= 127; any number beyond, since the exponent is added as an integer.
 SPLAT_CPU_INLINE Floats exp2_bounded(Floats x)
 {
     const Floats shifted = x + ROUNDER;
-    return (Floats)((Ints)exp2_fraction(x - (shifted - ROUNDER)) + ((Ints)shifted << 23));
+    return (Floats)((Unsigneds)exp2_fraction(x - (shifted - ROUNDER)) + ((Unsigneds)shifted << 23));
 }
 
 // As for a float.
