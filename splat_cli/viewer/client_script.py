@@ -1,6 +1,8 @@
-"""A script in viser's page: a drag with the mouse turns the camera less.
+"""A script in viser's page, for what its API has no setting for.
 
-viser's camera turns by 360 degrees in a drag over the height of the window, and its API has no setting for it.
+A drag with the mouse turns the camera by DRAG_SHARE of viser's 360 degrees in a drag over the height of the window.
+Splats get an infinite bounding sphere: viser's geometry for them is a quad with two coordinates a vertex, for which
+three.js computes NaN and logs an error, again whenever the number of splats has changed.
 """
 
 from __future__ import annotations
@@ -32,6 +34,15 @@ _SCRIPT = """<script>
       return dragging && moves ? begin[name] + share * (value - begin[name]) : value;
     }});
   }
+
+  // three.js announces each scene to its developer tools.
+  const tools = globalThis.__THREE_DEVTOOLS__ ??= new EventTarget();
+  tools.addEventListener("observe", ({detail: scene}) => {
+    if (scene.isScene) scene.onBeforeRender = () => scene.traverse(({geometry}) => {
+      if (geometry?.attributes?.position?.itemSize === 2)
+        geometry.boundingSphere ??= {center: {x: 0, y: 0, z: 0}, radius: Infinity};
+    });
+  });
 }
 </script>""".replace("SHARE", str(DRAG_SHARE))
 

@@ -90,7 +90,8 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
     source = open_source(sample_run.path, backend, display)
     with serving("127.0.0.1", 18080, display) as server:
         window = Window(server, source, sample_run.path / "views.json", 64)
-        page = chromium.new_page(viewport={"width": 900, "height": 600})
+        page, errors = chromium.new_page(viewport={"width": 900, "height": 600}), []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.goto(f"http://127.0.0.1:{server.get_port()}")
 
         def until(condition):
@@ -120,5 +121,6 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
         page.get_by_role("checkbox", name="Crop", exact=True).check()
         fields = page.locator("textarea, input:not([type=checkbox])")
         until(lambda: any(field.input_value().startswith("--crop ") for field in fields.all()))
+    assert not errors
     kept = read_cameras(sample_run.path / "views.json")[0]
     np.testing.assert_allclose(kept.w2c, source.views[2].w2c, atol=1e-3)
