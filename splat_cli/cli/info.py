@@ -15,7 +15,10 @@ from splat_cli.cli.output import Output
 @click.argument("path", type=PATH)
 @spz_axes_option
 def command(path: Path, spz_axes: str | None) -> Output:
-    """Summarise a scene, a run, a folder of runs or a file."""
+    """Summarise a scene, a run, a folder of runs or a file.
+
+    Of a folder of runs, lists the runs in it and in the folders in it, with their relative paths.
+    """
     from splat_cli.tools.info import describe_path
 
     rows = describe_path(path, spz_axes_of(spz_axes, path))

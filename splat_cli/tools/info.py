@@ -33,7 +33,7 @@ def describe_path(path: Path, spz_axes: str = "RUB") -> dict[str, str]:
     if is_run(path):
         return _describe_run(RunDir(path))
     if not has_dataset(path) and (runs := _runs_in(path)):
-        return {"runs": str(path)} | {run.path.name: _outcome(run) for run in runs}
+        return {"runs": str(path)} | {str(run.path.relative_to(path)): _outcome(run) for run in runs}
     return {"scene": str(path)} | summarize_scene(read_scene(path))
 
 
@@ -46,8 +46,9 @@ def _axes(path: Path, assumed: str) -> dict[str, str]:
 
 
 def _runs_in(folder: Path) -> list[RunDir]:
-    """The runs in a folder of runs, sorted by name."""
-    return [RunDir(path) for path in sorted(folder.iterdir()) if is_run(path)] if folder.is_dir() else []
+    """The runs in a folder and in the folders in it, sorted by path."""
+    configs = [*folder.glob("*/config.toml"), *folder.glob("*/*/config.toml")]
+    return [RunDir(path) for path in sorted(config.parent for config in configs) if is_run(path)]
 
 
 def _outcome(run: RunDir) -> str:

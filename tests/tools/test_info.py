@@ -33,3 +33,9 @@ def test_a_scene_with_a_run_in_it_is_a_scene(splat, scene, trained, tmp_path):
     folder = shutil.copytree(scene, tmp_path / "scene")
     shutil.copytree(trained, folder / "run")
     assert splat("info", folder).out.startswith("scene")
+
+
+def test_runs_one_folder_deeper_are_listed_with_their_relative_path(splat, trained, tmp_path):
+    for path in ("batch/b", "batch/a", "c", "too/deep/d"):
+        shutil.copytree(trained, tmp_path / "runs" / path)
+    assert list(json.loads(splat("info", tmp_path / "runs", "--json").out)) == ["runs", "batch/a", "batch/b", "c"]
