@@ -39,3 +39,8 @@ def test_runs_one_folder_deeper_are_listed_with_their_relative_path(splat, train
     for path in ("batch/b", "batch/a", "c", "too/deep/d"):
         shutil.copytree(trained, tmp_path / "runs" / path)
     assert list(json.loads(splat("info", tmp_path / "runs", "--json").out)) == ["runs", "batch/a", "batch/b", "c"]
+
+
+def test_a_run_without_saved_splats_is_at_step_0(splat, runs):
+    shutil.rmtree(runs / "street" / "point_cloud")
+    assert json.loads(splat("info", runs, "--json").out)["street"] == "not finished: splats of step 0 of 20"
