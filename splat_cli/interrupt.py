@@ -58,6 +58,18 @@ def _disarm(number: int) -> None:
 
 
 @contextmanager
+def kept_signal_handlers() -> Iterator[None]:
+    """Restore afterwards the handlers that are replaced inside, by the import of a library."""
+    previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+
+
+@contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], None]]:
     """Inside, the first SIGINT, SIGTERM or SIGHUP only acts where the yielded function is called.
 

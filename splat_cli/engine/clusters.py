@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from splat_cli.config.presets import read_toml
 from splat_cli.engine.local import device_environments
 from splat_cli.errors import SplatError, UsageError, one_line, reason_of
+from splat_cli.interrupt import kept_signal_handlers
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -139,7 +140,8 @@ def _slurm_cluster(path: Path) -> Iterator[Any]:
         raise UsageError(f"{path} needs `jobs`, the number of SLURM jobs, from 1")
     _import_dask()
     try:
-        from dask_jobqueue import SLURMCluster
+        with kept_signal_handlers():  # at SIGINT it would have the program exit with code 0
+            from dask_jobqueue import SLURMCluster
     except ImportError:
         raise UsageError(f"{path} needs dask-jobqueue: pip install 'splat-cli[cluster]'") from None
     if shutil.which("sbatch") is None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -105,8 +106,8 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
     assert len(run.saved_steps()) == 1
 
 
+@pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
 def test_slurm(scene, tmp_path):
-    pytest.importorskip("dask_jobqueue", reason="SLURM needs the extra `cluster`")
     for name, text in (("sbatch", SLURM.format(log=tmp_path / "slurm.log")), ("scancel", CANCEL)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(stat.S_IRWXU)

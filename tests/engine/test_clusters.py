@@ -2,12 +2,14 @@
 
 import asyncio
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 
 import pytest
 
@@ -117,6 +119,7 @@ def test_wrong_cluster_is_told(batch, cluster):
     )  # fmt: skip
 
 
+@pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -127,11 +130,26 @@ def test_wrong_cluster_is_told(batch, cluster):
     ],
 )
 def test_wrong_slurm_file_is_told(batch, tmp_path, text, message):
-    pytest.importorskip("dask_jobqueue", reason="SLURM needs the extra `cluster`")
     (tmp_path / "slurm.toml").write_text(text)
     code, error = batch(tmp_path / "slurm.toml")
     assert code == 2
     assert message in error
+
+
+def test_ctrl_c_acts_as_before_dask_jobqueue_was_imported(tmp_path, monkeypatch):
+    """Its import replaces the handler of SIGINT; that of this stand-in does, too, in every run of the test."""
+    replacing = "import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit())\nSLURMCluster = None\n"
+    (tmp_path / "dask_jobqueue.py").write_text(replacing)
+    (tmp_path / "slurm.toml").write_text("jobs = 2")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "dask_jobqueue", raising=False)
+    before = signal.getsignal(signal.SIGINT)
+    with (
+        pytest.raises(UsageError, match="there is no `sbatch`"),
+        clusters.connected_client(str(tmp_path / "slurm.toml"), "cpu", print),
+    ):
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_other_version_of_dask_is_told():
