@@ -32,6 +32,20 @@ def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[s
     return {name: value for name, value in variables.items() if value is not None}
 
 
+def start_worker(
+    program: str, *arguments: str, stderr: int = subprocess.DEVNULL, encoding: str | None = None
+) -> subprocess.Popen[Any]:
+    """A child process that runs a line of Python, with pipes to its standard input and output.
+
+    It is in a session of its own: Ctrl-C reaches the parent alone. encoding: of pipes of text, else of bytes.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", program, *arguments], env=child_environment(), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, encoding=encoding,
+        errors=encoding and "replace",
+    )  # fmt: skip
+
+
 def ending(code: int) -> str:
     """The exit code of a child process in words; negative: the signal that ended it."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

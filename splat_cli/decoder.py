@@ -8,7 +8,6 @@ import atexit
 import io
 import json
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -16,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from splat_cli.child_process import child_environment, ending, kill, receive
+from splat_cli.child_process import ending, kill, receive, start_worker
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")  # ISO/IEC 23008-12, annex B
 AVIF_BRANDS = (b"avif", b"avis")
@@ -82,10 +81,7 @@ def _process() -> "subprocess.Popen[bytes]":
         if process.poll() is None:
             return process
         kill(process)  # closes its pipes
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM], env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    return start_worker(_PROGRAM)
 
 
 def _exchange(

@@ -2,14 +2,12 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from splat_cli.child_process import child_environment, ending, kill, receive
+from splat_cli.child_process import ending, kill, receive, start_worker
 from splat_cli.errors import FormatError, UsageError, reason_of
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points import las_worker
@@ -30,10 +28,7 @@ def read_las(path: Path) -> Points:
         path.open("rb").close()
     except OSError as error:
         raise FormatError(f"{path} cannot be read ({reason_of(error)})") from error
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM, str(path)], env=child_environment(), stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    process = start_worker(_PROGRAM, str(path))
     try:
         assert process.stdout is not None
         return _received(process.stdout)

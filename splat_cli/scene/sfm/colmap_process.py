@@ -3,14 +3,13 @@
 import json
 import re
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from splat_cli.child_process import child_environment, ending, kill
+from splat_cli.child_process import ending, kill, start_worker
 from splat_cli.errors import SplatError
 from splat_cli.files import require_space
 from splat_cli.scene.sfm import colmap_worker
@@ -56,11 +55,8 @@ def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
 
 @contextmanager
 def _child(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """The running child, in its own session: Ctrl-C reaches only the parent, which kills it."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM], env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, start_new_session=True, encoding="utf-8", errors="replace",
-    )  # fmt: skip
+    """The running child: Ctrl-C reaches only the parent, which kills it."""
+    process = start_worker(_PROGRAM, stderr=subprocess.STDOUT, encoding="utf-8")
     try:
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # the child has ended: its last line states the reason
