@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from typing import TypeVar
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
@@ -14,6 +16,7 @@ from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
+T = TypeVar("T")
 MAX_RESTARTS = 3  # without a new checkpoint in between
 
 
@@ -22,8 +25,22 @@ class Restarts:
 
     def __init__(self, run: RunDir, config: TrainConfig, first: Checkpoint | None, display: Display) -> None:
         self.run, self.config, self.display = run, config, display
+        self._first = first
         self._last_step = first.step if first else 0
         self._count = 0
+
+    def repeat(self, attempt: Callable[[Checkpoint | None], T], clean_up: Callable[[], object]) -> T:
+        """The result of `attempt`, which is called again, from another checkpoint, after the loss of a rank.
+
+        clean_up: called between two attempts. RankError as `next_start`.
+        """
+        checkpoint = self._first
+        while True:
+            try:
+                return attempt(checkpoint)
+            except RankError as error:
+                checkpoint = self.next_start(error)
+            clean_up()  # the exception, which holds what the attempt has made, is gone
 
     def next_start(self, error: RankError) -> Checkpoint | None:
         """The checkpoint to go on from after the loss of a rank, None for step 0; tells the user.

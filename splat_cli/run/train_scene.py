@@ -8,7 +8,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.files import require_space
 from splat_cli.phase_timer import PhaseTimer
-from splat_cli.ranks.protocol import RankError, Ranks
+from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state
@@ -49,32 +49,20 @@ def train_scene(
     config = with_fixed_paths(dataclasses.replace(config, format=dataset_format), scene_path)
     if checkpoint is None:
         check_source(config)
-    try:
-        return _train_and_restart(scene_path, run, config, backend, display, checkpoint, callback)
-    except KeyboardInterrupt as signal:  # while the scene is read, again after the loss of a rank
-        raise interruption(run, config, signal) from None
 
+    def attempt(start: Checkpoint | None) -> RunResult:
+        with started_ranks(config, backend) as ranks:
+            return _train(scene_path, run, config, backend, display, start, callback, ranks)
 
-def _train_and_restart(
-    scene_path: Path,
-    run: RunDir,
-    config: TrainConfig,
-    backend: Backend,
-    display: Display,
-    checkpoint: Checkpoint | None,
-    callback: TrainingCallback | None,
-) -> RunResult:
-    """`train_scene` without what precedes all its attempts."""
-    restarts = Restarts(run, config, checkpoint, display)
-    while True:
-        try:
-            with started_ranks(config, backend) as ranks:
-                return _train(scene_path, run, config, backend, display, checkpoint, callback, ranks)
-        except RankError as error:
-            checkpoint = restarts.next_start(error)
+    def clean_up() -> None:
         if callback:
             callback.end()
         free_memory(backend)
+
+    try:
+        return Restarts(run, config, checkpoint, display).repeat(attempt, clean_up)
+    except KeyboardInterrupt as signal:  # while the scene is read, again after the loss of a rank
+        raise interruption(run, config, signal) from None
 
 
 def _train(
