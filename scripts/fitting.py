@@ -168,7 +168,7 @@ class Result:
 
 
 def write_results(results: Sequence[Result], out: Path) -> None:
-    """curves.json: by name, the curve and what was measured besides."""
+    """curves.json: by name, the curve and further measurements."""
     content = {result.name: {"curve": result.curve, **result.extra} for result in results}
     (out / "curves.json").write_text(json.dumps(content, indent=1))
 

@@ -29,16 +29,16 @@ class DecodedImage(Image.Image):
 
     def __init__(self, file: Path | io.BytesIO) -> None:
         super().__init__()
-        facts, _ = decode("image header", file)
-        self._mode, self._size = facts["mode"], tuple(facts["size"])
-        self.info = {"exif": bytes.fromhex(facts["exif"])} if facts["exif"] else {}
+        header, _ = decode("image header", file)
+        self._mode, self._size = header["mode"], tuple(header["size"])
+        self.info = {"exif": bytes.fromhex(header["exif"])} if header["exif"] else {}
         self._file: Path | io.BytesIO | None = file
 
     def load(self) -> Any:
         """Decode, the first time."""
         if self._file is not None:
-            facts, pixels = decode("image", self._file)
-            self.im = Image.frombytes(facts["mode"], tuple(facts["size"]), pixels).im
+            header, pixels = decode("image", self._file)
+            self.im = Image.frombytes(header["mode"], tuple(header["size"]), pixels).im
             self._file = None
         return super().load()
 
@@ -54,7 +54,7 @@ def image_brand(file: Path | io.BytesIO) -> bytes | None:
 
 
 def decode(task: str, file: Path | io.BytesIO) -> tuple[dict[str, Any], bytearray]:
-    """The answer of decoder_worker.py to a task: facts and pixels. ValueError where the file is damaged."""
+    """The answer of decoder_worker.py to a task: header and pixels. ValueError where the file is damaged."""
     process = _process()
     try:
         answer, pixels = _exchange(process, task, file)

@@ -21,7 +21,7 @@ from splat_cli.decoder import HEIF_BRANDS, image_brand
 from splat_cli.errors import reason_of
 
 Answer = tuple[dict[str, Any], bytes]
-"""Facts, and pixels."""
+"""Header, and pixels."""
 _CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
 """Of OpenEXR files, in the order in which they are looked for: of depth, of grey pictures, the first of colours."""
 _MEMORY, _MEMORY_PER_CORE, _MEMORY_PER_PIXEL = 1 << 30, 32 << 20, 64
@@ -34,8 +34,8 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is discarded
     while line := requests.readline():
         request = json.loads(line)
-        facts, pixels = _answer(request, requests)
-        answers.write(json.dumps({**facts, "bytes": len(pixels)}).encode() + b"\n")
+        header, pixels = _answer(request, requests)
+        answers.write(json.dumps({**header, "bytes": len(pixels)}).encode() + b"\n")
         answers.write(pixels)
         answers.flush()
 
@@ -91,10 +91,10 @@ def _exr_pixels(path: Path | io.BytesIO) -> Answer:
     import Imath
     import OpenEXR
 
-    facts, _ = _exr_header(path)
-    _limit_memory(facts["size"])
+    header, _ = _exr_header(path)
+    _limit_memory(header["size"])
     with closing(OpenEXR.InputFile(str(path))) as file:
-        return facts, file.channel(facts["channel"], Imath.PixelType(Imath.PixelType.FLOAT))
+        return header, file.channel(header["channel"], Imath.PixelType(Imath.PixelType.FLOAT))
 
 
 def _limit_memory(size: tuple[int, int]) -> None:

@@ -23,7 +23,7 @@ def check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> N
     """ValueError with a short reason if arrays or metadata are invalid."""
     _check_arrays(arrays)
     rows, num = arrays["params"].shape
-    for key, (is_valid, wanted) in _FACTS.items():
+    for key, (is_valid, wanted) in _METADATA.items():
         if key in metadata and not is_valid(metadata[key]):
             raise ValueError(f"its `{key}` is not {wanted}")
     missing = [key for key in _REQUIRED if key not in metadata]
@@ -101,7 +101,7 @@ def _is_random(value: Any) -> bool:
     return True
 
 
-_FACTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+_METADATA: dict[str, tuple[Callable[[Any], bool], str]] = {
     "step": (lambda value: _is_count(value, high=_MAX_STEP), "a number of steps"),
     "seconds": (lambda value: _is_number(value) and math.isfinite(value) and value >= 0, "a number of seconds"),
     "capacity": (_is_count, "a number of splats"),
@@ -115,4 +115,4 @@ _FACTS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
 }
 """Key of the header -> (predicate of valid values, description of these)."""
-_REQUIRED = tuple(key for key in _FACTS if key != "size")  # older checkpoints lack it
+_REQUIRED = tuple(key for key in _METADATA if key != "size")  # older checkpoints lack it

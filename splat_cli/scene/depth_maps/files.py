@@ -52,12 +52,12 @@ def _read_exr(path: Path, max_pixels: int) -> np.ndarray:
     if any(importlib.util.find_spec(name) is None for name in ("OpenEXR", "Imath")):
         raise ValueError("OpenEXR files need the extra exr: pip install 'splat-cli[exr]'")
     path.open("rb").close()
-    facts, _ = _decoded("exr header", path)
-    width, height = facts["size"]
+    header, _ = _decoded("exr header", path)
+    width, height = header["size"]
     if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # as of photographs
         raise ValueError(f"has {width}x{height} pixels in {path.stat().st_size} bytes")
     check_pixels((width, height), max_pixels)
-    if facts["channel"] is None:
+    if header["channel"] is None:
         raise ValueError("has no channels")
     _, content = _decoded("exr", path)
     if len(content) != 4 * width * height:
