@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.project_backward import project_backward
 from splat_cli.train.batch_step import BatchStep
@@ -9,26 +12,32 @@ from splat_cli.train.ranked.ranked_views import RankedViews
 
 
 class RankedStep:
-    """Replays batches as CapturedGraph does: own splats into all views; own views; own splats' update."""
+    """Replays batches as CapturedGraph does. stages: what a batch queues, by name, in this order.
+
+    launches: of the stages that are captured: own splats into all views; own views; own splats' update.
+    """
 
     def __init__(self, batch: BatchStep, views: RankedViews) -> None:
         self.batch, self.views = batch, views
-        self._graphs = [CapturedGraph(batch.rasterizer, part) for part in (self._project, self._render, self._update)]
+        self.launches = {"project": self._project, "render": self._render, "update": self._update}
+        self._graphs = {name: CapturedGraph(batch.rasterizer, launch) for name, launch in self.launches.items()}
+        replay = {name: functools.partial(graph.run, 1) for name, graph in self._graphs.items()}
+        self.stages: dict[str, Callable[[], None]] = {
+            "project": replay["project"], "exchange projections": lambda: views.exchange.exchange_projections(),
+            "render": replay["render"], "exchange gradients": lambda: views.exchange.exchange_gradients(),
+            "update": replay["update"],
+        }  # fmt: skip
 
     @property
     def current(self) -> bool:
         """See CapturedGraph.current."""
-        return all(graph.current for graph in self._graphs)
+        return all(graph.current for graph in self._graphs.values())
 
     def run(self, count: int) -> None:
         """Queue `count` batches."""
-        project_graph, render_graph, update_graph = self._graphs
         for _ in range(count):
-            project_graph.run(1)
-            self.views.exchange.exchange_projections()
-            render_graph.run(1)
-            self.views.exchange.exchange_gradients()
-            update_graph.run(1)
+            for queue in self.stages.values():
+                queue()
 
     def _project(self) -> None:
         self.views.project(self.views.batch, self.batch.begin_step, self.batch.config.dropout)

@@ -1,0 +1,187 @@
+"""Times of a live run on several ranks, recorded by each rank in a file of its own: for rank_passes.py.
+
+As a program, `python -m rank_recorder SOCKET RANK SIZE FILES...` is a follower that records.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from live_passes import timed_launches
+
+from splat_cli.device import Backend
+from splat_cli.device.backend import Timer
+from splat_cli.ranks.channel import Channel
+from splat_cli.run import follower
+from splat_cli.train.density_control import DensityControl
+from splat_cli.train.ranked import ranked_trainer
+from splat_cli.train.ranked.ranked_scores import RankedScorer
+from splat_cli.train.ranked.ranked_step import RankedStep
+from splat_cli.train.step_loop import StepLoop
+from splat_cli.train.trainer import Trainer
+
+FOLDER, KERNELS_AT = "RANK_PASSES_FOLDER", "RANK_PASSES_KERNELS_AT"  # environment variables: of the files; batch
+BLOCK = 50  # batches that are timed alike
+now = time.perf_counter
+
+
+@dataclass
+class Records:
+    """What a rank has recorded; all times in seconds of the host's monotonic clock, which its processes share.
+
+    batches: number -> times at which the host queued its stages, and times of the device between stages.
+    kernels: (stage, kernel) -> milliseconds of each batch whose kernels were timed. spans: (what, begin, end) on the
+    host.
+    """
+
+    batches: dict[int, tuple[list[float], list[float]]] = field(default_factory=dict)
+    kernels: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    spans: list[tuple[str, float, float]] = field(default_factory=list)
+
+
+class Clock:
+    """Times of the device, on the host's clock."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._is_cuda = backend, backend.name == "cuda"
+        self._anchor: tuple[Any, float] = self.mark(), now()
+
+    def mark(self) -> Any:
+        """What `time` turns into the time at which the device has done what was queued before."""
+        if not self._is_cuda:
+            return now()
+        event = self._backend.xp.cuda.Event()
+        event.record(self._backend.stream)  # type: ignore[attr-defined]
+        return event
+
+    def set_anchor(self) -> None:
+        """Relate both clocks, while the device is idle."""
+        before = now()
+        self._anchor = self.mark(), before
+
+    def reader(self) -> Callable[[Any], float]:
+        """The time of a mark since the last `set_anchor`, once the device has passed it."""
+        if not self._is_cuda:
+            return lambda mark: mark
+        anchor, since = self._anchor
+        elapsed = self._backend.xp.cuda.get_elapsed_time
+        return lambda mark: since + 1e-3 * elapsed(anchor, mark)
+
+
+class Recorder:
+    """Records what this process does from `install` on."""
+
+    def __init__(self, path: Path, kernels_at: int) -> None:
+        self._path, self._kernels_at = path, kernels_at
+        self._records, self._number = Records(), 0
+        self._pending: list[tuple[int, list[float], list[Any], Callable[[Any], float]]] = []
+        self._launches: list[dict[tuple[str, str], list[Timer]]] = []
+        self._clock: Clock | None = None
+        self._stage = ""
+
+    def install(self) -> None:
+        """Replace methods of the package by recording ones, in this process."""
+        leading, following = ranked_trainer.LeadingTrainer, ranked_trainer.FollowingTrainer
+        setattr(RankedStep, "run", lambda step, count: self._run(step, count))  # noqa: B010
+        for owner, name, what in [
+            (DensityControl, "refine", "refine: all of it"), (RankedScorer, "sums", "score"),
+            (leading, "collect", "collect"), (leading, "_scatter", "scatter"), (following, "_send_share", "collect"),
+            (following, "_take_share", "scatter"), (Trainer, "_constrain", "constrain"),
+            (leading, "_refine", "density control: all of it"),
+        ]:  # fmt: skip
+            self._wrap(owner, name, what, waits=True)
+        self._wrap(leading, "_run_steps", "steps")
+        self._wrap(following, "_run_steps", "steps")
+        self._wrap(StepLoop, "sync", "steps: wait for the device", after=self._synced)
+        self._wrap(Channel, "listen", "wait for rank 0")
+
+    def write(self) -> None:
+        """Append to the file what was recorded since the last time."""
+        with self._path.open("ab") as file:
+            pickle.dump(self._records, file)
+        self._records = Records()
+
+    def _wrap(
+        self, owner: Any, name: str, what: str, waits: bool = False, after: Callable[[], None] = lambda: None
+    ) -> None:
+        """Record the time of a method's calls. waits: to the end of what it queues."""
+        method = getattr(owner, name)
+
+        @functools.wraps(method)
+        def recorded(instance: Any, *arguments: Any) -> Any:
+            begin = now()
+            try:
+                return method(instance, *arguments)
+            finally:
+                if waits and self._clock:
+                    self._clock._backend.synchronize()
+                self._records.spans.append((what, begin, now()))
+                after()
+                if what == "collect":
+                    self.write()
+
+        setattr(owner, name, recorded)
+
+    def _run(self, step: RankedStep, count: int) -> None:
+        """RankedStep.run with times between the stages of some batches, and around kernels of others."""
+        self._clock = self._clock or Clock(step.batch.backend)
+        for _ in range(count):
+            block = self._number // BLOCK
+            if block == self._kernels_at // BLOCK:
+                self._run_kernels(step)
+            elif block % 4 < 2 and step.current:
+                self._run_timed(step)
+            else:
+                for queue in step.stages.values():
+                    queue()
+            self._number += 1
+
+    def _run_timed(self, step: RankedStep) -> None:
+        assert self._clock is not None
+        queued, marks = [now()], [self._clock.mark()]
+        for queue in step.stages.values():
+            queue()
+            queued.append(now())
+            marks.append(self._clock.mark())
+        self._pending.append((self._number, queued, marks, self._clock.reader()))
+
+    def _run_kernels(self, step: RankedStep) -> None:
+        """A batch without captured graphs."""
+        timers: dict[tuple[str, str], list[Timer]] = defaultdict(list)
+        with timed_launches(step.batch.backend, lambda name, timer: timers[self._stage, name].append(timer)):
+            for self._stage, queue in step.stages.items():
+                step.launches.get(self._stage, queue)()
+        self._launches.append(timers)
+
+    def _synced(self) -> None:
+        """While the device is idle: read the times of batches, where the next ones are not timed."""
+        if self._clock is None:
+            return
+        if self._number // BLOCK % 4 >= 2:
+            for number, queued, marks, read in self._pending:
+                self._records.batches[number] = queued, [read(mark) for mark in marks]
+            self._pending.clear()
+        for timers in self._launches[len(self._launches) // 2 :]:  # of the first ones, the host was late
+            for key, ones in timers.items():
+                self._records.kernels.setdefault(key, []).append(sum(timer.ms for timer in ones))
+        self._launches.clear()
+        self._clock.set_anchor()
+
+
+def recorder_of(rank: int) -> Recorder:
+    """The recorder that the environment asks for, in rank `rank`."""
+    return Recorder(Path(os.environ[FOLDER]) / str(rank), int(os.environ[KERNELS_AT]))
+
+
+if __name__ == "__main__":
+    recorder_of(int(sys.argv[2])).install()
+    follower.main(sys.argv[1:])
