@@ -12,7 +12,7 @@
 // A camera with distortion. scene/lens/undistort.py mirrors this layout.
 struct Lens {
     double fx, fy, cx, cy;          // px
-    double c[15];                   // polynomial: radial [6], rational [3], p1, p2, prism [4]; omega; k; alpha, beta
+    double c[16];                   // polynomial: radial [6], rational [3], p1, p2, prism [4], skew; omega; k; alpha, beta
     int width, height;              // px
     int family;
     int padding;
@@ -22,7 +22,7 @@ struct Point { double x, y; };
 
 __device__ __forceinline__ Point scaled(Point p, double s) { p.x *= s; p.y *= s; return p; }
 
-__device__ __forceinline__ Point distort_polynomial(const double* c /* [15] */, int family, Point p)
+__device__ __forceinline__ Point distort_polynomial(const double* c /* [16] */, int family, Point p)
 {
     if (family & FAMILY_FISHEYE) {
         const double radius = sqrt(p.x * p.x + p.y * p.y);
@@ -37,6 +37,7 @@ __device__ __forceinline__ Point distort_polynomial(const double* c /* [15] */, 
     const double p1 = c[9], p2 = c[10], xy = 2 * base.x * base.y;
     out.x += p1 * xy + p2 * (r2 + 2 * base.x * base.x) + (c[11] + c[12] * r2) * r2;
     out.y += p2 * xy + p1 * (r2 + 2 * base.y * base.y) + (c[13] + c[14] * r2) * r2;
+    out.x += c[15] * out.y;
     return out;
 }
 

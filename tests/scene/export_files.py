@@ -23,7 +23,8 @@ def write_metashape(folder, views, kind="frame", shift=SHIFT, calibration=None):
     write_photographs(folder, views)
     first = views[0]
     values = {"f": first.fy, "cx": first.cx - first.width / 2, "cy": first.cy - first.height / 2,
-              "b1": first.fx - first.fy, **BROWN, "p1": 0.002, "p2": -0.003, **(calibration or {})}  # fmt: skip
+              "b1": first.fx - first.fy, "b2": -0.8, **BROWN, "p1": 0.002, "p2": -0.003}  # fmt: skip
+    values |= calibration or {}
     size = f'<resolution width="{first.width}" height="{first.height}"/>'
     tags = "".join(f"<{name}>{value!r}</{name}>" for name, value in values.items())
     cameras = [
@@ -67,7 +68,7 @@ def metashape_pixels(view, points, values, fisheye=False):
     p1, p2 = values["p1"], values["p2"]
     bent_x = x * radial + p1 * (r2 + 2 * x * x) + 2 * p2 * x * y
     bent_y = y * radial + p2 * (r2 + 2 * y * y) + 2 * p1 * x * y
-    u = view.width / 2 + values["cx"] + bent_x * values["f"] + bent_x * values["b1"]
+    u = view.width / 2 + values["cx"] + bent_x * values["f"] + bent_x * values["b1"] + bent_y * values["b2"]
     return np.stack([u, view.height / 2 + values["cy"] + bent_y * values["f"]], axis=-1)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_metashape(tmp_path, views, kind):
 
 
 def test_metashape_of_undistorted_photographs(tmp_path, views):
-    flat = dict.fromkeys((*BROWN, "p1", "p2"), 0.0)
+    flat = dict.fromkeys((*BROWN, "p1", "p2", "b2"), 0.0)
     write_metashape(tmp_path, views, calibration=flat)
     scene = read_scene(tmp_path)
     assert all(view.lens is None for view in scene.views)
@@ -76,7 +77,6 @@ def test_geographic_coordinates_are_moved_to_the_origin(tmp_path, views):
     ("change", "reason"),
     [
         (lambda text: text.replace('type="frame"', 'type="spherical"'), "of type 'spherical'"),
-        (lambda text: text.replace("<b1>", "<b2>3.0</b2><b1>"), "skew b2 = 3"),
         (lambda text: text.replace("<f>", "<f>-"), "focal length -"),
         (lambda text: text.replace('sensor_id="0"', 'sensor_id="7"'), "sensor is not in the file"),
     ],
@@ -201,3 +201,46 @@ def test_photographs_elsewhere(tmp_path, views):
         path.unlink()
     with pytest.raises(SceneError, match="there is no such photograph in"):
         read_scene(tmp_path)
+
+
+def test_photographs_of_the_same_name_in_several_folders(tmp_path, views):
+    """Paths of another computer differ by their folders; a name alone does not say which photograph is meant."""
+    write_metashape(tmp_path, views)
+    images, path = tmp_path / "images", tmp_path / "cameras.xml"
+    labels = ["a_00", "a_01", "a_02", "a_03", "a_04"]
+    text = path.read_text()
+    for number, label in enumerate(labels):
+        place = f"flight {number // 2}/DJI_{number % 2}.JPG"
+        (images / "copied" / place).parent.mkdir(parents=True, exist_ok=True)
+        (images / f"{label}.jpg").rename(images / "copied" / place)
+        text = text.replace(f'label="{label}"', f'label="D:\\survey\\{place}"'.replace("/", "\\"))
+    path.write_text(text)
+    scene = read_scene(tmp_path)
+    assert [view.name for view in scene.views] == [f"copied/flight {n // 2}/DJI_{n % 2}.JPG" for n in range(5)]
+    for view, other in zip(scene.views, views, strict=True):
+        np.testing.assert_allclose(view.center, other.center, atol=1e-6)
+    path.write_text(text.replace("flight 0\\", "").replace("flight 1\\", ""))
+    skipped = read_scene(tmp_path).skipped
+    assert len(skipped) == 4
+    assert "have this name: copied/flight 0/DJI_0.JPG, copied/flight 1/DJI_0.JPG" in skipped[0]
+
+
+def test_metashape_without_aligned_cameras(tmp_path, views):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    assert "without 1 that are not aligned or disabled" in read_scene(tmp_path).found
+    path.write_text(path.read_text().replace("<camera ", '<camera enabled="false" '))
+    with pytest.raises(SceneError, match="has 6 cameras, and none is aligned and enabled"):
+        read_scene(tmp_path)
+
+
+def test_metashape_components_without_common_coordinates(tmp_path, views):
+    """Those of a chunk without georeference have no transform, and coordinates of their own."""
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    text = re.sub("<component id.*</component>", '<component id="0"/><component id="1"/>', path.read_text(), flags=re.S)
+    text = text.replace('<components next_id="1">', '<components next_id="2" active_id="0">')
+    path.write_text(text.replace('id="4" sensor_id="0" component_id="0"', 'id="4" sensor_id="0" component_id="1"'))
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == 4
+    assert "in another component than the active one" in scene.skipped[0]

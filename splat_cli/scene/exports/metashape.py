@@ -1,7 +1,7 @@
 """Agisoft Metashape: cameras.xml, as File > Export > Export Cameras writes it.
 
 Cameras look along z with y down. A pixel is (w / 2 + cx + x f + x b1 + y b2, h / 2 + cy + y f), x and y after the
-distortion; the tangential coefficients p1 and p2 stand the other way round than in OpenCV. Source: Agisoft Metashape
+distortion; the tangential coefficients p1 and p2 are in reverse order, compared with OpenCV. Source: Agisoft Metashape
 User Manual, appendix "Camera models".
 """
 
@@ -24,7 +24,6 @@ _ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20
 together, beyond four times the file's length. A camera takes twice its length.
 """
 _MAX_SIDE = 1 << 18
-_MAX_SKEW = 0.5  # pixels at the picture's border
 _FRAME, _FISHEYE = ("frame",), ("fisheye", "equidistant_fisheye")
 
 
@@ -44,12 +43,12 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     if path is None:
         raise SceneError(f"{root} holds no cameras.xml of Metashape: File > Export > Export Cameras writes it")
     photographs = Photographs(root, options)
-    frames, skipped = [], []
+    frames, skipped, num_cameras = [], [], 0
     for chunk in _document(path).iter("chunk"):
         sensors = {sensor.get("id"): sensor for sensor in chunk.iter("sensor")}
-        worlds = {part.get("id"): _world(part.find("transform"), path) for part in chunk.iter("component")}
-        default = _world(chunk.find("transform"), path)
+        worlds, default = _worlds(chunk, path), _world(chunk.find("transform"), path)
         for camera in chunk.iter("camera"):
+            num_cameras += 1
             if camera.find("transform") is None or camera.get("enabled") in ("false", "0"):
                 continue
             label = camera.get("label", "")
@@ -58,8 +57,12 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
                 frames.append(_frame(camera, label, sensors.get(camera.get("sensor_id")), world, photographs))
             except Unusable as reason:
                 skipped.append(f"{sanitize_name(label)}: {reason}")
+    num_unaligned = num_cameras - len(frames) - len(skipped)
+    if num_unaligned == num_cameras:
+        raise SceneError(f"{path} has {num_cameras} cameras, and none is aligned and enabled: align them, export again")
     frames, note = centered(frames)
-    return Dataset(f"Metashape's cameras in {path}{note}", photographs.folder, frames, Points(), skipped)
+    without = f", without {num_unaligned} that are not aligned or disabled" if num_unaligned else ""
+    return Dataset(f"Metashape's cameras in {path}{without}{note}", photographs.folder, frames, Points(), skipped)
 
 
 def _document(path: Path) -> Element:
@@ -79,7 +82,25 @@ def _document(path: Path) -> Element:
         raise SceneError(f"{path} is not a readable XML file ({error}): export the cameras again") from error
 
 
-def _frame(camera: Element, label: str, sensor: Element | None, world: np.ndarray, photographs: Photographs) -> Frame:
+def _worlds(chunk: Element, path: Path) -> dict[str | None, np.ndarray | None]:
+    """Transforms to the world by component. None for a component that has no common coordinates with the active one.
+
+    Components, parts whose alignments are not connected, have transforms only where the chunk is georeferenced.
+    """
+    components = list(chunk.iter("component"))
+    active = next((group.get("active_id") for group in chunk.iter("components")), None)
+    is_common = len(components) == 1 or all(part.find("transform") is not None for part in components)
+    return {
+        part.get("id"): _world(part.find("transform"), path) if is_common or part.get("id") == active else None
+        for part in components
+    }
+
+
+def _frame(
+    camera: Element, label: str, sensor: Element | None, world: np.ndarray | None, photographs: Photographs
+) -> Frame:
+    if world is None:
+        raise Unusable("it is in another component than the active one, whose coordinates differ: merge them")
     file = photographs.find(label)
     if sensor is None:
         raise Unusable("its sensor is not in the file")
@@ -116,17 +137,17 @@ def _lens(sensor: Element) -> Lens:
     resolution = calibration.find("resolution")
     size = sensor.find("resolution") if resolution is None else resolution
     width, height = (int(_number(size.get(side)) if size is not None else 0) for side in ("width", "height"))
+    if calibration.find("fx") is not None:
+        raise Unusable("its calibration has fx and fy, as PhotoScan wrote it: export the cameras with Metashape")
     value = {name: _number(calibration.findtext(name)) for name in _NAMES}
     focal = value["f"]
     if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE and focal > 0 and focal + value["b1"] > 0):
         raise Unusable(f"its sensor has the size {width}x{height} and the focal length {focal:g}")
-    if abs(value["b2"]) * height / (2 * focal) > _MAX_SKEW:
-        raise Unusable(f"its sensor has the skew b2 = {value['b2']:g}, which cannot be used: undistort the photographs")
     distortion = Polynomial(
         radial=tuple(value[name] for name in ("k1", "k2", "k3", "k4")), tangential=(value["p2"], value["p1"]),
-        fisheye=kind in _FISHEYE,
+        skew=value["b2"] / (focal + value["b1"]), fisheye=kind in _FISHEYE,
     )  # fmt: skip
-    is_bent = distortion.fisheye or any(distortion.radial) or any(distortion.tangential)
+    is_bent = distortion.fisheye or distortion.skew or any(distortion.radial) or any(distortion.tangential)
     return Lens(width, height, focal + value["b1"], focal, width / 2 + value["cx"], height / 2 + value["cy"],
                 distortion if is_bent else None)  # fmt: skip
 

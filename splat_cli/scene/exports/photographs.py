@@ -1,6 +1,7 @@
-"""Photographs of an export, found by the names that its cameras have, with or without a suffix."""
+"""Photographs of an export, found by the names that its cameras have, with or without folders and suffix."""
 
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from collections import defaultdict
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.dataset import Unusable
@@ -15,19 +16,27 @@ class Photographs:
     def __init__(self, root: Path, options: SceneOptions) -> None:
         has_folder = options.images is not None or (root / "images").is_dir()
         self.folder = image_folder(root, root, options) if has_folder else root
-        self._files: dict[str, str] = {}
-        for path in sorted(self.folder.rglob("*"), reverse=True):
+        self._files: dict[str, list[Path]] = defaultdict(list)  # by ends of paths, with and without suffix
+        for path in sorted(self.folder.rglob("*")):
             if path.suffix.lower() in PHOTOGRAPH_SUFFIXES:
                 relative = path.relative_to(self.folder)
-                for key in (relative.stem, relative.name, str(relative.with_suffix("")), str(relative)):
-                    self._files[key] = str(relative)
+                for key in (*_ends(relative), *_ends(relative.with_suffix(""))):
+                    self._files[key].append(relative)
 
     def find(self, label: str) -> str:
-        """The file, relative to the folder, of a name or a path of any system. Unusable where there is none."""
+        """The file, relative to the folder, with most of the end of a label: a name, or a path of any system.
+
+        Of several, the one in the fewest folders. Unusable where there is none, or where that is not unique, as in the
+        folders of a camera that gives names again.
+        """
         path = PureWindowsPath(label) if "\\" in label else PurePosixPath(label)
-        for key in (path.as_posix(), path.name, path.stem):
-            if key in self._files:
-                return self._files[key]
+        for key in (*_ends(path), *_ends(path.with_suffix("") if path.name else path)):
+            files = self._files.get(key, [])
+            best = [file for file in files if len(file.parts) == min(len(other.parts) for other in files)]
+            if len({file.parent for file in best}) > 1:
+                raise Unusable(f"photographs in several folders have this name: {best[0]}, {best[1]}; keep one of them")
+            if best:
+                return str(best[0])
         raise Unusable(f"there is no such photograph in {self.folder}")
 
     def size(self, file: str) -> tuple[int, int]:
@@ -36,3 +45,9 @@ class Photographs:
             return image_size(self.folder / file)
         except ValueError as error:
             raise Unusable(str(error)) from error
+
+
+def _ends(path: PurePath) -> list[str]:
+    """A path without its anchor, then without its first folders one by one: the last is its name."""
+    parts = path.parts[1:] if path.anchor else path.parts
+    return ["/".join(parts[start:]) for start in range(len(parts))]

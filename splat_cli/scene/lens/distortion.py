@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-NUM_COEFFICIENTS = 15
+NUM_COEFFICIENTS = 16
 
 _MAX_ITERATIONS = 100
 _TRUST_RADIUS = 0.1  # of a step: absolute, and as a share of the point's distance from the axis
@@ -41,14 +41,15 @@ class Polynomial:
     """Radial, rational, tangential and thin-prism terms, after an equidistant fisheye projection or without one.
 
     radial: of r^2, r^4, ... (up to 6). rational: the denominator's (up to 3). tangential: p1, p2. prism: of r^2 and r^4
-    for x, then for y. With `tangential_last` the tangential and prism terms see the radially distorted point, else the
-    original one.
+    for x, then for y. skew: share of the distorted y that is added to x, where columns are not perpendicular to rows.
+    With `tangential_last` the tangential and prism terms see the radially distorted point, else the original one.
     """
 
     radial: tuple[float, ...] = ()
     rational: tuple[float, ...] = ()
     tangential: tuple[float, float] = (0.0, 0.0)
     prism: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    skew: float = 0.0
     fisheye: bool = False
     tangential_last: bool = False
 
@@ -59,7 +60,7 @@ class Polynomial:
     def coefficients(self) -> tuple[float, ...]:
         radial = (*self.radial, *(0.0,) * (6 - len(self.radial)))
         rational = (*self.rational, *(0.0,) * (3 - len(self.rational)))
-        return (*radial, *rational, *self.tangential, *self.prism)
+        return (*radial, *rational, *self.tangential, *self.prism, self.skew)
 
     def distort(self, points: np.ndarray) -> np.ndarray:
         return self._bend(_equidistant(points) if self.fisheye else points)
@@ -77,7 +78,8 @@ class Polynomial:
         (p1, p2), (s1, s2, s3, s4) = self.tangential, self.prism
         dx = 2 * p1 * x * y + p2 * (r2 + 2 * x * x) + (s1 + s2 * r2) * r2
         dy = 2 * p2 * x * y + p1 * (r2 + 2 * y * y) + (s3 + s4 * r2) * r2
-        return radial + np.concatenate([dx, dy], axis=-1)
+        x, y = radial[..., :1] + dx, radial[..., 1:] + dy
+        return np.concatenate([x + self.skew * y, y], axis=-1)
 
     def _unbend(self, points: np.ndarray) -> np.ndarray:
         """Newton's method from the distorted point, in steps short enough to stay on the branch around the axis."""

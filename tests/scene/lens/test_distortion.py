@@ -6,13 +6,20 @@ import pytest
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
-from splat_cli.scene.lens import lens_of, undistort
+from splat_cli.scene.lens import Lens, lens_of, undistort
+from splat_cli.scene.lens.distortion import Polynomial
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.lens.colmap_compared import compared_with_colmap, textured
+
+SKEWED = Lens(160, 120, 110.0, 108.0, 82.0, 58.0, Polynomial(radial=(-0.1,), tangential=(0.003, -0.002), skew=0.02))
 
 
 def each_camera(width=160, height=120):
     return [pytest.param(camera, id=camera.model) for camera in distorted_cameras(width, height)]
+
+
+def each_lens():
+    return [pytest.param(lens_of(camera), id=camera.model) for camera in distorted_cameras()]
 
 
 def pixels_of(lens):
@@ -24,9 +31,8 @@ def test_every_model_of_colmap_has_a_camera_here():
     assert {camera.model for camera in distorted_cameras()} == {name for name, _ in CAMERA_MODELS.values()} - flat
 
 
-@pytest.mark.parametrize("camera", each_camera())
-def test_undistorted_and_distorted_again(camera):
-    lens = lens_of(camera)
+@pytest.mark.parametrize("lens", [*each_lens(), pytest.param(SKEWED, id="skewed")])
+def test_undistorted_and_distorted_again(lens):
     places = (pixels_of(lens) - [lens.cx, lens.cy]) / [lens.fx, lens.fy]
     straight = lens.distortion.undistort(places)
     assert np.abs(straight - places).max() > 0.01
@@ -49,9 +55,8 @@ def reference(lens, photo):
     return np.where(inside[..., None], upper * (1 - dy) + lower * dy, 0), inside
 
 
-@pytest.mark.parametrize("camera", each_camera())
-def test_kernel_agrees_with_the_reference(camera):
-    lens = lens_of(camera)
+@pytest.mark.parametrize("lens", [*each_lens(), pytest.param(SKEWED, id="skewed")])
+def test_kernel_agrees_with_the_reference(lens):
     picture, mask = undistort(open_backend("cpu"), lens, textured(lens))
     expected, inside = reference(lens, textured(lens))
     np.testing.assert_array_equal(mask > 0, inside)
