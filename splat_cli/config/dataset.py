@@ -15,8 +15,8 @@ class DatasetSettings:
     format: str = setting(
         "auto",
         "Dataset format; auto uses the first one found, in this order.",
-        choices=("auto", "colmap", "blender", "transforms", "metashape", "realityscan", "bundler", "polycam",
-                 "scanner-app", "record3d"),
+        choices=("auto", "colmap", "blender", "transforms", "metashape", "realityscan", "bundler", "opensfm",
+                 "polycam", "scanner-app", "record3d"),
     )  # fmt: skip
     images: str | None = setting(None, "Folder of the photographs; by default SCENE/images.", metavar="DIR")
     max_size: int | None = setting(

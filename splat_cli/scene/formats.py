@@ -12,6 +12,7 @@ from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
 from splat_cli.scene.dataset import Dataset
 from splat_cli.scene.exports.bundler import find_bundler, read_bundler
 from splat_cli.scene.exports.metashape import find_metashape, read_metashape
+from splat_cli.scene.exports.opensfm import find_opensfm, read_opensfm
 from splat_cli.scene.exports.phones import (
     find_polycam,
     find_record3d,
@@ -45,6 +46,7 @@ FORMATS: dict[str, DatasetFormat] = {
     "metashape": DatasetFormat(find_metashape, read_metashape, "Metashape's cameras.xml"),
     "realityscan": DatasetFormat(find_realityscan, read_realityscan, "RealityScan's registration (.csv)"),
     "bundler": DatasetFormat(find_bundler, read_bundler, "bundle.out"),
+    "opensfm": DatasetFormat(find_opensfm, read_opensfm, "OpenSfM's or OpenDroneMap's reconstruction.json"),
     "polycam": DatasetFormat(find_polycam, read_polycam, "Polycam's keyframes/cameras"),
     "scanner-app": DatasetFormat(find_scanner_app, read_scanner_app, "3D Scanner App's frame_*.json"),
     "record3d": DatasetFormat(find_record3d, read_record3d, "Record3D's metadata.json with rgb/"),

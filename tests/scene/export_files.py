@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from splat_cli.scene.poses import rotation_from_vector
+from splat_cli.scene.poses import rotation_from_vector, vector_from_rotation
 from splat_cli.scene.quaternion import quat_from_matrix
 from tests.scene.transforms_files import OPENGL, write_photographs
 
@@ -106,6 +106,32 @@ def write_bundler(folder, views, points, colors, k1=0.0, k2=0.0):
     (folder / "bundle.out").write_text("\n".join(lines) + "\n")
     names = [f"images/{view.name} 0 {view.fx}" for view in views] + ["images/missing.jpg"]
     (folder / "list.txt").write_text("\n".join(names) + "\n")
+
+
+def write_opensfm(folder, views, points, colors, model="brown", **values):
+    """An OpenDroneMap project: numbers are shares of the longer side, the size is that of half the photograph."""
+    write_photographs(folder, views)
+    first, cameras, shots = views[0], {}, {}
+    longer = max(first.width, first.height)
+    camera = {"projection_type": model, "width": first.width // 2, "height": first.height // 2}
+    camera |= {"focal_x": first.fx / longer, "focal_y": first.fy / longer, **values}
+    camera |= {"c_x": (first.cx - first.width / 2) / longer, "c_y": (first.cy - first.height / 2) / longer}
+    cameras["v2 make model 40 30 brown 0.85"] = camera
+    for view in views:
+        rotation = vector_from_rotation(view.w2c[:3, :3]).tolist()
+        shots[view.name] = {
+            "rotation": rotation,
+            "translation": view.w2c[:3, 3].tolist(),
+            "camera": next(iter(cameras)),
+        }
+    cloud = {
+        str(number): {"color": [float(c) for c in color], "coordinates": point.tolist()}
+        for number, (point, color) in enumerate(zip(points, colors, strict=True))
+    }
+    (folder / "opensfm").mkdir()
+    (folder / "opensfm" / "reconstruction.json").write_text(
+        json.dumps([{"cameras": cameras, "shots": shots, "points": cloud}, {"cameras": {}, "shots": {}, "points": {}}])
+    )
 
 
 def write_polycam(folder, views):

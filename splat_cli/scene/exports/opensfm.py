@@ -1,0 +1,112 @@
+"""OpenSfM's reconstruction.json, which OpenDroneMap (ODM, WebODM) has, too.
+
+A shot has a rotation vector and a translation from world to camera, which looks along z with y down. Focal lengths and
+principal points are shares of the image's longer side, the latter from its centre. Source: OpenSfM's documentation,
+"Geometric models" (doc/source/geometry.rst) and "Dataset structure" (dataset.rst).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name
+from splat_cli.scene.exports.photographs import Photographs
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.poses import rotation_from_vector
+from splat_cli.scene.transforms.document import number, text
+
+_FILES = ("reconstruction.json", "opensfm/reconstruction.json")  # OpenSfM's, ODM's
+_HEAD_BYTES = 1 << 16
+_MODELS, _FISHEYE_MODELS = ("perspective", "simple_radial", "radial", "brown"), ("fisheye", "fisheye_opencv")
+_MAX_NUMBER = 1e15
+
+
+def find_opensfm(root: Path) -> Path | None:
+    """The reconstruction.json in `root` or in its folder `opensfm`, if it begins as OpenSfM's do."""
+    for path in (root / name for name in _FILES):
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+            if head.lstrip().startswith(b"[") and b'"projection_type"' in head:
+                return path
+    return None
+
+
+def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
+    """Shots and points of the first reconstruction, the largest; others have coordinates of their own. SceneError."""
+    path = find_opensfm(root)
+    if path is None:
+        raise SceneError(f"{root} holds no reconstruction.json of OpenSfM or OpenDroneMap")
+    try:
+        reconstructions = parse_json(read_json_text(path))
+        cameras, shots, points = (reconstructions[0].get(key, {}) for key in ("cameras", "shots", "points"))
+        entries, points = [(name, dict(shot)) for name, shot in shots.items()], _points(points)
+        lenses = {name: dict(camera) for name, camera in cameras.items()}
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise SceneError(f"{path} is no reconstruction of OpenSfM ({error}): make it again") from error
+    check_count(path, "shots", len(entries))
+    photographs = Photographs(root, options)
+    frames, skipped = [], []
+    for name, shot in entries:
+        try:
+            frames.append(_frame(name, shot, lenses, photographs))
+        except Unusable as reason:
+            skipped.append(f"{sanitize_name(name)}: {reason}")
+    part = f", the first of {len(reconstructions)} that are not connected" if len(reconstructions) > 1 else ""
+    return Dataset(f"OpenSfM's reconstruction in {path}{part}", photographs.folder, frames, points, skipped)
+
+
+def _frame(name: str, shot: dict[str, Any], lenses: dict[str, dict[str, Any]], photographs: Photographs) -> Frame:
+    file = photographs.find(name)
+    camera = text(shot, "camera")
+    if camera not in lenses:
+        raise Unusable("its camera is not in the file")
+    w2c = np.eye(4)
+    w2c[:3, :3] = rotation_from_vector(_vector(shot, "rotation"))
+    w2c[:3, 3] = _vector(shot, "translation")
+    return Frame(sanitize_name(file), file, _lens(lenses[camera]), w2c)
+
+
+def _vector(shot: dict[str, Any], key: str) -> np.ndarray:
+    try:
+        vector = np.array(shot.get(key), np.float64).reshape(3)
+    except (TypeError, ValueError, OverflowError):
+        vector = np.full(3, np.nan)
+    if not np.abs(vector).max() < _MAX_NUMBER:
+        raise Unusable(f"its `{key}` is not a list of 3 finite numbers")
+    return vector
+
+
+def _lens(camera: dict[str, Any]) -> Lens:
+    """Unusable for spherical and other cameras that no flat picture holds."""
+    model = text(camera, "projection_type")
+    if model not in _MODELS + _FISHEYE_MODELS:
+        known = ", ".join(_MODELS + _FISHEYE_MODELS)
+        raise Unusable(f"its camera is of type {model!a}; expected one of {known}")
+    value = {name: number(camera, name) or 0.0 for name in camera if name != "projection_type"}
+    width, height = (round(value.get(name, 0.0)) for name in ("width", "height"))
+    longer = max(width, height)
+    fx, fy = (value.get(name, value.get("focal", 0.0)) * longer for name in ("focal_x", "focal_y"))
+    if not (min(width, height) > 0 and fx > 0 and fy > 0):
+        raise Unusable(f"its camera has the focal lengths {fx:g}, {fy:g} and the size {width}x{height}")
+    distortion = Polynomial(
+        radial=tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4")),
+        tangential=(value.get("p1", 0.0), value.get("p2", 0.0)), fisheye=model in _FISHEYE_MODELS,
+    )  # fmt: skip
+    is_bent = distortion.fisheye or any(distortion.radial) or any(distortion.tangential)
+    cx, cy = width / 2 + longer * value.get("c_x", 0.0), height / 2 + longer * value.get("c_y", 0.0)
+    return Lens(width, height, fx, fy, cx, cy, distortion if is_bent else None)
+
+
+def _points(points: dict[str, Any]) -> Points:
+    """Positions and colours of all points. TypeError, KeyError or ValueError where they are none."""
+    positions = np.array([point["coordinates"] for point in points.values()], np.float64).reshape(-1, 3)
+    colors = np.array([point["color"] for point in points.values()], np.float64).reshape(-1, 3)
+    return Points(positions, np.clip(np.nan_to_num(colors), 0, 255).astype(np.uint8))
