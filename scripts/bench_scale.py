@@ -34,13 +34,16 @@ SIZE = 0.5  # of a splat, over the distance to the next
 GIB = 2**30
 
 
-def room(num: int, rng: np.random.Generator) -> SplatArrays:
-    """`num` flat splats on the walls of a cube, three of four rather transparent as in a trained model."""
+def room(num: int, rng: np.random.Generator, total: int | None = None, sh_degree: int = 3) -> SplatArrays:
+    """`num` flat splats on the walls of a cube, three of four rather transparent as in a trained model.
+
+    total: number of splats of which these are a part; they are as small as it makes them.
+    """
     means = rng.uniform(-HALF_SIDE, HALF_SIDE, (num, 3)).astype(np.float32)
     axis = rng.integers(0, 3, num)
     walls = np.where(rng.random(num) < 0.5, -HALF_SIDE, HALF_SIDE) + rng.normal(0, 0.02, num)
     means[np.arange(num), axis] = walls
-    spacing = np.sqrt(6 * (2 * HALF_SIDE) ** 2 / num)
+    spacing = np.sqrt(6 * (2 * HALF_SIDE) ** 2 / (total or num))
     scales = SIZE * spacing * rng.lognormal(0, 0.5, (num, 3))
     scales[np.arange(num), axis] *= 0.1
     opacities = rng.choice([-1.5, 2.0], num, p=[0.75, 0.25])
@@ -50,21 +53,24 @@ def room(num: int, rng: np.random.Generator) -> SplatArrays:
         quats=np.tile(np.array([1, 0, 0, 0], np.float32), (num, 1)),
         logit_opacities=opacities.astype(np.float32),
         sh0=rng.normal(0, 0.5, (num, 3)).astype(np.float32),
-        shN=np.zeros((num, 15, 3), np.float32),
+        shN=np.zeros((num, (sh_degree + 1) ** 2 - 1, 3), np.float32),
     )
 
 
-def views_inside(width: int, height: int) -> list[View]:
-    """Cameras on a ring, looking across the room: each sees about a fifth of the splats."""
+def views_inside(width: int, height: int, num_views: int = NUM_VIEWS, focal_length: float = FOCAL) -> list[View]:
+    """Cameras on a ring, looking across the room; by default each sees about a fifth of the splats.
+
+    focal_length: over the width.
+    """
     views = []
-    for index in range(NUM_VIEWS):
-        angle = 2 * np.pi * index / NUM_VIEWS
+    for index in range(num_views):
+        angle = 2 * np.pi * index / num_views
         forward = np.array([np.cos(angle), 0.0, np.sin(angle)])
         right = np.array([-np.sin(angle), 0.0, np.cos(angle)])
         w2c = np.eye(4)
         w2c[:3, :3] = np.stack([right, np.cross(forward, right), forward])
         w2c[:3, 3] = -w2c[:3, :3] @ (-0.5 * HALF_SIDE * forward)
-        focal = FOCAL * width
+        focal = focal_length * width
         views.append(View(f"{index:02d}", None, width, height, focal, focal, width / 2, height / 2, w2c))
     return views
 

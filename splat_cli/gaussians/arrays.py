@@ -1,6 +1,7 @@
 """Splats on the host, as arrays of raw parameters."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -65,9 +66,10 @@ class SplatArrays:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
-    def select(self, index: np.ndarray) -> "SplatArrays":
-        """A subset of the splats: boolean mask [N] or index array."""
-        return replace(self, **{name: array[index] for name, array in self.arrays().items()})
+    def select(self, index: np.ndarray | slice) -> "SplatArrays":
+        """A subset of the splats: boolean mask [N], index array, or slice, which copies nothing."""
+        chosen: dict[str, Any] = {name: array[index] for name, array in self.arrays().items()}
+        return replace(self, **chosen)
 
 
 def zero_splats(num: int, degree: int) -> SplatArrays:

@@ -1,11 +1,13 @@
 """Splats as PLY files, with the properties of the INRIA code in their order."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import plyfile
 
+from splat_cli.device import num_cores
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
@@ -16,6 +18,8 @@ NORMALS = ("nx", "ny", "nz")
 SH0 = tuple(f"f_dc_{i}" for i in range(3))
 SCALES = tuple(f"scale_{i}" for i in range(3))
 QUATS = tuple(f"rot_{i}" for i in range(4))
+CHUNK = 1 << 14
+"""Splats converted at a time: their rows fit into the caches of a processor."""
 _OPAQUE_LOGIT = 16.0
 """The logit of 1 - 1e-7, the last opacity before 1 in float32."""
 _ANTIALIASED = "antialiased:"
@@ -28,22 +32,40 @@ def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> N
     Normals are zero: some readers rely on the order of properties. A comment marks antialiased splats; it follows the
     number of vertices, where all readers expect comments.
     """
+    with replacing(Path(path), durable) as beside, beside.open("wb") as file:
+        file.write(splat_header(splats))
+        for first in range(0, len(splats), CHUNK):
+            file.write(splat_rows(splats.select(slice(first, first + CHUNK))).data)
+
+
+def splat_header(splats: SplatArrays, num: int | None = None) -> bytes:
+    """Header of the PLY of `num` splats like these, by default of these."""
+    lines = [
+        "ply", "format binary_little_endian 1.0", f"element vertex {len(splats) if num is None else num}",
+        *(f"comment {comment}" for comment in antialias_comments(splats)),
+        *(f"property float {name}" for name in _properties(3 * splats.shN.shape[1])), "end_header",
+    ]  # fmt: skip
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def splat_rows(splats: SplatArrays) -> np.ndarray:
+    """The splats as rows of a PLY, little-endian float32 [N, properties]."""
     n, k = splats.shN.shape[:2]
-    names = (*MEANS, *NORMALS, *SH0, *_sh_rest(3 * k), "opacity", *SCALES, *QUATS)
     columns = (
         splats.means,
-        np.zeros((n, 3), np.float32),
+        np.zeros((n, len(NORMALS)), np.float32),
         splats.sh0,
         splats.shN.transpose(0, 2, 1).reshape(n, 3 * k),  # all coefficients of red, then of green, then of blue
         splats.logit_opacities[:, None],
         splats.log_scales,
         splats.quats,
     )
-    table = np.concatenate(columns, axis=1, dtype=np.dtype("<f4"))
-    rows = table.view([(name, "<f4") for name in names])[:, 0]
-    vertices = plyfile.PlyElement.describe(rows, "vertex", comments=antialias_comments(splats))
-    with replacing(Path(path), durable) as beside:
-        plyfile.PlyData([vertices], byte_order="<").write(str(beside))
+    return np.concatenate(columns, axis=1, dtype=np.dtype("<f4"))
+
+
+def ply_bytes(num_splats: int, rows: int) -> int:
+    """Size of a PLY of splats with `rows` parameters each, without its header."""
+    return 4 * num_splats * (rows + len(NORMALS))
 
 
 def count_splats(path: Path) -> int:
@@ -72,22 +94,31 @@ def read_ply(path: str | Path) -> SplatArrays:
     num_rest = sum(name.startswith("f_rest_") for name in names)
     _check_properties(path, names, num_rest)
 
-    def columns(wanted: Iterable[str]) -> np.ndarray:
-        with np.errstate(over="ignore", invalid="ignore"):  # as above
-            stacked = [vertices[name].astype(np.float32) for name in wanted]
-        return np.stack(stacked, axis=1) if stacked else np.zeros((len(vertices), 0), np.float32)
-
-    rest = columns(_sh_rest(num_rest)).reshape(len(vertices), 3, num_rest // 3).transpose(0, 2, 1)
-    splats = SplatArrays(
-        means=columns(MEANS),
-        log_scales=columns(SCALES),
-        quats=columns(QUATS),
-        logit_opacities=_finite_where_opaque(columns(["opacity"])[:, 0]),
-        sh0=columns(SH0),
-        shN=np.ascontiguousarray(rest),
-        antialiased=is_antialiased(element),
+    means, log_scales, quats, opacity, sh0, rest = _columns(
+        vertices, (MEANS, SCALES, QUATS, ("opacity",), SH0, _sh_rest(num_rest))
     )
+    by_coefficient = rest.reshape(len(vertices), 3, num_rest // 3).transpose(0, 2, 1)
+    splats = SplatArrays(
+        means, log_scales, quats, _finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
+        antialiased=is_antialiased(element),
+    )  # fmt: skip
     return finite_splats(splats)
+
+
+def _columns(vertices: np.ndarray, groups: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    """Of a structured array [N], a table float32 [N, properties] of each group of properties; reads it once."""
+    tables = [np.empty((len(vertices), len(names)), np.float32) for names in groups]
+
+    def copy(first: int) -> None:
+        part = vertices[first : first + CHUNK]
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, and dropped
+            for table, names in zip(tables, groups, strict=True):
+                for number, name in enumerate(names):
+                    table[first : first + len(part), number] = part[name]
+
+    with ThreadPoolExecutor(num_cores()) as threads:
+        list(threads.map(copy, range(0, len(vertices), CHUNK)))
+    return tables
 
 
 def antialias_comments(splats: SplatArrays) -> list[str]:
@@ -124,13 +155,25 @@ def _finite_where_opaque(logits: np.ndarray) -> np.ndarray:
 def finite_splats(splats: SplatArrays) -> SplatArrays:
     """The splats without non-finite numbers."""
     n = len(splats)
-    finite = [np.isfinite(a).all(axis=tuple(range(1, a.ndim))) for a in splats.arrays().values()]
-    keep = np.logical_and.reduce(finite)
+    parts = [splats.select(slice(first, first + CHUNK)) for first in range(0, n, CHUNK)]
+    keep = np.concatenate([_finite_rows(part) for part in parts]) if parts else np.zeros(0, bool)
     if keep.all():
         return splats
     kept = splats.select(keep)
     kept.num_dropped = n - len(kept)
     return kept
+
+
+def _finite_rows(splats: SplatArrays) -> np.ndarray:
+    """Mask [N] of the splats without non-finite numbers."""
+    arrays = splats.arrays().values()
+    if all(np.isfinite(array).all() for array in arrays):
+        return np.ones(len(splats), bool)
+    return np.logical_and.reduce([np.isfinite(a).all(axis=tuple(range(1, a.ndim))) for a in arrays])
+
+
+def _properties(num_rest: int) -> tuple[str, ...]:
+    return (*MEANS, *NORMALS, *SH0, *_sh_rest(num_rest), "opacity", *SCALES, *QUATS)
 
 
 def _sh_rest(count: int) -> tuple[str, ...]:

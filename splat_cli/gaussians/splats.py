@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
     slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
 )  # fmt: skip
 OPACITY = 10  # row of the opacities
+CHUNK = 1 << 16  # splats uploaded at a time
 
 
 def num_rows(sh_degree: int) -> int:
@@ -37,16 +39,24 @@ class Splats:
         self.smooth_3d_sigmas: Any | None = None
 
     @classmethod
-    def from_arrays(cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None) -> Splats:
-        """Upload host arrays of N splats into planes of `capacity` columns (default N)."""
-        num = len(arrays.means)
-        shn = arrays.shN.reshape(num, -1)
-        columns = [
-            arrays.means, arrays.log_scales, arrays.quats, arrays.logit_opacities[:, None], arrays.sh0, shn
-        ]  # fmt: skip
-        planes = np.zeros((14 + shn.shape[1], max(capacity or num, num, 1)), np.float32)
-        planes[:, :num] = np.concatenate(columns, axis=1).T
-        return cls(backend, backend.upload(planes), num)
+    def from_arrays(
+        cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None, sh_degree: int | None = None
+    ) -> Splats:
+        """Upload host arrays of N splats into planes of `capacity` columns (default N).
+
+        sh_degree: of the planes, at least that of the arrays, which is the default; missing coefficients are zero.
+        """
+        num = len(arrays)
+        rows = num_rows(arrays.sh_degree if sh_degree is None else sh_degree)
+        planes = backend.xp.zeros((rows, max(capacity or num, num, 1)), "float32")
+        tables = [array.reshape(num, math.prod(array.shape[1:])) for array in arrays.arrays().values()]
+        for first in range(0, num, CHUNK):
+            part, row = slice(first, first + CHUNK), 0
+            for table in tables:
+                columns = backend.upload(table[part])
+                planes[row : row + columns.shape[1], first : first + len(columns)] = columns.T
+                row += columns.shape[1]
+        return cls(backend, planes, num)
 
     @property
     def capacity(self) -> int:

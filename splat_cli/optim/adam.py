@@ -14,10 +14,10 @@ class Moments:
     """
 
     def __init__(self, splats: Splats, packed: bool = False) -> None:
-        xp = splats.backend.xp
+        zeros, shape = splats.backend.xp.zeros, splats.params.shape  # zeros_like would write to all of NumPy's memory
         self.packed = packed
-        self.first = xp.zeros_like(splats.params)
-        self.second: Any | None = None if packed else xp.zeros_like(splats.params)
+        self.first = zeros(shape, "float32")
+        self.second: Any | None = None if packed else zeros(shape, "float32")
 
     def planes(self) -> dict[str, Any]:
         """The planes by the names that checkpoints give them."""

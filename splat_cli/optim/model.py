@@ -25,15 +25,16 @@ class Model:
 
     stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`.
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: number of
-    splats, the first ones, that are shown and never changed, moved to another column or removed.
+    splats, the first ones, that are shown and never changed, moved to another column or removed. sh_degree: see
+    Splats.from_arrays.
     """
 
     def __init__(
         self, backend: Backend, arrays: SplatArrays, capacity: int, smooth_3d: bool = False,
-        packed_moments: bool = False, num_frozen: int = 0,
+        packed_moments: bool = False, num_frozen: int = 0, sh_degree: int | None = None,
     ) -> None:  # fmt: skip
         self.backend, self.num_frozen = backend, num_frozen
-        self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays.means))))
+        self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays))), sh_degree)
         self.moments = Moments(self.splats, packed_moments)
         self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
         if smooth_3d:

@@ -7,6 +7,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.files import require_space
+from splat_cli.gaussians.ply import ply_bytes
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.callback import TrainingCallback
@@ -98,7 +99,8 @@ def _train(
         write_split(run.split_path, *data.split)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = Session(run, plan, backend, display, trainer, data, callback, wait_for_kernels)
-    require_space(run.path, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
+    rows = len(trainer.splats.params)
+    require_space(run.path, (checkpoint_bytes if config.keep else ply_bytes)(trainer.model.num, rows))
     if checkpoint:
         session.continue_from(checkpoint)
     elif run.log_path.is_file():  # of a session without a checkpoint

@@ -19,12 +19,19 @@ PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
 MAX_INITIAL_PAIRS = 1 << 24  # of very many splats, few are visible and most are small
 
 
+def initial_pairs(num_splats: int) -> int:
+    """Number of (splat, tile) pairs that buffers have room for at first."""
+    return min(PAIRS_PER_SPLAT * num_splats, MAX_INITIAL_PAIRS)
+
+
 def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, frozen: SplatArrays | None) -> Model:
     """The splats to train, after the frozen ones, with room to grow."""
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])
     capacity = min(2 * len(splats), config.max_splats) + num_frozen
-    return Model(backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen)
+    return Model(
+        backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen, config.trained_sh_degree
+    )  # fmt: skip
 
 
 def make_rasterizer(
@@ -33,7 +40,7 @@ def make_rasterizer(
     """The rasterizer of training, for all splats that the model has room for."""
     capacity = model.splats.capacity
     return Rasterizer(
-        backend, cameras, capacity, min(PAIRS_PER_SPLAT * capacity, MAX_INITIAL_PAIRS), training=True,
+        backend, cameras, capacity, initial_pairs(capacity), training=True,
         antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
         coloring=coloring, batch=_num_slots(config), updates=config.gpus == 1,
     )  # fmt: skip

@@ -1,6 +1,5 @@
 """Initial splats from points or from a file."""
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,10 +35,10 @@ def check_source(config: TrainConfig) -> None:
 def initial_splats(
     backend: Backend, config: ResolvedConfig, points: np.ndarray, colors: np.ndarray, random: np.random.Generator
 ) -> tuple[SplatArrays, list[str]]:
-    """At most config.max_splats splats, from points float32 [P, 3] and colors uint8 [P, 3].
+    """At most config.max_splats splats of SH degree config.trained_sh_degree or less, from points float32 [P, 3].
 
-    Without points, from the file config.init_from. Also returns notices for the user. SceneError or FormatError if
-    there is nothing to start from.
+    colors: of the points, uint8 [P, 3]. Without points, from the file config.init_from. Also returns notices for the
+    user. SceneError or FormatError if there is nothing to start from.
     """
     if config.init_from is not None and len(points) == 0:
         return _from_file(Path(config.init_from), config, random)
@@ -52,7 +51,7 @@ def initial_splats(
 
 
 def frozen_splats(config: TrainConfig, warn: Callable[[str], object]) -> SplatArrays | None:
-    """The splats of --frozen with the SH degree of training, or None. FormatError."""
+    """The splats of --frozen with the SH degree of training or less, or None. FormatError."""
     if config.frozen is None:
         return None
     splats = read_splats(Path(config.frozen), config.spz_axes.upper())
@@ -61,14 +60,7 @@ def frozen_splats(config: TrainConfig, warn: Callable[[str], object]) -> SplatAr
     if splats.antialiased != config.antialias:
         other = "--no-antialias" if config.antialias else "--antialias"
         warn(f"the splats of {config.frozen} were trained with {other}: they look different in this run")
-    return with_sh_degree(splats, config.trained_sh_degree)
-
-
-def with_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:
-    """The splats with SH degree `degree`: higher coefficients are dropped, missing ones are zero."""
-    splats = limit_sh_degree(splats, degree)
-    missing = (degree + 1) ** 2 - 1 - splats.shN.shape[1]
-    return dataclasses.replace(splats, shN=np.pad(splats.shN, ((0, 0), (0, missing), (0, 0))))
+    return limit_sh_degree(splats, config.trained_sh_degree)
 
 
 def _from_file(path: Path, config: ResolvedConfig, random: np.random.Generator) -> tuple[SplatArrays, list[str]]:
@@ -83,4 +75,4 @@ def _from_file(path: Path, config: ResolvedConfig, random: np.random.Generator) 
             "for more, give --max-splats and --splat-budget 0"
         )
         splats = splats.select(np.sort(random.choice(len(splats), config.max_splats, replace=False)))
-    return with_sh_degree(splats, config.trained_sh_degree), notices
+    return limit_sh_degree(splats, config.trained_sh_degree), notices

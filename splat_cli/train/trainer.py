@@ -45,9 +45,9 @@ T = TypeVar("T")
 class Trainer:
     """Trains splats on images; `run_until` may be called repeatedly, `step` is the number of steps done.
 
-    splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree. images: all on the device,
-    or streamed if `budget` is given. random: generator of density control; by default seeded with config.seed.
-    frozen: splats of the same SH degree that are shown and never changed; they come first and do not count towards
+    splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. images: all on the
+    device, or streamed if `budget` is given. random: generator of density control; by default seeded with config.seed.
+    frozen: splats of such an SH degree that are shown and never changed; they come first and do not count towards
     max_splats. scene_points: float32 [P, 3], for --depth-weight. pose_offsets: initial offsets of
     --pose-opt, as for `moved_views`.
     `notices`: warnings for the user; the caller drains this list. `share`: of the splats and photographs, with ranks.

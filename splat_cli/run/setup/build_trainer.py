@@ -10,11 +10,12 @@ from splat_cli.config import TrainConfig
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.attributes import limit_sh_degree
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.initialization import initial_splats, with_sh_degree
+from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
 from splat_cli.train.trainer import Trainer
 
@@ -35,7 +36,7 @@ def build_trainer(
     """A trainer of `images` that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
     A TrainConfig is resolved for these images. Without points, splats are read from `init_from`.
-    frozen: splats that stay unchanged, of the SH degree of training. ranks: with --gpus, led by this process.
+    frozen: splats that stay unchanged, of the SH degree of training or less. ranks: with --gpus, led by this process.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), images, (points, colors))
         trainer.run_until(500)
@@ -45,7 +46,7 @@ def build_trainer(
     config, notices = plan.config, list[str]()
     random = np.random.default_rng(config.seed)
     if isinstance(start, SplatArrays):
-        splats = with_sh_degree(start, config.trained_sh_degree)
+        splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
         splats, notices = initial_splats(backend, config, *start, random)
     make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)

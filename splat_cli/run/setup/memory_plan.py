@@ -10,12 +10,11 @@ from splat_cli.data.image_budget import photo_bytes
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend
-from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import OutOfMemory
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
-from splat_cli.train.buffers import PAIRS_PER_SPLAT, training_memory
+from splat_cli.train.buffers import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, training_memory
 
 MIN_SPLATS = 1000
 _GIB = 2**30
@@ -24,11 +23,16 @@ _USABLE = 0.95  # of the free memory: other programs allocate too, and pools rou
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Memory of a device in bytes: of photographs, of buffers, per splat; and the limit. num_frozen: of splats."""
+    """Memory of a device in bytes: of photographs, of buffers, per splat and per pair of a splat and a tile; its limit.
+
+    PAIRS_PER_SPLAT pairs are planned for each splat up to MAX_INITIAL_PAIRS, one more for each splat beyond: of so many
+    splats, most are small or invisible in a view. num_frozen: number of splats of --frozen.
+    """
 
     photographs: int
     pictures: int
-    per_splat: int
+    per_splat: float
+    per_pair: float
     available: int
     wanted_splats: int
     config: ResolvedConfig
@@ -42,8 +46,15 @@ class MemoryPlan:
     @property
     def fitting(self) -> int:
         """Number of splats that fit, beside the frozen ones."""
-        budget = self.available - self.photographs - self.pictures - self.num_frozen * self.per_splat
-        return max(budget, 0) // self.per_splat
+        budget = self.available - self.photographs - self.pictures
+        few = budget / (self.per_splat + PAIRS_PER_SPLAT * self.per_pair)
+        many = (budget - MAX_INITIAL_PAIRS * self.per_pair) / (self.per_splat + self.per_pair)
+        return max(int(max(few, many)) - self.num_frozen, 0)
+
+    def splat_bytes(self, num: int) -> int:
+        """Memory of `num` splats and of the pairs planned for them; the inverse of `fitting`."""
+        pairs = min(PAIRS_PER_SPLAT * num, MAX_INITIAL_PAIRS + num)
+        return math.ceil(self.per_splat * num + self.per_pair * pairs)
 
     def check(self) -> None:
         """OutOfMemory with advice if too few splats fit."""
@@ -52,7 +63,7 @@ class MemoryPlan:
 
     def line(self) -> str:
         """The plan in one line of text."""
-        splats = self.per_splat * (self.wanted_splats + self.num_frozen)
+        splats = self.splat_bytes(self.wanted_splats + self.num_frozen)
         frozen = f" and {self.num_frozen:,} frozen ones" if self.num_frozen else ""
         return (
             f"Memory: {_gib(splats)} for {self.wanted_splats:,} splats{frozen}, {_gib(self.photographs)} for "
@@ -63,7 +74,10 @@ class MemoryPlan:
         """Three settings that reduce memory, with numbers."""
         smaller = 0.75 * (self.photographs + self.pictures)
         without = training_memory(dataclasses.replace(self.config, sh_degree=0), 1)
-        colours = 1 - _per_splat(without) / _per_splat(training_memory(self.config, 1))
+        per_splat = [
+            cost.per_splat + PAIRS_PER_SPLAT * cost.per_pair for cost in (without, training_memory(self.config, 1))
+        ]
+        colours = 1 - per_splat[0] / per_splat[1]
         return (
             f"--downscale {2 * self.config.downscale} saves {_gib(smaller)}, --sh-degree 0 {colours:.0%} of a splat, "
             f"and --max-splats {max(self.max_splats, 1)} is what fits now"
@@ -95,16 +109,13 @@ def plan_memory(
     return MemoryPlan(
         photographs=depth_bytes + (max(parts) if budget is None else budget.resident * max(images)),
         pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
-        per_splat=_per_splat(cost),
+        per_splat=cost.per_splat,
+        per_pair=cost.per_pair,
         available=available,
         wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
         config=config,
         num_frozen=num_frozen,
     )
-
-
-def _per_splat(cost: MemoryCost) -> int:
-    return math.ceil(cost.per_splat + cost.per_pair * PAIRS_PER_SPLAT)
 
 
 def _never_grows(config: ResolvedConfig) -> bool:

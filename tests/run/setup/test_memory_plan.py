@@ -1,5 +1,6 @@
 """Memory plan: the estimate, the limit of splats that follows, and recovery from a failed allocation."""
 
+import dataclasses
 import os
 import weakref
 from concurrent.futures import ProcessPoolExecutor
@@ -85,7 +86,7 @@ def test_estimate_is_what_is_allocated(batch):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
     plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
     growing = num * (4 * 59 + 8)  # a row of parameters and the scores of a scorer come and go
-    expected = plan.photographs + plan.pictures + num * plan.per_splat - growing
+    expected = plan.photographs + plan.pictures + plan.splat_bytes(num) - growing
     assert sum(array.nbytes for array in arrays) == pytest.approx(expected, rel=0.01)
 
 
@@ -93,9 +94,22 @@ def test_cap_is_what_fits_into_the_memory_allowed():
     backend = open_backend("cpu")
     plan = _plan(backend, max_memory=0.1)
     assert plan.max_splats < plan.wanted_splats == 1_000_000
-    assert plan.photographs + plan.pictures + plan.max_splats * plan.per_splat <= 0.1 * 1024 * MIB
+    others, limit = plan.photographs + plan.pictures, 0.1 * 1024 * MIB
+    assert others + plan.splat_bytes(plan.max_splats) <= limit < others + plan.splat_bytes(plan.max_splats + 2)
     assert _plan(backend, max_memory=0.1, max_splats=10_000).max_splats == 10_000
     assert _plan(backend, max_memory=0.1, sh_degree=0).max_splats > 1.5 * plan.max_splats
+
+
+def test_of_very_many_splats_few_pairs_are_planned():
+    backend = open_backend("cpu")
+    plan = _plan(backend, max_memory=140.0, max_splats=200_000_000)
+    plan = dataclasses.replace(plan, available=140 * 1024 * MIB)  # of another machine
+    others = plan.photographs + plan.pictures
+    assert 130_000_000 < plan.max_splats < 200_000_000  # with pairs as for few splats: 106 million
+    assert others + plan.splat_bytes(plan.max_splats) <= plan.available
+    assert others + plan.splat_bytes(plan.max_splats + 2) > plan.available
+    frozen = dataclasses.replace(plan, num_frozen=10_000_000)
+    assert frozen.max_splats == plan.max_splats - 10_000_000
 
 
 def test_gpus_have_parts_of_the_photographs():
