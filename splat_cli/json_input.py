@@ -15,12 +15,12 @@ _MAX_KEYS = 1000
 
 
 def read_json_text(path: Path) -> str:
-    """The content of a file, as UTF-8. OSError; ValueError where it is too long or no UTF-8."""
+    """The content of a file in UTF-8, without its byte order mark. OSError; ValueError if too long or no UTF-8."""
     with path.open("rb") as file:
         content = file.read(MAX_JSON_BYTES + 1)
     if len(content) > MAX_JSON_BYTES:
         raise ValueError(f"it is longer than {MAX_JSON_BYTES:,} bytes")
-    return content.decode("utf-8")
+    return content.decode("utf-8-sig")
 
 
 def parse_json(content: str | bytes) -> Any:

@@ -1,7 +1,7 @@
 """Contents of a dataset's files, independent of the format, before photographs are located."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
@@ -77,9 +77,26 @@ def sanitize_name(name: str) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-def file_inside(folder: Path, name: str) -> Path:
-    """`folder`/`name`; Unusable if that is outside of the folder."""
+def path_ends(path: str) -> list[str]:
+    """A path of any system without its root, then without its first folders one by one; the last is the file's name."""
+    pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
+    parts = pure.parts[1:] if pure.anchor else pure.parts
+    return ["/".join(parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]
+
+
+def file_inside(folder: Path, name: str, from_elsewhere: bool = False) -> Path:
+    """`folder`/`name`. Unusable if that is outside of the folder.
+
+    For a path of another computer, from its root or with backslashes, or with `from_elsewhere` for any, the longest end
+    of it that is a file there, with its last folder at least.
+    """
     relative = Path(name)
-    if relative.is_absolute() or ".." in relative.parts:
+    is_outside = relative.is_absolute() or ".." in relative.parts
+    if from_elsewhere or is_outside or "\\" in name:
+        ends = path_ends(name)
+        found = next((folder / end for end in ends[:-1] or ends if (folder / end).is_file()), None)
+        if found is not None:
+            return found
+    if is_outside:
         raise Unusable("its name leads out of the image folder")
     return folder / relative

@@ -25,6 +25,7 @@ from tests.scene.depth_files import write_las, write_map
 from tests.scene.export_files import (
     write_bundler,
     write_metashape,
+    write_opensfm,
     write_polycam,
     write_realityscan,
     write_record3d,
@@ -108,6 +109,10 @@ def _write_bundler(folder: Path, views: list[View]) -> None:
     write_bundler(folder, views, np.eye(3), np.full((3, 3), 7), k1=0.01)
 
 
+def _write_opensfm(folder: Path, views: list[View]) -> None:
+    write_opensfm(folder, views, np.eye(3), np.full((3, 3), 7), k1=0.01)
+
+
 def _zipped_scene(folder: Path) -> Path:
     write_scene(folder / "scene", small_model(("a.png", "b.png")))
     with zipfile.ZipFile(folder / "scene.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -174,6 +179,7 @@ SCENE_TARGETS = [
     _export(write_metashape, "cameras.xml", forge_colmap_text),
     _export(write_realityscan, "registration.csv", forge_csv),
     _export(_write_bundler, "bundle.out", forge_colmap_text),
+    _export(_write_opensfm, "opensfm/reconstruction.json", forge_json),
     _export(write_polycam, "keyframes/cameras/a_00.json", forge_json),
     _export(write_scanner_app, "frame_00000.json", forge_json),
     _export(write_record3d, "metadata.json", forge_json),

@@ -108,3 +108,13 @@ def test_bad_line_of_text(tmp_path, file, text):
     with pytest.raises(SceneError, match=f"{file}.txt") as caught:
         read_model(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_text_with_commas_and_a_byte_order_mark(tmp_path):
+    """As COLMAP reads it; the names may hold commas."""
+    (tmp_path / "cameras.txt").write_text("# a comment\n7 SIMPLE_PINHOLE 40 30 35 20 15\n", encoding="utf-8-sig")
+    (tmp_path / "images.txt").write_text("1, 1, 0, 0, 0, 0.5, -1e-3, 2, 7, left/a, b.png\n\n")
+    (tmp_path / "points3D.txt").write_text("")
+    (image,) = read_model(tmp_path).images
+    assert (image.id, image.camera_id, image.name) == (1, 7, "left/a, b.png")
+    assert (image.quat, image.translation) == ((1, 0, 0, 0), (0.5, -1e-3, 2))

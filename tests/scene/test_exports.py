@@ -145,6 +145,16 @@ def test_bundler(tmp_path):
     np.testing.assert_array_equal(scene.colors, colors)
 
 
+def test_bundler_with_names_of_several_words(tmp_path, views):
+    """As COLMAP and Metashape write them: names alone. Bundler itself adds "0" and the focal length in pixels."""
+    write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
+    names = (tmp_path / "list.txt").read_text().replace("a_0", "photo of 0").splitlines()
+    (tmp_path / "list.txt").write_text("\r\n".join([names[0].removesuffix(" 0 35.0"), *names[1:]]))
+    for view in views:
+        (tmp_path / "images" / view.name).rename(tmp_path / "images" / view.name.replace("a_0", "photo of 0"))
+    assert len(read_scene(tmp_path).views) == 5
+
+
 def test_bundler_without_its_list(tmp_path, views):
     write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
     (tmp_path / "list.txt").unlink()

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image as Picture
 
 from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, SceneError
@@ -137,7 +138,8 @@ def test_split_of_the_dataset(tmp_path):
         ({"fl_x": -3}, "focal length"),
         ({"w": 0}, "size 0x30"),
         ({"w": 30, "h": 40}, "is 40x30, but its camera is 30x40"),
-        ({"camera_model": "EQUIRECTANGULAR"}, "EQUIRECTANGULAR"),
+        ({"camera_model": "EQUIRECTANGULAR"}, "cut them into perspective views"),
+        ({"camera_model": "ORTHOPHOTO"}, "ORTHOPHOTO"),
         ({"k1": True}, "`k1` is not a finite number"),
         ({"mask_path": "../../mask.png"}, "leads out of"),
     ],
@@ -207,3 +209,43 @@ def test_blender(tmp_path):
     (image,) = load_images(scene.views[:1], background=(255, 255, 255)).images
     assert (image[:10] == 255).all()
     assert (image[10:] == 200).all()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["/home/somebody/scenes/room/images/{}", "C:\\scenes\\room\\images\\{}", "./data\\room\\images/{}",
+     "./data/room/images/{}", "../room/images/{}", "images/{}"],
+)  # fmt: skip
+def test_paths_of_another_folder_or_computer(tmp_path, place):
+    """colmap2nerf.py of instant-ngp writes paths from where it ran, with both kinds of slashes on Windows."""
+    views = ring_of_views(3)
+    masks = place.replace("images", "masks")
+    entries = [
+        frame_entry(view) | {"file_path": place.format(view.name), "mask_path": masks.format(view.name)}
+        for view in views
+    ]
+    write_transforms(tmp_path, views, entries, test_filenames=[place.format(views[1].name)])
+    (tmp_path / "masks").mkdir()
+    for view in views:
+        Picture.new("L", (view.width, view.height), 255).save(tmp_path / "masks" / view.name)
+    scene = read_scene(tmp_path)
+    assert [view.name for view in scene.views] == [f"images/{view.name}" for view in views]
+    assert [view.mask for view in scene.views] == [tmp_path / "masks" / view.name for view in views]
+    assert scene.test_names == {f"images/{views[1].name}"}
+
+
+def test_names_alone_do_not_tell_which_photograph_is_meant(tmp_path):
+    """Except in a folder that is given: cameras of a rig may number their photographs alike."""
+    views = ring_of_views(3)
+    write_transforms(tmp_path, views, [frame_entry(view) | {"file_path": f"left/{view.name}"} for view in views])
+    for view in views:
+        (tmp_path / "images" / view.name).rename(tmp_path / view.name)
+    with pytest.raises(SceneError, match="none of the 3 photographs"):
+        read_scene(tmp_path)
+    assert len(read_scene(tmp_path, SceneOptions(images=".")).views) == 3
+
+
+def test_byte_order_mark(tmp_path):
+    path = write_transforms(tmp_path) / "transforms.json"
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert len(read_scene(tmp_path).views) == 5

@@ -55,8 +55,8 @@ def read_images(path: Path) -> list[Image]:
 def _image(path: Path, number: int, line: str) -> Image:
     try:
         image_id, *pose, camera_id, name = line.split(maxsplit=9)
-        qw, qx, qy, qz, tx, ty, tz = map(float, pose)
-        return Image(int(image_id), int(camera_id), name, (qw, qx, qy, qz), (tx, ty, tz))
+        qw, qx, qy, qz, tx, ty, tz = (float(word.rstrip(",")) for word in pose)  # COLMAP accepts commas, too
+        return Image(int(image_id.rstrip(",")), int(camera_id.rstrip(",")), name, (qw, qx, qy, qz), (tx, ty, tz))
     except ValueError as error:
         raise _bad_line(path, number, "IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME") from error
 
@@ -87,7 +87,7 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
     """(number, text) of the lines that are not comments; bytes that are not UTF-8 become surrogates."""
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
             for number, line in enumerate(file, 1):
                 text = line.strip()
                 if not text.startswith("#") and (text or keep_empty):

@@ -4,6 +4,7 @@ A camera is f, k1, k2, a rotation and a translation from world to camera, which 
 Bundler v0.4 User's Manual, section "Output format and scene representation".
 """
 
+import re
 from array import array
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from splat_cli.scene.options import SceneOptions
 
 _HEADER = b"# Bundle file"
 _LISTS = ("list.txt", "{stem}.list.txt", "{stem}_list.txt", "bundle.list.txt")
+_NUMBERS_OF_NAME = re.compile(r"\s+\d+\s+[\d.eE+-]+$")
 _CAMERA_NUMBERS = 15
 _MAX_NUMBER = 1e15
 _CHUNK, _MAX_WORD = 1 << 20, 1 << 10
@@ -78,12 +80,12 @@ def _numbers(path: Path) -> np.ndarray:
 
 
 def _labels(path: Path, num: int) -> list[str]:
-    """The first word of each line of the list. SceneError where it is missing or too short."""
+    """The names in the list, which "0 FOCAL_LENGTH" may follow. SceneError where it is missing or too short."""
     for name in _LISTS:
         beside = path.with_name(name.format(stem=path.stem))
         if beside.is_file():
-            lines = beside.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-            labels = [line.split()[0] for line in lines if line.split()]
+            lines = beside.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+            labels = [_NUMBERS_OF_NAME.sub("", line.strip()) for line in lines if line.strip()]
             if len(labels) >= num:
                 return labels
             raise SceneError(f"{beside} lists {len(labels)} photographs, {path} has {num} cameras: export both again")

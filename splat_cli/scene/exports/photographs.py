@@ -1,10 +1,10 @@
 """Photographs of an export, found by the names that its cameras have, with or without folders and suffix."""
 
 from collections import defaultdict
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
-from splat_cli.scene.dataset import Unusable
+from splat_cli.scene.dataset import Unusable, path_ends
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
@@ -20,7 +20,7 @@ class Photographs:
         for path in sorted(self.folder.rglob("*")):
             if path.suffix.lower() in PHOTOGRAPH_SUFFIXES:
                 relative = path.relative_to(self.folder)
-                for key in (*_ends(relative), *_ends(relative.with_suffix(""))):
+                for key in (*path_ends(str(relative)), *path_ends(str(relative.with_suffix("")))):
                     self._files[key].append(relative)
 
     def find(self, label: str) -> str:
@@ -29,8 +29,8 @@ class Photographs:
         Of several, the one in the fewest folders. Unusable where there is none, or where that is not unique, as in the
         folders of a camera that gives names again.
         """
-        path = PureWindowsPath(label) if "\\" in label else PurePosixPath(label)
-        for key in (*_ends(path), *_ends(path.with_suffix("") if path.name else path)):
+        ends = path_ends(label)
+        for key in (*ends, *(str(Path(end).with_suffix("")) for end in ends)):
             files = self._files.get(key, [])
             best = [file for file in files if len(file.parts) == min(len(other.parts) for other in files)]
             if len({file.parent for file in best}) > 1:
@@ -45,9 +45,3 @@ class Photographs:
             return image_size(self.folder / file)
         except ValueError as error:
             raise Unusable(str(error)) from error
-
-
-def _ends(path: PurePath) -> list[str]:
-    """A path without its anchor, then without its first folders one by one: the last is its name."""
-    parts = path.parts[1:] if path.anchor else path.parts
-    return ["/".join(parts[start:]) for start in range(len(parts))]

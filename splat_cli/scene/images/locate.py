@@ -115,7 +115,7 @@ class ImageLocator:
         if self.options.masks == NO_MASKS:
             return None
         if frame.mask is not None:
-            return file_inside(self.root, frame.mask)
+            return file_inside(self.root, frame.mask, from_elsewhere=True)
         if self.masks is None:
             return None
         named = self.masks / f"{frame.file}.png"

@@ -54,7 +54,7 @@ class DepthLocator:
 
     def _existing(self, file: str | None) -> Path | None:
         """The file of the scene's folder, if it is there."""
-        path = None if file is None else file_inside(self.root, file)
+        path = None if file is None else file_inside(self.root, file, from_elsewhere=True)
         return path if path is not None and path.is_file() else None
 
     def _folder(self, wanted: str | Path | None) -> Path | None:

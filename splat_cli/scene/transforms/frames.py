@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.scene.dataset import Frame, FrameDepth, Unusable, file_inside, sanitize_name
+from splat_cli.scene.dataset import Frame, FrameDepth, Unusable, file_inside, path_ends, sanitize_name
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Distortion, Polynomial
@@ -15,18 +15,22 @@ from splat_cli.scene.transforms.document import matrix, number, text
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE")
 _FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "THIN_PRISM_FISHEYE")
+_SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -z with y up
 _MAX_SIDE = 1 << 18
 
 
-def frame_from(entry: Any, shared: dict[str, Any], photos: Path) -> Frame:
-    """The entry as a frame; lens parameters missing in the entry are taken from `shared`. Unusable with the reason."""
+def frame_from(entry: Any, shared: dict[str, Any], photos: Path, names_alone: bool = False) -> Frame:
+    """The entry as a frame; lens parameters missing in the entry are taken from `shared`. Unusable with the reason.
+
+    names_alone: as in `located`.
+    """
     if not isinstance(entry, dict):
         raise Unusable("is not a JSON object")
     file = text(entry, "file_path")
     if file is None:
         raise Unusable("has no `file_path`")
-    file = _with_suffix(photos, str(Path(file)))
+    file = located(photos, file, names_alone)
     c2w = matrix(entry.get("transform_matrix"))
     if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
         raise Unusable("its `transform_matrix` is not an invertible matrix of finite numbers")
@@ -56,15 +60,21 @@ def w2c_of(c2w: np.ndarray) -> np.ndarray:
     return w2c
 
 
-def _with_suffix(photos: Path, file: str) -> str:
-    """The file, or if missing, the one with a known suffix: Blender omits it."""
+def located(photos: Path, file: str, names_alone: bool = False) -> str:
+    """The file relative to `photos`, by the longest end of its path that is there; Blender omits the suffix. Unusable.
+
+    instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. Ends without a folder only count
+    with names_alone, for folders that the user chose: cameras of a rig may number their files alike.
+    """
+    ends = path_ends(file)
     try:
-        path = file_inside(photos, file)
-        if not path.is_file():
-            return next((file + suffix for suffix in _SUFFIXES if Path(f"{path}{suffix}").is_file()), file)
+        for end in ends if names_alone else ends[:-1] or ends:
+            for suffix in ("", *_SUFFIXES):
+                if (photos / (end + suffix)).is_file():
+                    return str(Path(end + suffix))
+        return str(file_inside(photos, file).relative_to(photos))
     except (OSError, ValueError):  # no file's name
         raise Unusable("its `file_path` is no file's name") from None
-    return file
 
 
 def _lens(values: dict[str, Any], photo: Path) -> Lens:
@@ -119,6 +129,8 @@ def _focal(angle: float | None, side: int) -> float | None:
 def _distortion(values: dict[str, Any]) -> Distortion | None:
     model = (text(values, "camera_model") or "OPENCV").upper()
     fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
+    if model in _SPHERES:
+        raise Unusable(f"its camera model {model!a} takes whole spheres: cut them into perspective views first")
     if not fisheye and model not in _MODELS:
         known = ", ".join(_MODELS + _FISHEYE_MODELS)
         raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")

@@ -1,5 +1,6 @@
 """transforms.json of nerfstudio and instant-ngp: pinhole or fisheye lenses, common or one per frame."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.transforms.document import matrix, read_document
-from splat_cli.scene.transforms.frames import frame_from, name_of
+from splat_cli.scene.transforms.frames import frame_from, located, name_of
 
 FILE = "transforms.json"
 
@@ -30,20 +31,23 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     path = root / FILE
     document, entries = read_document(path)
     photos = root if options.images is None else image_folder(root, root, options)
-    frames, skipped = frames_from(entries, document, photos)
+    is_given = options.images is not None
+    frames, skipped = frames_from(entries, document, photos, names_alone=is_given)
     undo = _applied(document, path)
     if undo is not None:
         frames = [replace(frame, w2c=_moved(frame.w2c, undo)) for frame in frames]
     points = _points(root, document, undo)
-    return Dataset(f"the frames in {path}", photos, frames, points, skipped, _test_names(document))
+    return Dataset(f"the frames in {path}", photos, frames, points, skipped, _test_names(document, photos, is_given))
 
 
-def frames_from(entries: list[Any], shared: dict[str, Any], photos: Path) -> tuple[list[Frame], list[str]]:
-    """The usable frames, and "name: reason" of the others."""
+def frames_from(
+    entries: list[Any], shared: dict[str, Any], photos: Path, names_alone: bool = False
+) -> tuple[list[Frame], list[str]]:
+    """The usable frames, and "name: reason" of the others. Arguments as in `frame_from`."""
     frames, skipped = [], []
     for index, entry in enumerate(entries):
         try:
-            frames.append(frame_from(entry, shared, photos))
+            frames.append(frame_from(entry, shared, photos, names_alone))
         except Unusable as reason:
             skipped.append(f"{name_of(entry, index)}: {reason}")
     return frames, skipped
@@ -75,7 +79,7 @@ def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) ->
     if file is None:
         return Points()
     try:
-        path = file_inside(root, file) if isinstance(file, str) else None
+        path = file_inside(root, file, from_elsewhere=True) if isinstance(file, str) else None
     except Unusable:
         path = None
     if path is None:
@@ -90,9 +94,13 @@ def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) ->
     return points
 
 
-def _test_names(document: dict[str, Any]) -> frozenset[str] | None:
-    """nerfstudio's `test_filenames`."""
+def _test_names(document: dict[str, Any], photos: Path, names_alone: bool) -> frozenset[str] | None:
+    """nerfstudio's `test_filenames`, as the frames' files are located."""
     names = document.get("test_filenames")
     if not isinstance(names, list) or not names:
         return None
-    return frozenset(str(Path(name)) for name in names if isinstance(name, str))
+    found = set()
+    for name in names:
+        with contextlib.suppress(Unusable):
+            found.add(located(photos, name, names_alone) if isinstance(name, str) else "")
+    return frozenset(found)
