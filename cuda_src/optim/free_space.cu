@@ -25,7 +25,7 @@ extern "C" __global__ void nearer_than_layers(
     const float* __restrict__ depths,       // [capacity] z; 0 where invisible
     const float* __restrict__ layers,       // [LAYERS]
     float4* __restrict__ values,            // [capacity] 1 before a layer, else 0
-    float* __restrict__ d_values)           // [capacity, SPLAT_SUMS] zeroed for visible splats
+    float* __restrict__ d_values)           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
@@ -34,6 +34,7 @@ extern "C" __global__ void nearer_than_layers(
     value.y = depths[i] < layers[1] ? 1.0f : 0.0f;
     value.z = depths[i] < layers[2] ? 1.0f : 0.0f;
     values[i] = value;
+    if (!d_values) return;
     for (int k = 0; k < SPLAT_SUMS; ++k) d_values[(size_t)i * SPLAT_SUMS + k] = 0.0f;
 }
 

@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     if (state->overflowed || left >= camera.width || top >= camera.height) return;
     const Photo photo = photo_of(camera, outliers, blockIdx.z);
 #ifdef SPLAT_CPU
-    stage_rows(camera, left, top, [&](int i, int p, vbool in, vbool of_row) {
+    stage_rows(camera.width, camera.height, left, top, [&](int i, int p, vbool in, vbool of_row) {
         if (photo.mask) in = in & (load_row(photo.mask + p, in) > 0);
         if (photo.outliers) in = in & (load_row(photo.outliers + p, in) == 0);
         store_row(xs + i, load_row(image + blockIdx.z * plane + p, in), of_row);
@@ -62,21 +62,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
 #endif
     BLOCK_FOR(i, 3) losses[i] = 0.0f;
     __syncthreads();
-    for (int row = threadIdx.y; row < ROWS; row += blockDim.y) {
-        const float *x = xs + row * COLUMNS, *y = ys + row * COLUMNS;
-        const vfloat x0 = load_row(x + RADIUS, true), y0 = load_row(y + RADIUS, true);
-        vfloat sx = window_weight(0) * x0, sy = window_weight(0) * y0, sxx = sx * x0, syy = sy * y0, sxy = sx * y0;
-#pragma unroll
-        for (int d = 1; d <= RADIUS; ++d) {
-            const float w = window_weight(d);
-            const vfloat xa = load_row(x + RADIUS - d, true), xb = load_row(x + RADIUS + d, true);
-            const vfloat ya = load_row(y + RADIUS - d, true), yb = load_row(y + RADIUS + d, true);
-            sx += w * (xa + xb); sy += w * (ya + yb);
-            sxx += w * (xa * xa + xb * xb); syy += w * (ya * ya + yb * yb); sxy += w * (xa * ya + xb * yb);
-        }
-        store_row(sums[0] + row * WIDTH, sx, true); store_row(sums[1] + row * WIDTH, sy, true); store_row(sums[2] + row * WIDTH, sxx, true);
-        store_row(sums[3] + row * WIDTH, syy, true); store_row(sums[4] + row * WIDTH, sxy, true);
-    }
+    for (int row = threadIdx.y; row < ROWS; row += blockDim.y) convolve_moments(xs + row * COLUMNS, ys + row * COLUMNS, row, sums);
     __syncthreads();
     vfloat l1 = 0.0f, l2 = 0.0f, ssim_sum = 0.0f;
     for (int row = threadIdx.y; row < HEIGHT; row += blockDim.y) {
@@ -147,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
         }
     }
 #ifdef SPLAT_CPU
-    stage_rows(camera, left, top, [&](int i, int p, vbool in, vbool of_row) {
+    stage_rows(camera.width, camera.height, left, top, [&](int i, int p, vbool in, vbool of_row) {
         for (int k = 0; k < 3; ++k) store_row(maps[k] + i, load_row(d_maps + (size_t)(3 * k + blockIdx.z) * plane + p, in), of_row);
     });
 #else

@@ -19,14 +19,14 @@ __device__ __forceinline__ float window_weight(int distance)
 #ifdef SPLAT_CPU
 // stage(index in shared memory, pixel in the plane, lanes inside the image, lanes of the row) for 32 pixels at a time, or the rest of
 // a row, of the block's pixels and RADIUS around them; index and pixel are those of the first lane.
-template <class F> __device__ __forceinline__ void stage_rows(const Camera& camera, int left, int top, F stage)
+template <class F> __device__ __forceinline__ void stage_rows(int width, int height, int left, int top, F stage)
 {
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
         for (int first = 0; first < COLUMNS; first += 32) {
             const vint column = first + lane_id(), x = left - RADIUS + column;
-            const int y = top - RADIUS + row, p = y * camera.width + left - RADIUS + first;
-            const vbool of_row = column < COLUMNS, above = y >= 0, below = y < camera.height;
-            stage(row * COLUMNS + first, p, of_row & (x >= 0) & (x < camera.width) & above & below, of_row);
+            const int y = top - RADIUS + row, p = y * width + left - RADIUS + first;
+            const vbool of_row = column < COLUMNS, above = y >= 0, below = y < height;
+            stage(row * COLUMNS + first, p, of_row & (x >= 0) & (x < width) & above & below, of_row);
         }
 }
 #endif
@@ -39,6 +39,24 @@ __device__ __forceinline__ vfloat convolve_row(const float* row /* [COLUMNS] */)
     for (int d = 1; d <= RADIUS; ++d)
         sum += window_weight(d) * (load_row(row + RADIUS - d, true) + load_row(row + RADIUS + d, true));
     return sum;
+}
+
+// The 1D window over x, y, x^2, y^2 and x y of a row of two planes, in this order: the moments of SSIM.
+__device__ __forceinline__ void convolve_moments(
+    const float* x, const float* y /* [COLUMNS] */, int row, float (*sums)[ROWS * WIDTH] /* [5] */)
+{
+    const vfloat x0 = load_row(x + RADIUS, true), y0 = load_row(y + RADIUS, true);
+    vfloat sx = window_weight(0) * x0, sy = window_weight(0) * y0, sxx = sx * x0, syy = sy * y0, sxy = sx * y0;
+#pragma unroll
+    for (int d = 1; d <= RADIUS; ++d) {
+        const float w = window_weight(d);
+        const vfloat xa = load_row(x + RADIUS - d, true), xb = load_row(x + RADIUS + d, true);
+        const vfloat ya = load_row(y + RADIUS - d, true), yb = load_row(y + RADIUS + d, true);
+        sx += w * (xa + xb); sy += w * (ya + yb);
+        sxx += w * (xa * xa + xb * xb); syy += w * (ya * ya + yb * yb); sxy += w * (xa * ya + xb * yb);
+    }
+    const vfloat moments[5] = {sx, sy, sxx, syy, sxy};
+    for (int k = 0; k < 5; ++k) store_row(sums[k] + row * WIDTH, moments[k], true);
 }
 
 // The 1D window down the columns of shared memory with rows of WIDTH.

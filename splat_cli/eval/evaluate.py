@@ -1,23 +1,32 @@
 """Evaluation of splats on a set of images: render each view and compare it with its photograph."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.color_correction import fit_color_on_left_half
 from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appearances
-from splat_cli.eval.metrics import Score, score
+from splat_cli.eval.flip import flip
+from splat_cli.eval.metrics import Score
+from splat_cli.eval.picture_scorer import PictureScorer
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.appearance.camera_response import CameraResponse
-from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.pictures import background_color
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images.image_set import ImageSet
+
+MAX_AHEAD = 8  # photographs decoded ahead
+_Photograph = tuple[np.ndarray, np.ndarray | None]
 
 
 def evaluate(
@@ -42,21 +51,61 @@ def evaluate(
         photographs = half(photographs, right=True)
     renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
     mean_response = CameraResponse.mean(responses.values()) if responses else None
-    scores = {}
-    for index, view in enumerate(photographs.views):
-        photograph, mask = photographs.images[index], photographs.masks[index]
+    scorer, scores = PictureScorer(backend), {}
+    for index, (photograph, mask) in enumerate(decoded_ahead(photographs)):
         if mask is not None and not mask.any():  # damaged, as decoding has shown
             continue
-        image = renderer.render(index, background)
+        view = photographs.views[index]
+        planes = renderer.planes(index, background)
         if mean_response:
-            image = responses.get(view.camera_id, mean_response).apply(image)
-        rendered = to_8bit(image)
-        one = score(rendered, photograph, mask, with_flip)
+            planes = _with_response(backend, planes, responses.get(view.camera_id, mean_response))
+        one = scorer.score(planes, photograph, mask)
+        rendered = backend.download(scorer.rounded)
+        if with_flip:
+            one = dataclasses.replace(one, flip=flip(rendered, photograph, mask))
         if config.appearance != "none":
-            fitted = score(*fit_color_on_left_half(image, photograph, mask))
+            fitted = _fitted_score(scorer, planes, photograph, mask)
             one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)
         scores[view.name] = one
         on_render(index, rendered)
     if not scores:
         raise SceneError("none of the held-out photographs can be used; train without --eval, or correct the files")
     return scores
+
+
+def _fitted_score(scorer: PictureScorer, planes: Any, photograph: np.ndarray, mask: np.ndarray | None) -> Score:
+    """Score of the right half of a picture after the colour correction that fits the left half."""
+    fitted, right, kept = fit_color_on_left_half(_downloaded(scorer.backend, planes), photograph, mask)
+    return scorer.score(_uploaded(scorer.backend, fitted / np.float32(255)), right, kept)
+
+
+def _with_response(backend: Backend, planes: Any, response: CameraResponse) -> Any:
+    """A picture as the camera takes it."""
+    return _uploaded(backend, response.apply(_downloaded(backend, planes)))
+
+
+def _downloaded(backend: Backend, planes: Any) -> np.ndarray:
+    """Planes float32 [3, H, W] on the device as a picture [H, W, 3]."""
+    return np.ascontiguousarray(backend.download(planes).transpose(1, 2, 0))
+
+
+def _uploaded(backend: Backend, picture: np.ndarray) -> Any:
+    """A picture float32 [H, W, 3] as planes [3, H, W] on the device."""
+    return backend.upload(np.ascontiguousarray(picture.transpose(2, 0, 1)))
+
+
+def decoded_ahead(photographs: ImageSet) -> Iterator[_Photograph]:
+    """All photographs with their masks; in a set that decodes on access, threads do so for the next ones."""
+
+    def decode(index: int) -> _Photograph:
+        return photographs.images[index], photographs.masks[index]
+
+    num_ahead = min(num_cores(), MAX_AHEAD)
+    with ThreadPoolExecutor(num_ahead) as pool:
+        coming: deque[Future[_Photograph]] = deque()
+        for index in range(len(photographs.views)):
+            coming.append(pool.submit(decode, index))
+            if len(coming) > num_ahead:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()

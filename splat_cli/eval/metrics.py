@@ -86,7 +86,11 @@ def mean_score(scores: Iterable[Score]) -> Score:
 
 def psnr(x: np.ndarray, y: np.ndarray) -> float:
     """PSNR of two uint8 images over all pixels and channels, in dB; at most 100, for equal images."""
-    error = float(np.mean((x.astype(np.float64) - y) ** 2)) / 255**2
+    return psnr_of(float(np.mean((x.astype(np.float64) - y) ** 2)) / 255**2)
+
+
+def psnr_of(error: float) -> float:
+    """PSNR of a mean squared error of values from 0 to 1, in dB; at most 100."""
     return -10 * math.log10(max(error, 1e-10))
 
 

@@ -154,6 +154,10 @@ class Rasterizer:
     def blend_values(self, state: IterState, values: Any) -> None:
         """Blend again into `picture`, with values float32 [num, C <= 3] in place of colours."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
+        self.blend_again(state)
+
+    def blend_again(self, state: IterState) -> None:
+        """Blend again into `picture`, after projection.colors were replaced."""
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
     def score(self, state: IterState, errors: Any, scores: Any, fixed_sums: bool = False) -> None:

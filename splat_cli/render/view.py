@@ -43,6 +43,11 @@ class ViewRenderer:
         self.forward(index, background)
         return self._download(index)
 
+    def planes(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> Any:
+        """The same on the device, float32 [3, H, W]; valid until the next picture."""
+        self.forward(index, background)
+        return self.rasterizer.image(index)
+
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
         """Render view `index`; the picture remains on the device."""
         self.state.write(view=index, background=background, overflowed=0)

@@ -10,6 +10,8 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
+from splat_cli.eval.free_space import FREE_SPACE_KERNELS
+from splat_cli.eval.picture_scorer import SCORE_KERNELS
 from splat_cli.render.project_backward import VISIBLE_DEFINES
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
@@ -69,7 +71,8 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units.append(("raster/fixed_to_float", {}))
     if config.smooth_3d > 0:
         units.append(("optim/smooth_3d", {}))
-    return units + _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
+    units += _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
+    return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
 
 
 def _of_initialization(config: TrainConfig) -> list[Unit]:

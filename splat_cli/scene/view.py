@@ -81,9 +81,11 @@ class View:
         placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # beside the camera
             slopes = placed[:, :2] / placed[:, 2:]
-            pixels = slopes * self._distortion(slopes) * [self.fx, self.fy] + [self.cx, self.cy]
-        inside = ((pixels >= 0) & (pixels < [self.width, self.height])).all(axis=1)
-        return pixels, placed[:, 2], inside & (placed[:, 2] > 0)
+            if self.radial != (0.0, 0.0):
+                slopes = slopes * self._distortion(slopes)
+            pixels = slopes * [self.fx, self.fy] + [self.cx, self.cy]
+        (x, y), z = pixels.T, placed[:, 2]
+        return pixels, z, (x >= 0) & (x < self.width) & (y >= 0) & (y < self.height) & (z > 0)
 
     @property
     def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:

@@ -45,8 +45,8 @@ def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cells_down, cells_across = row // size + 1, column // size + 1  # with a border of empty cells
     nearest = np.full((view.height // size + 3, view.width // size + 3), np.inf)
     np.minimum.at(nearest, (cells_down, cells_across), z)
-    around = np.min([nearest[cells_down + i, cells_across + j] for i in (-1, 0, 1) for j in (-1, 0, 1)], axis=0)
-    visible = np.flatnonzero(z <= _SLACK * around)
+    around = np.lib.stride_tricks.sliding_window_view(nearest, (3, 3)).min(axis=(2, 3))  # without the border
+    visible = np.flatnonzero(z <= _SLACK * around[cells_down - 1, cells_across - 1])
     visible = visible[np.argsort(z[visible], kind="stable")]
     pixels, first = np.unique(row[visible] * view.width + column[visible], return_index=True)
     depths = z[visible][first]

@@ -1,0 +1,44 @@
+"""PSNR and SSIM of rendered pictures on the device: host side of cuda_src/image/psnr_ssim.cu.
+
+The protocol is that of `metrics.score`, but SSIM is computed in float32 (differences: 1e-6).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
+from splat_cli.eval.metrics import Score, psnr_of
+
+SCORE_KERNELS: list[Unit] = [("image/psnr_ssim", {})]
+_WIDTH, _HEIGHT, _WARPS = 32, 16, 8  # of a block, as in the kernel
+_SSIM_ONE = 1 << 30
+
+
+class PictureScorer:
+    """Scores pictures one after the other. rounded: the last one in 8 bits, uint8 [H, W, 3] on the device."""
+
+    rounded: Any
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    def score(self, image: Any, photograph: np.ndarray, mask: np.ndarray | None = None) -> Score:
+        """Compare a picture with its photograph, uint8 [H, W, 3], where `mask` [H, W], if any, is not 0.
+
+        image: float32 [3, H, W] on the device.
+        """
+        xp, (_, height, width) = self.backend.xp, image.shape
+        self.rounded = xp.empty((height, width, 3), "uint8")
+        sums = xp.zeros(2, "uint64")
+        self.backend.kernel("image/psnr_ssim", "psnr_ssim")(
+            (-(-width // _WIDTH), -(-height // _HEIGHT), 3), (32, _WARPS),
+            width, height, image, self.backend.upload(photograph),
+            None if mask is None else self.backend.upload(mask), self.rounded, sums,
+        )  # fmt: skip
+        squares, ssim = self.backend.download(sums).view(np.int64).tolist()
+        count = 3 * (height * width if mask is None else int(np.count_nonzero(mask)))
+        return Score(psnr_of(squares / (255**2 * count)), ssim / (_SSIM_ONE * count))
