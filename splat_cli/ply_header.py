@@ -17,7 +17,8 @@ TYPE_BYTES = {
 def check_header(path: Path, wanted: str) -> dict[str, int]:
     """Number of elements by name ("vertex"), from the header.
 
-    FormatError if the file is unreadable, no PLY, has list properties or is shorter than its header states.
+    FormatError if the file is unreadable, no PLY, has lists (other than those of the zero faces that MeshLab writes to
+    point clouds), or is shorter than its header states.
     wanted: description of the expected file, for the message.
     """
     try:
@@ -50,7 +51,7 @@ def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[
                 if not number.isdecimal() or len(number) > 15:
                     raise FormatError(f"{path} promises {number[:40]} elements, which is no number; export it again")
                 count = counts[name] = int(number)
-            case ["property", "list", *_]:
+            case ["property", "list", *_] if count:
                 raise FormatError(f"{path} has list properties, as a mesh has; give {wanted}")
             case ["property", kind, _]:
                 needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # as text: a digit and a space

@@ -11,6 +11,7 @@ from splat_cli.device import num_cores
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
+from splat_cli.gaussians.init import SH_C0
 from splat_cli.ply_header import check_header
 
 MEANS = ("x", "y", "z")
@@ -18,6 +19,9 @@ NORMALS = ("nx", "ny", "nz")
 SH0 = tuple(f"f_dc_{i}" for i in range(3))
 SCALES = tuple(f"scale_{i}" for i in range(3))
 QUATS = tuple(f"rot_{i}" for i in range(4))
+_RGB = ("red", "green", "blue")
+_FLATNESS = 7.0
+"""Logarithm of the shorter axis of a flat splat over its third axis, which files of 2D Gaussian splatting lack."""
 CHUNK = 1 << 14
 """Splats converted at a time: their rows fit into the caches of a processor."""
 _OPAQUE_LOGIT = 16.0
@@ -76,6 +80,8 @@ def count_splats(path: Path) -> int:
 def read_ply(path: str | Path) -> SplatArrays:
     """Read splats from a PLY of any encoding, property order and float width; other properties are ignored.
 
+    In place of f_dc there may be red, green and blue, as `ns-export gaussian-splat --ply-color-mode rgb` of nerfstudio
+    writes them. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
     Non-finite splats are dropped and counted. FormatError if the file is damaged or has no splats.
     """
     path = Path(path)
@@ -94,9 +100,14 @@ def read_ply(path: str | Path) -> SplatArrays:
     num_rest = sum(name.startswith("f_rest_") for name in names)
     _check_properties(path, names, num_rest)
 
+    scales, colors = SCALES if SCALES[2] in names else SCALES[:2], SH0 if SH0[0] in names else _RGB
     means, log_scales, quats, opacity, sh0, rest = _columns(
-        vertices, (MEANS, SCALES, QUATS, ("opacity",), SH0, _sh_rest(num_rest))
+        vertices, (MEANS, scales, QUATS, ("opacity",), colors, _sh_rest(num_rest))
     )
+    if scales != SCALES:
+        log_scales = np.column_stack([log_scales, log_scales.min(axis=1) - np.float32(_FLATNESS)])
+    if colors == _RGB:
+        sh0 = (sh0 / 255 - np.float32(0.5)) / np.float32(SH_C0)
     by_coefficient = rest.reshape(len(vertices), 3, num_rest // 3).transpose(0, 2, 1)
     splats = SplatArrays(
         means, log_scales, quats, _finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
@@ -136,7 +147,8 @@ def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None
     """FormatError if a required property is missing."""
     if "packed_position" in names:
         raise FormatError(f"{path} is a compressed PLY; convert it to a standard one first (splat export does)")
-    needed = (*MEANS, *SH0, *_sh_rest(num_rest), "opacity", *SCALES, *QUATS)
+    colors = _RGB if _RGB[0] in names and SH0[0] not in names else SH0
+    needed = (*MEANS, *colors, *_sh_rest(num_rest), "opacity", *SCALES[:2], *QUATS)
     missing = [name for name in needed if name not in names]
     if missing:
         raise FormatError(

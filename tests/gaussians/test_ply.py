@@ -5,6 +5,7 @@ import plyfile
 import pytest
 
 from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from tests.gaussians.some_splats import some_splats
 
@@ -115,7 +116,7 @@ def test_splats_that_are_not_finite_are_dropped(tmp_path):
     assert_same(splats.select(np.array([0, 2, 3, 5, 6, 8])), back)
 
 
-@pytest.mark.parametrize("missing", ["x", "f_dc_1", "opacity", "scale_2", "rot_0", "f_rest_3"])
+@pytest.mark.parametrize("missing", ["x", "f_dc_1", "opacity", "scale_1", "rot_0", "f_rest_3"])
 def test_missing_property(tmp_path, missing):
     columns = columns_of(some_splats())
     del columns[missing]
@@ -140,3 +141,34 @@ def test_unwritable_place(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         write_ply(tmp_path / "file" / "a.ply", some_splats())
+
+
+def test_files_of_nerfstudio_with_colours(tmp_path):
+    """`ns-export gaussian-splat --ply-color-mode rgb`: bytes in place of f_dc."""
+    splats = some_splats(20, degree=0)
+    columns = {name: column for name, column in columns_of(splats).items() if not name.startswith("f_dc")}
+    rows = np.zeros(20, [*((name, "<f4") for name in columns), *((name, "u1") for name in ("red", "green", "blue"))])
+    for name, column in columns.items():
+        rows[name] = column
+    rows["red"], rows["green"], rows["blue"] = 255, 0, np.arange(20)
+    plyfile.PlyData([plyfile.PlyElement.describe(rows, "vertex")]).write(str(tmp_path / "a.ply"))
+    found = read_ply(tmp_path / "a.ply")
+    colors = 0.5 + SH_C0 * found.sh0
+    np.testing.assert_allclose(colors, np.column_stack([np.ones(20), np.zeros(20), np.arange(20) / 255]), atol=1e-6)
+    np.testing.assert_array_equal(found.log_scales, splats.log_scales)
+
+
+def test_files_of_2d_gaussian_splatting(tmp_path):
+    splats = some_splats(20, degree=1)
+    columns = columns_of(splats)
+    del columns["scale_2"]
+    found = read_ply(write_foreign(tmp_path / "a.ply", columns))
+    np.testing.assert_array_equal(found.log_scales[:, :2], splats.log_scales[:, :2])
+    assert (found.log_scales[:, 2] < found.log_scales[:, :2].min(axis=1) - 6).all()
+
+
+def test_lists_of_no_faces(tmp_path):
+    """Which MeshLab writes to every PLY."""
+    faces = plyfile.PlyElement.describe(np.zeros(0, [("vertex_indices", "i4", (3,))]), "face")
+    splats = some_splats(20, degree=0)
+    assert_same(read_ply(write_foreign(tmp_path / "a.ply", columns_of(splats), after=[faces])), splats)

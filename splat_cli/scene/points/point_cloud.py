@@ -11,6 +11,8 @@ from splat_cli.scene.dataset import Points
 from splat_cli.scene.points.las import LAS_MAGIC, LAS_SUFFIXES, read_las
 from splat_cli.scene.points.las_worker import GREY
 
+_COLOR_NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
+"""The last ones are those of Bundler and PMVS."""
 _OF_SPLATS = {b"scale_0", b"f_dc_0", b"packed_scale"}
 
 
@@ -51,7 +53,7 @@ def read_point_cloud(path: Path) -> Points:
 def _colors(vertices: np.ndarray) -> np.ndarray:
     """uint8 [P, 3]; grey where the file has none. Floating-point colours go from 0 to 1."""
     names = vertices.dtype.names or ()
-    for wanted in (("red", "green", "blue"), ("r", "g", "b")):
+    for wanted in _COLOR_NAMES:
         if all(name in names for name in wanted):
             stacked = np.stack([vertices[name] for name in wanted], axis=1)
             if stacked.dtype.kind == "f":

@@ -164,3 +164,16 @@ def test_points_of_a_file_start_any_scene(tmp_path, suffix):
         np.testing.assert_allclose(data.scene.points, positions, rtol=1e-5, atol=1e-3)
         assert ("0.0% of the 200 points are in view of a camera" in stream.getvalue()) == (name == "far")
     assert "units, the cameras over" in stream.getvalue()
+
+
+def test_points_of_bundler_and_meshlab(tmp_path):
+    """Diffuse colours, and a list property of an element without rows before the points or after them."""
+    properties = [f"property float {axis}" for axis in "xyz"]
+    properties += [f"property uchar diffuse_{color}" for color in ("red", "green", "blue")]
+    faces, vertices = ["element face 0", "property list uchar int vertex_indices"], ["element vertex 1", *properties]
+    for elements in (faces + vertices, vertices + faces):
+        lines = ["ply", "format ascii 1.0", *elements, "end_header", "1 2 3 10 20 30", ""]
+        (tmp_path / "a.ply").write_text("\n".join(lines))
+        points = read_point_cloud(tmp_path / "a.ply")
+        assert points.positions.tolist() == [[1, 2, 3]]
+        assert points.colors.tolist() == [[10, 20, 30]]
