@@ -23,6 +23,10 @@ from typing import IO, Any
 import splat_cli
 
 _SAVING = 60.0  # seconds that a command has for it
+NEW_SESSION: dict[str, Any] = {"start_new_session": True}
+"""Arguments of Popen for a process that the terminal's Ctrl-C does not reach."""
+if sys.platform == "win32":
+    NEW_SESSION = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 
 
 def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
@@ -41,8 +45,7 @@ def start_worker(
     """
     return subprocess.Popen(
         [sys.executable, "-P", "-c", program, *arguments], env=child_environment(), stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, encoding=encoding,
-        errors=encoding and "replace",
+        stdout=subprocess.PIPE, stderr=stderr, encoding=encoding, errors=encoding and "replace", **NEW_SESSION,
     )  # fmt: skip
 
 
@@ -98,7 +101,10 @@ def _end_with_input(saving: float) -> None:
     while os.read(0, 4096):
         pass
     if saving:
-        os.kill(os.getpid(), signal.SIGTERM)
+        if sys.platform == "win32":  # os.kill would end the process at once
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(saving)
     os._exit(1)
 

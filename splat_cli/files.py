@@ -87,7 +87,7 @@ def write_error(path: Path, error: OSError) -> DiskError:
 
 def flush(path: Path) -> None:
     """Wait until the file, or the entries of the folder, are on disk. OSError."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes what is open for writing
     try:
         os.fsync(handle)
     finally:

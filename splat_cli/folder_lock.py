@@ -17,6 +17,8 @@ from splat_cli.errors import UsageError, escape_unprintable
 
 LOCK_NAME = ".lock"
 """File in a locked folder; its text names the process that holds the lock."""
+_LOCKED_BYTES = 1
+"""At the start of the file: on Windows only the handle that locked them can read or write them."""
 _MAX_HOLDER = 200  # characters
 _SIGN_OF_LIFE = 10.0  # seconds between two changes of the file's time
 _POLL = 0.5  # seconds
@@ -68,7 +70,7 @@ def wait_until_unlocked(
         except FolderInUse:
             if not seen:
                 say(f"waits for {_holder(path)} to leave {folder}")
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, PermissionError):  # Windows removes no file that is open
             changed = path.stat().st_mtime_ns
             if changed != seen:
                 seen, since = changed, time.monotonic()
@@ -117,9 +119,12 @@ def unwritable(folder: Path, error: OSError) -> UsageError:
 def _write_holder(path: Path) -> None:
     """Number, computer and command of this process, as far as the disk takes them. FileNotFoundError."""
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    text = f" process {os.getpid()} on {_computer()}: {command}"
+    text = f"process {os.getpid()} on {_computer()}: {command}"
     try:
-        path.write_bytes(text.encode(errors="replace"))
+        with path.open("r+b", buffering=0) as file:
+            file.seek(_LOCKED_BYTES)
+            file.truncate()
+            file.write(text.encode(errors="replace"))
     except FileNotFoundError:
         raise
     except OSError:  # the lock holds without it
@@ -134,7 +139,7 @@ def _holder(path: Path) -> str:
     """The process that holds the lock, as far as its file tells."""
     try:
         with path.open("rb") as file:
-            file.seek(1)  # Windows lets nobody else read a locked byte, which is the first
+            file.seek(_LOCKED_BYTES)
             text = file.read(4 * _MAX_HOLDER).decode(errors="replace")[:_MAX_HOLDER].strip()
     except OSError:
         text = ""

@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def default_signals() -> Iterator[None]:
     """SIGINT and SIGHUP act, in processes that tests start too: jobs in the background and under nohup ignore them."""
-    numbers = (signal.SIGINT, signal.SIGHUP)
+    numbers = [number for number in signal.Signals if number.name in ("SIGINT", "SIGHUP")]  # Windows has no SIGHUP
     before = [signal.getsignal(number) for number in numbers]
     for number, handler in zip(numbers, before, strict=True):
         if handler == signal.SIG_IGN:

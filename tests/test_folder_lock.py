@@ -76,6 +76,21 @@ def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
             pass
 
 
+def test_the_locked_byte_is_not_written(tmp_path):
+    """Windows lets only the handle that locked it write it: not the one that writes who holds the lock."""
+    with locked_folder(tmp_path):
+        assert (tmp_path / LOCK_NAME).read_bytes().startswith(b"\0process ")
+
+
+def test_a_lock_file_that_cannot_be_removed_is_waited_for(hasty, tmp_path, monkeypatch):
+    """As on Windows, where its holder has it open."""
+    monkeypatch.setattr(folder_lock, "_SIGN_OF_LIFE", 60.0)
+    with locked_folder(tmp_path), monkeypatch.context() as patch:
+        patch.setattr(folder_lock, "_computer", lambda: "another")
+        patch.setattr(Path, "unlink", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
+        assert len(_wait(tmp_path, patience=0.3)) == 1
+
+
 def test_waiting_can_be_cancelled(tmp_path):
     with locked_folder(tmp_path):
         assert _wait(tmp_path, is_cancelled=lambda: True) == []

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from splat_cli.child_process import child_environment
+from splat_cli.child_process import NEW_SESSION, child_environment
 from splat_cli.engine.job import Job, JobResult
 
 _POLL = 0.1  # seconds
@@ -28,7 +28,7 @@ def run_job(job: Job, environment: Mapping[str, str | None], place: str, is_canc
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "splat_cli.child_process", *job.command()], cwd=job.folder,
                 env=child_environment(environment), stdin=subprocess.PIPE, stdout=output, stderr=errors,
-                start_new_session=True,
+                **NEW_SESSION,
             )  # fmt: skip
         with process:
             code = _wait(process, is_cancelled)
@@ -45,8 +45,17 @@ def _wait(process: subprocess.Popen[bytes], is_cancelled: Callable[[], bool]) ->
             return process.wait(_POLL)
         except subprocess.TimeoutExpired:
             if not is_told and is_cancelled():
-                process.terminate()
+                _interrupt(process)
                 is_told = True
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Let the job save and end. Windows has no SIGTERM: there it ends with its standard input."""
+    if sys.platform == "win32":
+        assert process.stdin is not None
+        process.stdin.close()
+    else:
+        process.terminate()
 
 
 def _last_line(log: Path) -> str:

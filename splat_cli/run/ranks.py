@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -40,6 +41,8 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
         raise UsageError(
             f"--batch {config.batch_size} is no multiple of --gpus {config.gpus}: each shows as many views"
         )
+    if sys.platform != "linux":
+        raise UsageError(f"--gpus {config.gpus} needs Linux, this is {sys.platform}")
     if backend.name == "cuda":
         count = backend.xp.cuda.runtime.getDeviceCount()
         if count < config.gpus:

@@ -1,14 +1,17 @@
 """Jobs on this machine: results, several at a time, and their end with the engine or with this process."""
 
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 
+from splat_cli.engine import process as job_process
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import LocalEngine
 from splat_cli.engine.open import open_engine
-from tests.processes import HANG, endless_training, started, wait_for_checkpoint
+from tests.processes import HANG, endless_training, finished, started, wait_for_checkpoint
 
 
 def job(folder, *arguments, name="job"):
@@ -75,3 +78,33 @@ def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
         parent.wait()
     child.wait(timeout=HANG)
     assert "Interrupted after step" in (tmp_path / "log").read_text()
+
+
+_SAVE_ON_WINDOWS = """
+import os, signal, sys, threading
+from splat_cli import child_process
+
+def save(number, frame):
+    print("saved", flush=True)
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, save)
+os.kill = lambda *arguments: os._exit(9)  # ends a process at once on Windows
+sys.platform = "win32"
+child_process.end_with_parent(60.0)
+while True:
+    threading.Event().wait(0.01)
+"""
+
+
+def test_a_child_on_windows_saves_when_its_parent_ends():
+    done = finished([sys.executable, "-c", _SAVE_ON_WINDOWS], stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (0, "saved\n"), done.stderr
+
+
+def test_a_job_on_windows_is_told_to_end_by_its_standard_input(monkeypatch):
+    """There is no SIGTERM, which lets it save."""
+    monkeypatch.setattr(job_process, "sys", SimpleNamespace(platform="win32"))
+    with started([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
+        job_process._interrupt(process)
+        assert process.wait(HANG) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.files import replacing, write_error
+from splat_cli.files import flush, replacing, write_error
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths, newest_checkpoint
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.run_dir import RunDir
@@ -22,6 +22,16 @@ def test_files_have_names_as_long_as_the_system_allows(tmp_path, name):
         second.write_text("second")
     assert [(tmp_path / written).read_text() for written in (name, other)] == ["first", "second"]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_files_are_flushed_as_windows_wants_it(tmp_path, monkeypatch):
+    """Through a descriptor that can be written."""
+    modes = []
+    monkeypatch.setattr(os, "fsync", lambda handle: modes.append(os.write(handle, b"")))
+    (tmp_path / "a").write_text("text")
+    flush(tmp_path / "a")
+    assert modes == [0]
+    assert (tmp_path / "a").read_text() == "text"
 
 
 @pytest.mark.parametrize(

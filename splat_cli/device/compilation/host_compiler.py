@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from splat_cli.child_process import NEW_SESSION
 from splat_cli.device.compilation.kernel_cache import (
     add_library,
     build_folder,
@@ -129,8 +130,9 @@ def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[st
     """
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    )
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
+        env=environment, **NEW_SESSION,
+    )  # fmt: skip
     try:  # not `with`, whose end waits for a compiler that a Ctrl-C before `communicate` has left running
         _running.add(process)
         out, err = process.communicate()
@@ -194,11 +196,21 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
 
 @functools.cache
 def _version(command: tuple[str, ...]) -> str:
-    result = _run([*command, "--version"])
+    result = _zig_version() if command == _ZIG else _run([*command, "--version"])
     if result.returncode:
         message = result.stderr.strip() or f"exit status {result.returncode}"
         raise DeviceError(f"`{shlex.join(command)} --version` failed ({message}): set CXX to a C++ compiler")
     return result.stdout.partition("\n")[0]
+
+
+def _zig_version() -> subprocess.CompletedProcess[str]:
+    """Of zig, which would keep files below HOME: that may be missing, or read-only."""
+    open_cache()
+    try:
+        with build_folder() as folder:
+            return _run([*_ZIG, "--version"], **dict.fromkeys(_FOLDERS, str(folder)))
+    except OSError as error:
+        raise unusable_cache(error) from error
 
 
 def _tls_flags(version: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 
 import numpy as np
 
-from splat_cli.child_process import ending, kill
+from splat_cli.child_process import NEW_SESSION, ending, kill
 from splat_cli.errors import SplatError, UsageError, one_line
 from splat_cli.files import replacing
 from splat_cli.image_files import open_image
@@ -40,7 +40,7 @@ def write_video(
     with replacing(path) as beside:
         command = _command(beside, width, height, frames_per_second)
         with TemporaryFile() as errors, subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, **NEW_SESSION
         ) as process:  # fmt: skip
             try:
                 assert process.stdin is not None

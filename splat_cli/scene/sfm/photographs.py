@@ -42,9 +42,9 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
     """
     names, skipped = [], []
     paths = source_files(source)
-    taken = {str(path.relative_to(source)).lower() for path in paths}
+    taken = {path.relative_to(source).as_posix().lower() for path in paths}
     for path in paths:
-        name = str(path.relative_to(source))
+        name = path.relative_to(source).as_posix()
         try:
             image_size(path)
         except ValueError as error:
@@ -69,8 +69,8 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
 
 def _jpeg_name(name: Path, taken: set[str]) -> str:
     """NAME.jpg, or where another photograph is called so, NAME.heic.jpg; adds it to the names taken."""
-    short = str(name.with_suffix(".jpg"))
-    chosen = short if short.lower() not in taken else f"{name}.jpg"
+    short = name.with_suffix(".jpg").as_posix()
+    chosen = short if short.lower() not in taken else f"{name.as_posix()}.jpg"
     taken.add(chosen.lower())
     return chosen
 

@@ -84,6 +84,18 @@ def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
     assert not any(b".debug_" in path.read_bytes() for path in libraries)
 
 
+@pytest.mark.parametrize("home", [None, "/proc"])
+def test_ziglang_needs_no_home_folder(sources, monkeypatch, fresh_versions, home):
+    """With a missing or read-only one; in /proc, zig would look for the name of a new folder without end."""
+    pytest.importorskip("ziglang", reason="extra cpu")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("HOME")
+    if home:
+        monkeypatch.setenv("HOME", home)
+    assert find_compiler().label.startswith("clang")
+
+
 @pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])
 def test_environment_that_names_no_command_line(sources, monkeypatch, command):
     monkeypatch.setenv("CXX", command)
