@@ -44,7 +44,7 @@ struct Camera {
 struct BatchView {
     Camera camera;                  // as rendered: --pose-opt moves it afterwards
     float loss;                     // not finite: the whole batch is skipped
-    int view, step;                 // of IterState
+    int view, step, sh_degree;      // of IterState
     float background[3];
 };
 

@@ -29,8 +29,6 @@ from splat_cli.ranks.followers import Followers
 from splat_cli.run import ranks as ranks_of_a_run
 from splat_cli.run.storage.run_dir import RunDir
 
-STAGES = ("project", "exchange projections", "render", "exchange gradients", "update")
-
 
 def read_records(path: Path) -> Records:
     """All that a rank has written."""
@@ -41,9 +39,18 @@ def read_records(path: Path) -> Records:
                 part: Records = pickle.load(file)
             except EOFError:
                 return found
+            found.stages = part.stages
             found.batches.update(part.batches)
             found.kernels.update(part.kernels)
             found.spans += part.spans
+
+
+def begin_of(stages: list[str], name: str) -> int | None:
+    """Number of the stage in which the exchange begins that ends in stage `name`; None: there is none."""
+    if name == "receive projections":
+        return stages.index("send projections")
+    last = [stage for stage in stages if stage.startswith("send gradients")][-1]  # is not beside what follows
+    return stages.index(last) if name == last else None
 
 
 def stage_times(records: list[Records], first: int) -> list[dict[str, np.ndarray]]:
@@ -52,14 +59,14 @@ def stage_times(records: list[Records], first: int) -> list[dict[str, np.ndarray
     numbers = [number for number in numbers if number >= first]
     marks = np.array([[one.batches[n][1] for n in numbers] for one in records])  # [rank, batch, stage + 1]
     queued = np.array([[one.batches[n][0] for n in numbers] for one in records])
-    latest, found = marks.max(axis=0), []
+    latest, found, stages = marks.max(axis=0), [], records[0].stages
     for rank in range(len(records)):
         row: dict[str, np.ndarray] = {}
-        for number, name in enumerate(STAGES):
+        for number, name in enumerate(stages):
             begin, end = marks[rank, :, number], marks[rank, :, number + 1]
-            if name.startswith("exchange"):
-                row[name + ": wait"] = latest[:, number] - begin
-                begin = latest[:, number]
+            if (begun := begin_of(stages, name)) is not None:
+                row[name + ": wait"] = np.clip(latest[:, begun], begin, end) - begin
+                begin = begin + row[name + ": wait"]
             row[name] = end - begin
         row["batch"] = marks[rank, :, -1] - marks[rank, :, 0]
         row["host: batch queued in"] = queued[rank, :, -1] - queued[rank, :, 0]
@@ -83,9 +90,9 @@ def print_stages(times: list[dict[str, np.ndarray]]) -> None:
             f"{row[name].mean():.1f} ({np.median(row[name]):.1f}, {np.percentile(row[name], 90):.1f})" for row in times
         ]
         print(f"| {name} | {' | '.join(cells)} |")
-    render = np.array([row["render"] for row in times])
+    render = np.array([sum(row[name] for name in row if name.startswith("render")) for row in times])
     print(f"render: slowest rank of a batch {render.max(axis=0).mean():.1f} us, mean of ranks {render.mean():.1f}")
-    exchange = [sum(row[name].mean() for name in row if name.startswith("exchange ")) for row in times]
+    exchange = [sum(row[name].mean() for name in row if name.startswith(("send ", "receive "))) for row in times]
     parts = [f"{one / row['batch'].mean():.1%}" for one, row in zip(exchange, times, strict=True)]
     waits = [sum(row[n].mean() for n in row if n.endswith(": wait")) / row["batch"].mean() for row in times]
     idle = [
@@ -93,20 +100,21 @@ def print_stages(times: list[dict[str, np.ndarray]]) -> None:
         / (row["batch"].mean() + row["between batches, GPU idle"].mean())
         for row in times
     ]
-    print("exchanges, share of a batch:", *parts, " of it waiting:", *(f"{one:.1%}" for one in waits))
+    print("exchanges, share of a batch:", *parts, " of the batch waiting:", *(f"{one:.1%}" for one in waits))
     print("GPU idle for the host, density control apart:", *(f"{one:.1%}" for one in idle))
 
 
 def print_kernels(records: list[Records]) -> None:
     print("\nKernels, us of a batch, without graphs (events around each: 2 to 5 us more than in a graph)")
     keys = list(records[0].kernels)
-    for stage in STAGES:
-        rows = [key for key in keys if key[0] == stage]
+    for stage in records[0].stages:
+        if not (rows := [key for key in keys if key[0] == stage]):
+            continue
         for key in rows:
             cells = [f"{1e3 * statistics.median(one.kernels[key]):9.1f}" for one in records]
-            print(f"{stage:10} {key[1]:28} {' '.join(cells)}")
+            print(f"{stage:15} {key[1]:28} {' '.join(cells)}")
         sums = [f"{1e3 * sum(statistics.median(one.kernels[key]) for key in rows):9.1f}" for one in records]
-        print(f"{stage:10} {'sum':28} {' '.join(sums)}")
+        print(f"{stage:15} {'sum':28} {' '.join(sums)}")
 
 
 def print_spans(records: list[Records], begin: float) -> None:

@@ -38,11 +38,12 @@ now = time.perf_counter
 class Records:
     """What a rank has recorded; all times in seconds of the host's monotonic clock, which its processes share.
 
-    batches: number -> times at which the host queued its stages, and times of the device between stages.
+    stages: names of a batch's. batches: number -> times at which the host queued them, and times of the device between.
     kernels: (stage, kernel) -> milliseconds of each batch whose kernels were timed. spans: (what, begin, end) on the
     host.
     """
 
+    stages: list[str] = field(default_factory=list)
     batches: dict[int, tuple[list[float], list[float]]] = field(default_factory=dict)
     kernels: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     spans: list[tuple[str, float, float]] = field(default_factory=list)
@@ -108,7 +109,7 @@ class Recorder:
         """Append to the file what was recorded since the last time."""
         with self._path.open("ab") as file:
             pickle.dump(self._records, file)
-        self._records = Records()
+        self._records = Records(self._records.stages)
 
     def _wrap(
         self, owner: Any, name: str, what: str, waits: bool = False, after: Callable[[], None] = lambda: None
@@ -134,6 +135,7 @@ class Recorder:
     def _run(self, step: RankedStep, count: int) -> None:
         """RankedStep.run with times between the stages of some batches, and around kernels of others."""
         self._clock = self._clock or Clock(step.batch.backend)
+        self._records.stages = list(step.stages)
         for _ in range(count):
             block = self._number // BLOCK
             if block == self._kernels_at // BLOCK:

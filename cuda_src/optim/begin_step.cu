@@ -18,19 +18,25 @@ struct Schedule {
     int order_length;               // number of steps after which the order of views repeats
 };
 
-extern "C" __global__ void begin_step(
-    IterState* __restrict__ state,          // [1]
-    const Schedule* __restrict__ schedule,  // [1]
-    const int* __restrict__ order)          // [order_length] view of step 1, 2, ...
+__device__ __forceinline__ void clear_sums(IterState& s)
 {
-    if (state->overflowed) return;
-    IterState s = *state;
-    const Schedule k = *schedule;
-    s.step += 1;
-    s.view = order[(s.step - 1) % k.order_length];
-    s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
     s.num_large = s.num_pairs = s.num_segments = 0;
     s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
+}
+
+// View, degree and background of step s.step.
+__device__ __forceinline__ void begin_view(IterState& s, const Schedule& k, const int* __restrict__ order /* [order_length] */)
+{
+    s.view = order[(s.step - 1) % k.order_length];
+    s.sh_degree = min(k.sh_degree, (s.step - 1) / k.sh_degree_interval);
+    clear_sums(s);
+    for (int c = 0; c < 3; ++c)
+        s.background[c] = k.random_background ? pcg(pcg(k.seed + 3u * s.step) + c) * (1.0f / 4294967296.0f) : k.background[c];
+}
+
+// Rates of the update that follows step s.step.
+__device__ __forceinline__ void set_rates(IterState& s, const Schedule& k)
+{
     s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(BETA1 - 1.0f));
     s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(BETA2 - 1.0f)));
     const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
@@ -40,23 +46,78 @@ extern "C" __global__ void begin_step(
     const float decay = powf(k.lr_decay, fminf(late, 1.0f));
     s.lr[LR_LOG_SCALES] = decay * k.lr_log_scales; s.lr[LR_QUATS] = decay * k.lr_quats; s.lr[LR_OPACITIES] = decay * k.lr_opacities;
     s.lr[LR_SH0] = decay * k.lr_sh0; s.lr[LR_SHN] = decay * k.lr_shN;
-    for (int c = 0; c < 3; ++c)
-        s.background[c] = k.random_background ? pcg(pcg(k.seed + 3u * s.step) + c) * (1.0f / 4294967296.0f) : k.background[c];
+}
+
+extern "C" __global__ void begin_step(
+    IterState* __restrict__ state,          // [1]
+    const Schedule* __restrict__ schedule,  // [1]
+    const int* __restrict__ order)          // [order_length] view of step 1, 2, ...
+{
+    if (state->overflowed) return;
+    IterState s = *state;
+    const Schedule k = *schedule;
+    s.step += 1;
+    begin_view(s, k, order);
+    set_rates(s, k);
     *state = s;
 }
 
-// Keep what the update of a batch needs of a view. One thread owns it all.
+// Keep what the update of a batch needs of a view.
+__device__ __forceinline__ void record(const Camera* __restrict__ cameras /* [num_views] */, const IterState& s, BatchView& view)
+{
+    view.camera = cameras[s.view];
+    view.loss = checked_loss(s);
+    view.view = s.view;
+    view.step = s.step;
+    view.sh_degree = s.sh_degree;
+    for (int c = 0; c < 3; ++c) view.background[c] = s.background[c];
+}
+
+// One thread owns it all.
 extern "C" __global__ void record_view(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     BatchView* __restrict__ view)           // [1]
 {
+    if (!state->overflowed) record(cameras, *state, *view);
+}
+
+__device__ __forceinline__ void show(IterState* state /* [1] */, const BatchView& view)
+{
+    return_to(state, view);
+    clear_sums(*state);
+}
+
+__device__ __forceinline__ void clear_counts(int num_counts, unsigned* __restrict__ counts)
+{
+    for (int k = threadIdx.x; k < num_counts; k += blockDim.x) counts[k] = 0;
+}
+
+// Several views at once, on one of several ranks: begin_step and record_view for all of a batch; then show_view for `first_shown` of them, if
+// there are so many. One block, of which a thread owns a view.
+extern "C" __global__ void begin_batch(
+    IterState* __restrict__ state,          // [1]
+    const Schedule* __restrict__ schedule,  // [1]
+    const int* __restrict__ order,          // [order_length] view of step 1, 2, ...
+    const Camera* __restrict__ cameras,     // [num_views]
+    int count, int first_shown,
+    int num_counts,
+    unsigned* __restrict__ counts,          // [num_counts] set to 0: see send_splats
+    BatchView* __restrict__ views)          // [count]
+{
     if (state->overflowed) return;
-    view->camera = cameras[state->view];
-    view->loss = checked_loss(*state);
-    view->view = state->view;
-    view->step = state->step;
-    for (int c = 0; c < 3; ++c) view->background[c] = state->background[c];
+    clear_counts(num_counts, counts);
+    IterState s = *state;
+    const Schedule k = *schedule;
+    const int b = min((int)threadIdx.x, count - 1);
+    s.step += 1 + b;
+    begin_view(s, k, order);
+    if (b == (int)threadIdx.x) record(cameras, s, views[b]);
+    __syncthreads();                        // all have read the state, and `views` is complete
+    if ((int)threadIdx.x != count - 1) return;
+    set_rates(s, k);
+    *state = s;
+    if (first_shown < count) show(state, views[first_shown]);
 }
 
 // Go back to the step of a view that record_view has kept. One thread owns it all.
@@ -64,10 +125,7 @@ extern "C" __global__ void show_view(
     IterState* __restrict__ state,          // [1]
     const BatchView* __restrict__ view)     // [1]
 {
-    if (state->overflowed) return;
-    return_to(state, *view);
-    state->num_large = state->num_pairs = state->num_segments = 0;
-    state->loss_l1 = state->loss_l2 = state->loss_ssim = 0.0f;
+    if (!state->overflowed) show(state, *view);
 }
 
 // Show the next of some views without training on it: what density control looks at. One thread owns it all.
@@ -79,4 +137,28 @@ extern "C" __global__ void next_view(
     if (state->overflowed) return;
     state->view = views[(*cursor)++];
     state->num_large = state->num_pairs = state->num_segments = 0;
+}
+
+// The same without training on them: next_view and record_view for `count` views.
+extern "C" __global__ void next_views(
+    IterState* __restrict__ state,          // [1]
+    const int* __restrict__ looked_at,      // [num_looks]
+    int* __restrict__ cursor,               // [1] looks done
+    const Camera* __restrict__ cameras,     // [num_views]
+    int count, int first_shown,
+    int num_counts,
+    unsigned* __restrict__ counts,          // see begin_batch
+    BatchView* __restrict__ views)          // [count]
+{
+    if (state->overflowed) return;
+    clear_counts(num_counts, counts);
+    IterState s = *state;
+    const int b = min((int)threadIdx.x, count - 1), first = *cursor;
+    s.view = looked_at[first + b];
+    if (b == (int)threadIdx.x) record(cameras, s, views[b]);
+    __syncthreads();
+    if ((int)threadIdx.x != count - 1) return;
+    *cursor = first + count;
+    *state = s;
+    if (first_shown < count) show(state, views[first_shown]);
 }

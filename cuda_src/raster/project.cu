@@ -5,6 +5,7 @@
 #include "raster/sh.cuh"
 #include "raster/smooth_3d.cuh"
 #include "raster/splat_sums.cuh"
+#include "raster/visible.cuh"
 
 // params: the lane's own element of the first plane.
 __device__ __forceinline__ vfloat3 color_of(
@@ -19,10 +20,9 @@ __device__ __forceinline__ vfloat3 color_of(
 }
 
 // Whether this step goes without splat i; another choice each step (DropGaussian, Park et al. 2025, sec. 3.2). Frozen ones stay.
-__device__ __forceinline__ vbool left_out(const IterState& state, vint i, float dropout)
+__device__ __forceinline__ vbool left_out(int step, int num_frozen, vint i, float dropout)
 {
-    const unsigned seed = pcg((unsigned)state.step);
-    const int num_frozen = state.num_frozen;
+    const unsigned seed = pcg((unsigned)step);
     return test_each(i, [=](int k) { return k >= num_frozen && pcg(seed + k) * (1.0f / 4294967296.0f) < dropout; });
 }
 
@@ -66,11 +66,22 @@ __device__ __forceinline__ vbool project_splat(
     return seen & (fabsf(color.x) + fabsf(color.y) + fabsf(color.z) < 1e9f);    // before fmaxf, which turns NaN into 0
 }
 
+// Tells send_splats which of a warp's splats are visible.
+__device__ __forceinline__ void list_visible(
+    int first_own, vbool visible, VisibleGroup* __restrict__ groups, unsigned* __restrict__ counts)
+{
+    const unsigned mask = ballot(visible);
+    if (!leader()) return;
+    groups[(first_own + first_of_warp()) / 32].mask = mask;
+    if (mask) atomicAdd(counts + first_own / RANK_BLOCK, __popc(mask));
+}
+
 extern "C" __global__ void project(
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* __restrict__ state,          // [1] num_large is counted
+    const BatchView* __restrict__ shown,    // [1] the view; null: that of `state`
     int antialias,                          // 0 or 1
     Share share,                            // splats to project; `columns` below is their number, rounded up
     float* __restrict__ depths,             // [columns] z; 0 where invisible
@@ -81,17 +92,24 @@ extern "C" __global__ void project(
     unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
     float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
+    VisibleGroup* __restrict__ groups,      // [columns / 32] masks are written; may be null, as the next
+    unsigned* __restrict__ counts,          // [columns / RANK_BLOCK] number of visible splats of each block is added
     float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
 {
     __shared__ TileWork work;
     const int first_own = blockIdx.x * 32 * blockDim.y, first = splat_of(share, first_own), n = state->num_splats;
-    if (first >= n || state->overflowed) return;
-    const Camera& camera = cameras[state->view];
+    if (state->overflowed) return;
+    if (first >= n) {
+        if (groups) list_visible(first_own, false, groups, counts);
+        return;
+    }
+    const Camera& camera = shown ? shown->camera : cameras[state->view];
+    const int degree = shown ? shown->sh_degree : state->sh_degree;
     const int i = own(column_of(share, first_own) + first_of_warp()), j = own(first_own + first_of_warp());
     const vint splat = first + first_of_warp() + lane_id();
     const vbool exists = splat < n;
 #ifdef DROPOUT
-    const vbool drawn = exists & !left_out(*state, splat, dropout);
+    const vbool drawn = exists & !left_out(shown ? shown->step : state->step, state->num_frozen, splat, dropout);
     const vfloat gain = select(splat < (int)state->num_frozen, vfloat(1.0f), vfloat(1.0f / (1.0f - dropout)));
 #else
     const vbool drawn = exists;
@@ -99,7 +117,8 @@ extern "C" __global__ void project(
 #endif
     SplatInView view = {};
     const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
-    const vbool visible = project_splat(params + i, capacity, drawn, camera, state->sh_degree, antialias, own_sigmas, gain, view);
+    const vbool visible = project_splat(params + i, capacity, drawn, camera, degree, antialias, own_sigmas, gain, view);
+    if (groups) list_visible(first_own, visible, groups, counts);
     store_own(depths + j, select(visible, view.depth, vfloat(0.0f)), exists);
     store2_own(means2d + j, view.x, view.y, visible);
     store4_own(conic_opacity + j, view.conic_opacity, visible);

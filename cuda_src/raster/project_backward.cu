@@ -49,10 +49,9 @@ __device__ __forceinline__ SplatSums sums_of(
     const float* __restrict__ d_splats /* [slots, rows, SPLAT_SUMS] */, const float* __restrict__ sent, const SlotLayout& layout,
     int slot, int first, vbool m)
 {
-    const size_t place = place_of(layout, slot);
-    const float* const sums = d_splats + place * layout.rows * SPLAT_SUMS;
+    const float* const sums = d_splats + (size_t)slot * layout.rows * SPLAT_SUMS;
     if (NUM_SLOTS == 1 || !sent) return load_sums(sums + (size_t)first * SPLAT_SUMS, lane_id(), m);
-    return load_sums(sums, row_of(group_of(sent + place * layout.sent_stride, layout.columns, first), lane_id()), m);
+    return load_sums(sums, row_of(group_of(sent + (size_t)slot * layout.sent_stride, layout.columns, first), lane_id()), m);
 }
 
 extern "C" __global__ void project_backward(
@@ -93,14 +92,13 @@ extern "C" __global__ void project_backward(
     vfloat3 abs_color = make_vec(0.0f, 0.0f, 0.0f);         // sum of |dL/d colour|: finite if all of them are
     vfloat screen_gradients = 0.0f, num_seen = 0.0f;        // for statistics: their sum, and views that see the splat
     for (int slot = 0; slot < NUM_SLOTS; ++slot) {
-        const size_t place = place_of(layout, slot);
         const vbool visible = seen_in(depths + j, layout, slot, on);
         SplatGradient d = {};
         if (some(visible)) {
             const Camera& camera = camera_of(cameras, views, *state, slot);
             const SplatSums sums = sums_of(d_splats, sent, layout, slot, first_own, visible);
             const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
-            const vfloat4 rgb = load4_own(colors + place * columns + j, visible);
+            const vfloat4 rgb = load4_own(colors + slot * columns + j, visible);
             d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_sigmas, stride, visible);
             if (d_means) d.geometry.mean = add(d.geometry.mean, load_vec(d_means + 3 * slot * stride + i, stride, visible));
             if (options.absgrad) { d.geometry.d_x = sums.abs_x; d.geometry.d_y = sums.abs_y; }

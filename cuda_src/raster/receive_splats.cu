@@ -6,9 +6,8 @@
 extern "C" __global__ void receive_splats(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* __restrict__ state,          // [1] num_large is counted
-    int capacity, int num_ranks, int columns, int rows,
-    long long stride,                       // floats from rank to rank
-    const float* __restrict__ received,     // [num_ranks, stride] slots of a view
+    int capacity, int columns, int rows,
+    ViewSlots slots,
     float* __restrict__ depths,             // [capacity] z; 0 where invisible
     float2* __restrict__ means2d,           // [capacity] px
     float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
@@ -21,8 +20,8 @@ extern "C" __global__ void receive_splats(
     const int first = blockIdx.x * 32 * blockDim.y, n = state->num_splats;
     if (first >= n || state->overflowed) return;
     const Camera& camera = cameras[state->view];
-    const float* const slot = received + rank_of(num_ranks, first) * stride;        // that of the whole block
-    const VisibleGroup group = group_of(slot, columns, place_in_share(num_ranks, first) + first_of_warp());
+    const float* const slot = slot_of(slots, rank_of(slots.num_ranks, first));      // that of the whole block
+    const VisibleGroup group = group_of(slot, columns, place_in_share(slots.num_ranks, first) + first_of_warp());
     const int i = own(first + first_of_warp());
     const vbool exists = first + first_of_warp() + lane_id() < n;
     const vint row = row_of(group, lane_id());

@@ -1,47 +1,57 @@
 // From the projected splats of a rank's share to those that it sends of a view: the visible ones, in their order, with their index
-// (visible.cuh). No atomics: the order, and so every bit, is the same in each run. One warp owns 32 splats.
-// find_visible; number_visible (exchange.cu); send_splats.
+// (visible.cuh), whose masks `project` has written. The order, and so every bit, is the same in each run. One warp owns 32 splats.
 #include "lanes.cuh"
 #include "raster/visible.cuh"
 
-// One block owns RANK_BLOCK splats.
-extern "C" __global__ void find_visible(
-    const IterState* __restrict__ state,    // [1]
-    Share share, int columns,
-    const float* __restrict__ depths,       // [columns] 0 where invisible
-    float* __restrict__ slot)               // groups; in place of first rows, the number of rows of each block
+// Rows of the groups before `group`: those of its block, and those of the blocks before.
+struct RowsBefore { unsigned in_block, in_blocks; };
+
+// Of the first group of a block of threads. All of its threads call it.
+__device__ __forceinline__ RowsBefore rows_before(
+    int first_group, const VisibleGroup* __restrict__ groups, const unsigned* __restrict__ counts)
 {
-    __shared__ unsigned masks[GROUPS_OF_BLOCK];
-    if (state->overflowed) return;
-    const int first_own = blockIdx.x * RANK_BLOCK, first = splat_of(share, first_own), n = state->num_splats;
-    for (int g = threadIdx.y; g < GROUPS_OF_BLOCK; g += blockDim.y) {
-        const vbool exists = first + 32 * g + lane_id() < n;
-        const unsigned mask = ballot(exists & (load_own(depths + own(first_own + 32 * g), exists) > 0.0f));
-        if (leader()) masks[g] = mask;
-    }
+    __shared__ RowsBefore sums;
+    const int block = first_group / GROUPS_OF_BLOCK, first_of_block = block * GROUPS_OF_BLOCK;
+    BLOCK_FOR(k, 1) sums = {0, 0};
     __syncthreads();
-    VisibleGroup* const groups = (VisibleGroup*)(slot + groups_at(columns)) + first_own / 32;
-    BLOCK_FOR(g, GROUPS_OF_BLOCK) {
-        unsigned begin = 0;
-        for (int k = 0; k < g; ++k) begin += __popc(masks[k]);
-        groups[g].mask = masks[g];
-        groups[g].begin = begin;
-        if (g == GROUPS_OF_BLOCK - 1) ((unsigned*)slot)[blockIdx.x] = begin + __popc(masks[g]);
+    unsigned in_block = 0, in_blocks = 0;
+    BLOCK_FOR(g, first_group - first_of_block) in_block += __popc(groups[first_of_block + g].mask);
+    BLOCK_FOR(b, block) in_blocks += counts[b];
+    if (in_block) atomicAdd(&sums.in_block, in_block);
+    if (in_blocks) atomicAdd(&sums.in_blocks, in_blocks);
+    __syncthreads();
+    return sums;
+}
+
+// The first row of a block, and after the last one the number of rows.
+__device__ __forceinline__ void store_begins(unsigned* begins, int block, int num_blocks, unsigned before, unsigned count)
+{
+    BLOCK_FOR(k, 1) {
+        begins[block] = before;
+        if (block == num_blocks - 1) begins[num_blocks] = before + count;
     }
 }
 
 extern "C" __global__ void send_splats(
     const IterState* __restrict__ state,    // [1]
     int columns, int rows,
+    const unsigned* __restrict__ counts,    // [columns / RANK_BLOCK] number of rows of each block, from `project`
     const float* __restrict__ depths,       // [columns]
     const float2* __restrict__ means2d,     // [columns] px
     const float4* __restrict__ conic_opacity, // [columns] px^-2 (a, b, c), opacity
     const float4* __restrict__ colors,      // [columns] rgb, unused
-    float* __restrict__ slot)               // its index is complete; splats are written
+    float* __restrict__ slot)               // its masks are complete; all else is written
 {
     if (state->overflowed) return;
-    const int first = (blockIdx.x * blockDim.y + threadIdx.y) * 32, j = own(first);
-    const VisibleGroup group = group_of(slot, columns, first);
+    const int first_group = blockIdx.x * blockDim.y, first = (first_group + threadIdx.y) * 32, j = own(first);
+    VisibleGroup* const groups = (VisibleGroup*)(slot + groups_at(columns));
+    const RowsBefore before = rows_before(first_group, groups, counts);
+    const int block = first_group / GROUPS_OF_BLOCK;
+    if (first_group % GROUPS_OF_BLOCK == 0) store_begins((unsigned*)slot, block, columns / RANK_BLOCK, before.in_blocks, counts[block]);
+    VisibleGroup group = {groups[first_group + threadIdx.y].mask, before.in_block};
+    for (int g = 0; g < (int)threadIdx.y; ++g) group.begin += __popc(groups[first_group + g].mask);
+    if (leader()) groups[first_group + threadIdx.y].begin = group.begin;
+    group.begin += before.in_blocks;
     const vint row = row_of(group, lane_id());
     const vbool sent = has_row(group, lane_id()) & (row < rows);
     if (!some(sent)) return;

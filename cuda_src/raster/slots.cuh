@@ -9,25 +9,18 @@ constexpr int NUM_SLOTS = BATCH;
 constexpr int NUM_SLOTS = 1;
 #endif
 
-// Where the arrays of a slot begin. Slots of views that the same rank shows lie together. render/project.py mirrors this layout.
+// Sizes of the arrays of a slot. render/project.py mirrors this layout.
 struct SlotLayout {
-    int num_ranks, views_per_rank;
     int columns;                    // splats of a slot: stride of depths, colors, and rows of d_rays
-    int rows;                       // of d_splats: as many, or with several ranks those of splats that were sent
+    int rows;                       // of d_splats: as many, or with several ranks those of splats that were sent, and one more
     int sent_stride;                // floats from slot to slot of what was sent (visible.cuh)
 };
-
-// The place of a slot's arrays among those of all slots.
-__device__ __forceinline__ size_t place_of(const SlotLayout& s, int slot)
-{
-    return slot % s.num_ranks * s.views_per_rank + slot / s.num_ranks;
-}
 
 // Of the splats in m, those that the slot's view sees. depths: the lane's own element of the first slot.
 __device__ __forceinline__ vbool seen_in(
     const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, int slot, vbool m)
 {
-    return m & (load_own(depths + place_of(layout, slot) * layout.columns, m) > 0.0f);
+    return m & (load_own(depths + (size_t)slot * layout.columns, m) > 0.0f);
 }
 
 // Those that any view sees.

@@ -24,6 +24,18 @@ __device__ __forceinline__ int num_visible(const float* __restrict__ slot, int c
     return ((const int*)slot)[columns / RANK_BLOCK];
 }
 
+// The slots of a view on the rank that shows it, one from each rank: what it has of its own splats lies where it has put it, the others where
+// they arrive. train/ranked/exchange.py mirrors this layout.
+struct ViewSlots {
+    unsigned long long own, received;   // addresses of a slot, and of slots [num_ranks, stride]
+    int stride;                         // floats
+    int rank, num_ranks;
+};
+__device__ __forceinline__ const float* slot_of(const ViewSlots& s, int rank)
+{
+    return rank == s.rank ? (const float*)s.own : (const float*)s.received + (size_t)rank * s.stride;
+}
+
 // The group of splat j of a share; `begin` counts from the first row of the slot.
 __device__ __forceinline__ VisibleGroup group_of(const float* __restrict__ slot, int columns, int j)
 {

@@ -25,8 +25,7 @@ def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
     results = list[T]()
     with suppress(MemoryError):
         results.append(work())
-    sent = backend.upload(np.full((ranks.size, 1), len(results), np.int32))
-    received = backend.upload(np.zeros((ranks.size, 1), np.int32))
+    sent, received = (backend.upload(np.full((ranks.size, 1), len(results), np.int32)) for _ in range(2))
     ranks.exchange([(sent, received)])
     without = np.flatnonzero(backend.download(received)[:, 0] == 0)
     if len(without):

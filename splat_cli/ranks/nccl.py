@@ -53,16 +53,19 @@ def gpu_links() -> dict[str, int]:
 
 
 class NcclRanks:
-    """See Ranks. All transfers are on the backend's stream, outside of captured graphs."""
+    """See Ranks. Transfers are outside of captured graphs, on the backend's stream or on one beside it."""
 
     def __init__(self, channel: Channel, stream: Any) -> None:
         if reason := why_no_nccl():
             raise DeviceError(f"several GPUs need NCCL: {reason}")
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is of no use to sends between pairs
-        from cupy.cuda import Event, nccl, runtime
+        from cupy.cuda import Event, Stream, nccl, runtime
 
         self.rank, self.size, self._channel = channel.rank, channel.size, channel
         self._stream, self._nccl = stream, nccl
+        # of high priority: transfers start although kernels of the other stream occupy the device
+        self._stream_beside = Stream(non_blocking=True, priority=-1)
+        self._begin, self._end = (Event(disable_timing=True) for _ in range(2))  # of what is on the stream beside
         self.tell, self.listen = channel.tell, channel.listen
         if channel.rank == 0:
             channel.tell(unique_id := nccl.get_unique_id())
@@ -74,18 +77,26 @@ class NcclRanks:
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
         """See Ranks.exchange."""
-        transfers = [(sent[rank], received[rank], rank) for sent, received in pairs for rank in range(self.size)]
-        self._group(
-            [("send", sent, rank) for sent, _, rank in transfers] + [("recv", got, rank) for _, got, rank in transfers]
-        )
+        self._exchange(pairs, self._stream)
+
+    def begin_exchange(self, pairs: Sequence[Pair]) -> None:
+        """See Ranks.begin_exchange."""
+        self._begin.record(self._stream)
+        self._stream_beside.wait_event(self._begin)
+        self._exchange(pairs, self._stream_beside)
+        self._end.record(self._stream_beside)
+
+    def end_exchanges(self) -> None:
+        """See Ranks.end_exchanges."""
+        self._stream.wait_event(self._end)
 
     def send(self, array: Any, rank: int) -> None:
         """See Ranks.send."""
-        self._group([("send", array, rank)])
+        self._group([("send", array, rank)], self._stream)
 
     def receive(self, array: Any, rank: int) -> None:
         """See Ranks.receive."""
-        self._group([("recv", array, rank)])
+        self._group([("recv", array, rank)], self._stream)
 
     def check(self) -> None:
         """See Ranks.check."""
@@ -115,7 +126,12 @@ class NcclRanks:
         self.abort()
         self._channel.close()
 
-    def _group(self, transfers: list[tuple[str, Any, int]]) -> None:
+    def _exchange(self, pairs: Sequence[Pair], stream: Any) -> None:
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sends = [("send", sent[rank], rank) for sent, _ in pairs for rank in others]
+        self._group(sends + [("recv", received[rank], rank) for _, received in pairs for rank in others], stream)
+
+    def _group(self, transfers: list[tuple[str, Any, int]], stream: Any) -> None:
         self.check()
         nccl, self._is_in_call = self._nccl, True
         try:
@@ -124,7 +140,7 @@ class NcclRanks:
             nccl.groupStart()
             for method, array, rank in transfers:
                 transfer = getattr(self._communicator, method)
-                transfer(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, rank, self._stream.ptr)
+                transfer(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, rank, stream.ptr)
             nccl.groupEnd()
         except (nccl.NcclError, AttributeError) as error:
             self._channel.wait_for_loss()

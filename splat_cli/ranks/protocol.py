@@ -27,8 +27,14 @@ class Ranks(Protocol):
     def exchange(self, pairs: Sequence[Pair]) -> None:
         """All-to-all, in stream order: of each (sent, received) [size, ...], part r goes to and comes from rank r.
 
-        Shapes and dtypes are the same on all ranks.
+        Shapes and dtypes are the same on all ranks. A rank's own part stays as it is.
         """
+
+    def begin_exchange(self, pairs: Sequence[Pair]) -> None:
+        """As `exchange`, after what is queued, but beside what is queued from now on, until `end_exchanges`."""
+
+    def end_exchanges(self) -> None:
+        """What is queued from now on waits for the end of all exchanges."""
 
     def send(self, array: Any, rank: int) -> None:
         """Send an array to a rank, which calls `receive`; in stream order."""
@@ -56,8 +62,11 @@ class Alone:
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
         """See Ranks.exchange."""
-        for sent, received in pairs:
-            received[...] = sent
+
+    begin_exchange = exchange
+
+    def end_exchanges(self) -> None:
+        """See Ranks.end_exchanges."""
 
     def send(self, array: Any, rank: int) -> None:
         """See Ranks.send."""

@@ -19,13 +19,12 @@ THREADS = 256
 LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lanes.cuh
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # of these: dL/d colour
-BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 24  # of `struct BatchView` in cuda_src/common.cuh
+BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 32  # of `struct BatchView` in cuda_src/common.cuh
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
 # Mirrors `struct SlotLayout` in cuda_src/raster/slots.cuh.
 SLOT_LAYOUT_DTYPE = np.dtype([
-    ("num_ranks", np.int32), ("views_per_rank", np.int32), ("columns", np.int32),
-    ("rows", np.int32), ("sent_stride", np.int32),
+    ("columns", np.int32), ("rows", np.int32), ("sent_stride", np.int32),
 ])  # fmt: skip
 
 
@@ -42,8 +41,8 @@ class Projection:
     fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
     views: `struct BatchView` [batch] (cuda_src/common.cuh) where this holds a batch of views, else None; depths,
     colors, d_splats and d_rays then have this first dimension, and `slot` is the projection of one of the views.
-    With several ranks: layout, `struct SlotLayout`, since views do not simply follow one another; d_splats has rows of
-    visible splats only, whose index is `sent` (cuda_src/raster/visible.cuh).
+    With several ranks: layout, `struct SlotLayout`, since d_splats has rows of visible splats only, whose index is
+    `sent` (cuda_src/raster/visible.cuh).
     """
 
     depths: Any
@@ -91,7 +90,7 @@ class Projection:
 
     def layout_of(self, columns: int) -> np.ndarray:
         """`struct SlotLayout` of arrays with this number of columns."""
-        return np.array((1, 1, columns, columns, 0), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
+        return np.array((columns, columns, 0), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
 
     def slot(self, view: int) -> Projection:
         """The projection of one view of the batch. Buffers that only rendering needs are common to all views."""
@@ -99,15 +98,29 @@ class Projection:
         return dataclasses.replace(self, **arrays, views=None)
 
 
+@dataclass(frozen=True)
+class SentView:
+    """A view into which a rank projects its share for another rank.
+
+    view: `struct BatchView`. groups: `struct VisibleGroup` (cuda_src/raster/visible.cuh) for each 32 splats, of which
+    masks are written. counts uint32 [columns / RANK_BLOCK]: the number of visible splats of each block is added.
+    """
+
+    view: Any
+    groups: Any
+    counts: Any
+
+
 def project(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, out: Projection, dropout: float = 0.0,
-    share: Share = WHOLE,
+    share: Share = WHOLE, sent: SentView | None = None,
 ) -> None:  # fmt: skip
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
     out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random, others in
     each step; the opacities of the rest are scaled to compensate.
-    share: splats to project; `out` has room for them only, and no tile_counts where they are not all.
+    share: splats to project; `out` has room for them only, and no tile_counts where they are not all. sent: another
+    view than the state's, and what its visible splats are listed in.
     ShapeError if `out` has another capacity.
     """
     columns = "C" if share.num_ranks == 1 else "S"
@@ -123,9 +136,9 @@ def project(
     defines = cameras.defines | ({"DROPOUT": 1} if dropout else {})
     splats.backend.kernel("raster/project", "project", **defines)(
         (-(-len(out.depths) // THREADS),), LANES,
-        splats.params, splats.capacity, cameras.array, state.array, int(antialias), share.struct, out.depths,
-        out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
-        splats.smooth_3d_sigmas, float(dropout),
+        splats.params, splats.capacity, cameras.array, state.array, sent and sent.view, int(antialias), share.struct,
+        out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
+        splats.smooth_3d_sigmas, *((sent.groups, sent.counts) if sent else (None, None)), float(dropout),
     )  # fmt: skip
 
 

@@ -54,6 +54,11 @@ class BatchStep:
         """Queue the start of a step: its view, learning rates and background."""
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self._schedule, self._order)
 
+    @property
+    def view_source(self) -> tuple[Any, Any]:
+        """Arrays from which the views, rates and backgrounds of steps are taken."""
+        return self._schedule, self._order
+
     def differentiate(self) -> None:
         """Queue the loss of the rendered picture, back to the gradients of projected splats."""
         picture, loss = self.rasterizer.picture, self._auxiliary.loss

@@ -13,16 +13,31 @@ from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import BATCH_VIEW_BYTES, LANES, SLOT_LAYOUT_DTYPE, SPLAT_SUMS, THREADS, Projection
-from splat_cli.render.tiles import SCAN_THREADS
+from splat_cli.render.project import (
+    BATCH_VIEW_BYTES,
+    LANES,
+    SLOT_LAYOUT_DTYPE,
+    SPLAT_SUMS,
+    THREADS,
+    Projection,
+    SentView,
+)
 
 PROJECTED = 10  # floats of a projected splat, as in cuda_src/raster/visible.cuh
 PLANNED_ROWS = 0.5  # of the splats, for which memory is planned: a view seldom shows more
-VIEW_RESULT_BYTES = 12  # size of `struct ViewResult`
+
+# Mirrors `struct ViewSlots` in cuda_src/raster/visible.cuh.
+VIEW_SLOTS_DTYPE = np.dtype([
+    ("own", np.uint64), ("received", np.uint64), ("stride", np.int32), ("rank", np.int32), ("num_ranks", np.int32),
+], align=True)  # fmt: skip
 
 
 class Exchange:
     """Buffers of a batch on one rank: view b of the batch is shown by rank b % ranks, as its view b // ranks.
+
+    What is sent of view b goes to the rank that shows it; what is received of the rank's k-th view from rank r is at
+    k * ranks + r. A rank's own part of its own views is not sent: `receive` finds it among what is sent, and `send`
+    puts it where gradients are received.
 
     slots: projections of the rank's own splats into the views of the batch; means2d and conic_opacity are common to
     all, so that `send_splats` follows each projection. whole: what `project_backward` takes of all of them, after
@@ -32,26 +47,26 @@ class Exchange:
 
     def __init__(self, backend: Backend, ranks: Ranks, share: Share, capacity: int, batch: int, rows: int) -> None:
         self.backend, self.ranks, self.share, self.capacity, self.rows = backend, ranks, share, capacity, rows
-        self.num_views, self.columns = batch // ranks.size, share.columns(capacity)
-        columns, shape, empty, zeros = self.columns, (ranks.size, self.num_views), backend.xp.empty, backend.xp.zeros
+        self.columns, empty, zeros = share.columns(capacity), backend.xp.empty, backend.xp.zeros
+        columns, self.num_views = self.columns, batch // ranks.size
+        self._rounds = [slice(first, first + ranks.size) for first in range(0, batch, ranks.size)]
         self._stride = index_words(columns) + PROJECTED * rows
-        self._splats = [zeros((*shape, self._stride), "float32") for _ in range(2)]  # sent, received
-        self._sums = [empty((*shape, rows, SPLAT_SUMS), "float32") for _ in range(2)]
-        self._results = [zeros((*shape, VIEW_RESULT_BYTES), "uint8") for _ in range(2)]
+        self._splats = [zeros((batch, self._stride), "float32") for _ in range(2)]  # sent, received
+        self._sums = [zeros((batch, rows + 1, SPLAT_SUMS), "float32") for _ in range(2)]  # last row: result of the view
         self.views = zeros((batch, BATCH_VIEW_BYTES), "uint8")
+        self.counts = zeros((batch, columns // RANK_BLOCK), "uint32")
         self._needed_rows = zeros(1, "int32")
-        depths, colors = empty((*shape, columns), "float32"), empty((*shape, columns, 4), "float32")
+        depths, colors = empty((batch, columns), "float32"), empty((batch, columns, 4), "float32")
         common = {"means2d": empty((columns, 2), "float32"), "conic_opacity": empty((columns, 4), "float32")}
         unused: dict[str, Any] = dict.fromkeys(("tile_counts", "large_splats", "d_splats", "d_rays"))
-        places = [(b % ranks.size, b // ranks.size) for b in range(batch)]
-        self.slots = [Projection(depths=depths[at], colors=colors[at], **common, **unused) for at in places]
-        self._sent_slots = [self._splats[0][at] for at in places]
+        self.slots = [Projection(depths=depths[b], colors=colors[b], **common, **unused) for b in range(batch)]
+        groups = slice(index_words(columns) - columns // 16, index_words(columns))
+        self.sent_views = [SentView(self.views[b], self._splats[0][b, groups], self.counts[b]) for b in range(batch)]
         self.whole = Projection(
-            depths=depths.reshape(batch, columns), means2d=None, conic_opacity=None,
-            colors=colors.reshape(batch, columns, 4), tile_counts=None, large_splats=None,
-            d_splats=self._sums[1].reshape(batch, rows, SPLAT_SUMS), d_rays=empty((batch, 6, columns), "float32"),
+            depths=depths, means2d=None, conic_opacity=None, colors=colors, tile_counts=None, large_splats=None,
+            d_splats=self._sums[1], d_rays=empty((batch, 6, columns), "float32"),
             views=self.views, sent=self._splats[0],
-            layout=np.array((ranks.size, self.num_views, columns, rows, self._stride), SLOT_LAYOUT_DTYPE),
+            layout=np.array((columns, rows + 1, self._stride), SLOT_LAYOUT_DTYPE),
         )  # fmt: skip
 
     @staticmethod
@@ -67,69 +82,72 @@ class Exchange:
 
     def send_splats(self, slot: int, state: IterState) -> None:
         """Queue the visible splats of a slot, just projected, to be sent."""
-        projection, sent, columns = self.slots[slot], self._sent_slots[slot], self.columns
-        num_blocks, threads = columns // RANK_BLOCK, SCAN_THREADS[self.backend.name]
-        self.backend.kernel("raster/send_splats", "find_visible")(
-            (num_blocks,), LANES, state.array, self.share.struct, columns, projection.depths, sent,
-        )  # fmt: skip
-        begins = sent[: num_blocks + 1].view("uint32")
-        self._kernel("number_visible")((1,), (threads,), state.array, num_blocks, begins)
+        projection = self.slots[slot]
         self.backend.kernel("raster/send_splats", "send_splats")(
-            (columns // THREADS,), LANES,
-            state.array, columns, self.rows, projection.depths, projection.means2d, projection.conic_opacity,
-            projection.colors, sent,
+            (self.columns // THREADS,), LANES,
+            state.array, self.columns, self.rows, self.counts[slot], projection.depths, projection.means2d,
+            projection.conic_opacity, projection.colors, self._splats[0][slot],
         )  # fmt: skip
 
-    def exchange_projections(self) -> None:
-        """Send each view's projections to the rank that shows it."""
-        self.ranks.exchange([(self._splats[0], self._splats[1])])
+    def begin_projections(self) -> None:
+        """Begin to send each view's projections to the rank that shows it, beside what is queued from now on."""
+        self.ranks.begin_exchange([(self._splats[0][views], self._splats[1][views]) for views in self._rounds])
 
-    def exchange_gradients(self) -> None:
-        """Send the gradients of each view's splats to their owners, and its loss to all."""
-        self.ranks.exchange([(self._sums[0], self._sums[1]), (self._results[0], self._results[1])])
+    def begin_gradients(self, view: int) -> None:
+        """Begin to send the gradients of the ranks' `view`-th views to the owners of splats, and the results to all."""
+        self.ranks.begin_exchange([self._of_view(view)])
+
+    def exchange_gradients(self, view: int) -> None:
+        """Send them, before what is queued from now on."""
+        self.ranks.exchange([self._of_view(view)])
 
     def exchange_results(self) -> None:
-        """Send the results of each view to all, where no gradients are asked for."""
-        self.ranks.exchange([(self._results[0], self._results[1])])
+        """Send the results of all views to all, where no gradients are asked for."""
+        rounds = [self._of_view(view) for view in range(self.num_views)]
+        self.ranks.exchange([(sent[:, -1], received[:, -1]) for sent, received in rounds])
 
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:
-        """Queue what `project` does for all splats, from what the ranks have sent of the rank's `view`-th view."""
-        b = view * self.ranks.size + self.ranks.rank
-        self.backend.kernel("optim/begin_step", "show_view")((1,), (1,), state.array, self.views[b])
+        """Queue what `project` does for all splats, from what the ranks have sent of the rank's `view`-th view.
+
+        The state is that of the view, after `begin_batch` the first one.
+        """
+        if view > 0:
+            b = view * self.ranks.size + self.ranks.rank
+            self.backend.kernel("optim/begin_step", "show_view")((1,), (1,), state.array, self.views[b])
         self.backend.kernel("raster/receive_splats", "receive_splats")(
             (-(-self.capacity // THREADS),), LANES,
-            cameras.array, state.array, self.capacity, self.ranks.size, self.columns, self.rows, *self._received(view),
+            cameras.array, state.array, self.capacity, self.columns, self.rows, self._view_slots(view),
             out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
         )  # fmt: skip
 
     def send(self, view: int, state: IterState, projection: Projection) -> None:
-        """Queue the gradients of the rank's `view`-th view, and its loss, to be sent."""
-        sent = self._sums[0].reshape(-1)[view * self.rows * SPLAT_SUMS :]
+        """Queue the gradients of the rank's `view`-th view, and its result, to be sent."""
         self._kernel("send_sums")(
             (-(-self.capacity // THREADS),), (THREADS,),
-            state.array, self.ranks.size, self.columns, self.rows, *self._received(view), projection.d_splats,
-            self.num_views * self.rows * SPLAT_SUMS, sent,
+            state.array, self._view_slots(view), self.columns, self.rows, projection.d_splats,
+            *reversed(self._of_view(view)),
         )  # fmt: skip
-        self.send_result(view, state)
 
     def send_result(self, view: int, state: IterState) -> None:
-        """Queue the loss of the rank's `view`-th view, and whether it exceeded the buffers, to be sent."""
-        size, received = self.ranks.size, self._received(view)
-        arrays = state.array, size, self.num_views, view, self.columns, self.rows, *received, self._results[0]
-        self._kernel("send_result")((1,), (1,), *arrays)
+        """Queue the result of the rank's `view`-th view alone: its loss, and whether it exceeded the buffers."""
+        slots, sums = self._view_slots(view), reversed(self._of_view(view))
+        self._kernel("send_result")((1,), (1,), state.array, slots, self.columns, self.rows, *sums)
 
     def agree(self, state: IterState, count: int) -> None:
         """Queue the losses of the first `count` views for the update; an overflow of one sets `overflowed` on all."""
-        sizes, arrays = (self.ranks.size, self.num_views, count), (self._results[1], self.views, self._needed_rows)
-        self._kernel("agree")((1,), (1,), state.array, *sizes, *arrays)
+        arrays = self._sums[1], self.views, self._needed_rows
+        self._kernel("agree")((1,), (1,), state.array, count, self.rows, *arrays)
 
-    def record_view(self, slot: int, cameras: CameraTable, state: IterState) -> None:
-        """Queue a copy of the current view's camera and background to a slot."""
-        self.backend.kernel("optim/begin_step", "record_view")((1,), (1,), cameras.array, state.array, self.views[slot])
+    def _view_slots(self, view: int) -> np.ndarray:
+        """`struct ViewSlots` of the rank's `view`-th view."""
+        first, rank, address = view * self.ranks.size, self.ranks.rank, self.backend.address
+        own, received = self._splats[0][first + rank], self._splats[1][first]
+        return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_SLOTS_DTYPE)
 
-    def _received(self, view: int) -> tuple[int, Any]:
-        """Floats from rank to rank, and slots of the rank's `view`-th view."""
-        return self.num_views * self._stride, self._splats[1].reshape(-1)[view * self._stride :]
+    def _of_view(self, view: int) -> tuple[Any, Any]:
+        """Rows of gradients of the ranks' `view`-th views: sent, received, each [ranks, rows + 1, SPLAT_SUMS]."""
+        views = self._rounds[view]
+        return self._sums[0][views], self._sums[1][views]
 
     def _kernel(self, name: str) -> Any:
         return self.backend.kernel("raster/exchange", name)

@@ -25,7 +25,7 @@ class RankedScorer(ViewScorer):
     ) -> None:
         super().__init__(*arguments)
         self._ranked_views, self._ranks, self._lead = ranked_views, ranked_views.ranks, lead
-        self._graphs: dict[int, list[CapturedGraph]] = {}  # number of views -> own splats into all; own views; the end
+        self._graphs: dict[int, list[CapturedGraph]] = {}  # by number of views, see _make_graphs
 
     def release(self) -> None:
         """Free the buffers of scores and those between the ranks."""
@@ -66,25 +66,35 @@ class RankedScorer(ViewScorer):
         self._reset(views, keep=bool(self._graphs))
         for first in range(0, len(views), self._ranked_views.batch):
             count = min(self._ranked_views.batch, len(views) - first)
-            project_graph, render_graph, end_graph = self._graphs.setdefault(count, self._make_graphs(count))
-            project_graph.run(1)
-            self._ranked_views.exchange.exchange_projections()
-            render_graph.run(1)
+            others, own, render, end = self._graphs.setdefault(count, self._make_graphs(count))
+            others.run(1)
+            self._ranked_views.exchange.begin_projections()
+            own.run(1)
+            self._ranks.end_exchanges()
+            render.run(1)
             self._ranked_views.exchange.exchange_results()
-            end_graph.run(1)
+            end.run(1)
 
     def _make_graphs(self, count: int) -> list[CapturedGraph]:
-        """Of `count` views; all ranks know afterwards whether one of them overflowed."""
+        """Of `count` views: projection into those of others and into own ones; rendering of these; the end.
 
-        def project_views() -> None:
-            self._ranked_views.project(count, self._begin_view)
+        All ranks know afterwards whether one of the views overflowed.
+        """
+
+        def project_others() -> None:
+            self._ranked_views.begin(count, "next_views", self._views, self._cursor)
+            self._ranked_views.project(count, own=False)
+
+        def project_own() -> None:
+            self._ranked_views.project(count, own=True)
 
         def render_views() -> None:
-            for number in self._ranked_views.pictures(count):
+            for view in range(len(range(self._ranks.rank, count, self._ranks.size))):
+                self._ranked_views.render(view)
                 self._add_scores()
-                self._ranked_views.exchange.send_result(number, self.state)
+                self._ranked_views.exchange.send_result(view, self.state)
 
         def end() -> None:
             self._ranked_views.exchange.agree(self.state, count)
 
-        return [CapturedGraph(self.rasterizer, launch) for launch in (project_views, render_views, end)]
+        return [CapturedGraph(self.rasterizer, launch) for launch in (project_others, project_own, render_views, end)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from typing import Any
 
 from splat_cli.optim.model import Model
 from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import project
+from splat_cli.render.project import THREADS, project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
 
@@ -31,6 +31,11 @@ class RankedViews:
         self._model, self._state = model, state
         self._exchange: Exchange | None = None
         self._rows_per_splat = FIRST_ROWS  # the same on all ranks
+
+    @property
+    def num_views(self) -> int:
+        """Number of views of a batch that each rank shows."""
+        return self.batch // self.ranks.size
 
     @property
     def capacity(self) -> int:
@@ -71,19 +76,27 @@ class RankedViews:
 
         return all_or_none(self.ranks, self.rasterizer.backend, grow)
 
-    def project(self, count: int, begin_view: Callable[[], None], dropout: float = 0.0) -> None:
-        """Queue the projection of own splats into the next `count` views; `begin_view` queues the choice of each."""
-        raster, state = self.rasterizer, self._state
-        for slot, projection in enumerate(self.exchange.slots[:count]):
-            begin_view()
-            project(self._model.splats, raster.cameras, state, raster.antialias, projection, dropout, self.share)
-            self.exchange.send_splats(slot, state)
-            self.exchange.record_view(slot, raster.cameras, state)
+    def begin(self, count: int, name: str, *source: Any) -> None:
+        """Queue the choice of the next `count` views by a kernel of begin_step.cu, from the arrays `source`."""
+        exchange, cameras = self.exchange, self.rasterizer.cameras.array
+        counts = exchange.counts.size, exchange.counts
+        self.rasterizer.backend.kernel("optim/begin_step", name)(
+            (1,), (THREADS,), self._state.array, *source, cameras, count, self.ranks.rank, *counts, exchange.views,
+        )  # fmt: skip
 
-    def pictures(self, count: int) -> Iterator[int]:
-        """Queue the pictures of own views among the first `count`, one at a time; yields the number of each."""
+    def project(self, count: int, own: bool, dropout: float = 0.0) -> None:
+        """Queue the projection of own splats into those of `count` views that this rank shows, or into the others."""
+        raster, state, exchange = self.rasterizer, self._state, self.exchange
+        for b in range(count):
+            if (b % self.ranks.size == self.ranks.rank) == own:
+                project(
+                    self._model.splats, raster.cameras, state, raster.antialias, exchange.slots[b], dropout, self.share,
+                    exchange.sent_views[b],
+                )  # fmt: skip
+                exchange.send_splats(b, state)
+
+    def render(self, view: int) -> None:
+        """Queue the picture of the rank's `view`-th view, after what the ranks have sent of it."""
         raster = self.rasterizer
-        for number in range(len(range(self.ranks.rank, count, self.ranks.size))):
-            self.exchange.receive(number, raster.cameras, self._state, raster.projection)
-            raster.blend_projection(self._state)
-            yield number
+        self.exchange.receive(view, raster.cameras, self._state, raster.projection)
+        raster.blend_projection(self._state)
