@@ -11,7 +11,7 @@ from splat_cli.scene.view import View
 _SHARE = 0.5  # of the free memory
 _DEPTH_SHARE = 0.25  # of the photographs' memory, for depth maps
 _MIN_COUNT = 4
-_BATCHES = 3  # one in work on the device, one queued, one being loaded
+BATCHES_IN_FLIGHT = 3  # one in work on the device, one queued, one being loaded
 
 
 def photo_bytes(view: View) -> int:
@@ -37,7 +37,7 @@ def image_budget(
     largest = max(map(photo_bytes, views))
     budget = ImageBudget.of(max(limit // largest, _MIN_COUNT))
     num_scored, batch = -(-min(config.score_views, len(views)) // gpus), config.batch_size // gpus
-    least = max(num_scored, _BATCHES * batch if config.batch_size > 1 else 0)
+    least = max(num_scored, BATCHES_IN_FLIGHT * batch if config.batch_size > 1 else 0)
     if limit < _MIN_COUNT * largest or budget.resident < least:
         raise UsageError(
             f"{limit / 2**20:.1f} MiB hold {limit // largest} photographs of {largest / 2**20:.1f} MiB, too few to "

@@ -14,7 +14,8 @@ from splat_cli.eval.free_space import FREE_SPACE_KERNELS
 from splat_cli.eval.picture_scorer import SCORE_KERNELS
 from splat_cli.render.project_backward import VISIBLE_DEFINES
 from splat_cli.render.tiles import SORT_DEFINES
-from splat_cli.run.plan import STEPS_RANGE, resolve_schedule
+from splat_cli.run.plan import resolve_schedule
+from splat_cli.run.scene_defaults import MIN_VIEWS_OF_BATCH, STEPS_RANGE, default_batch
 from splat_cli.train.auxiliary import auxiliary_kernels
 from splat_cli.train.view_scores import has_fixed_scores
 
@@ -47,7 +48,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     """
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
-    batch = {"BATCH": config.batch_size} if config.batch_size > 1 else {}
+    batch = _batch_defines(config)
     update = {"FUSED_ADAM": 1} | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {}) | batch
     update |= VISIBLE_DEFINES if config.visible_adam else {}
     radial = (
@@ -75,6 +76,13 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
 
 
+def _batch_defines(config: TrainConfig) -> dict[str, int]:
+    """Define of the batch size; its default is that for many photographs."""
+    steps = config.steps or STEPS_RANGE[0]
+    size = config.batch or default_batch(config, steps, MIN_VIEWS_OF_BATCH)
+    return {"BATCH": size} if size > 1 else {}
+
+
 def _of_initialization(config: TrainConfig) -> list[Unit]:
     if config.init_from is not None:
         return []
@@ -91,6 +99,6 @@ def _of_density(config: TrainConfig, device: str) -> list[Unit]:
         units += [("density/ratings", fixed)] if fixed else []
     if schedule["strategy"] != "adc":
         units.append(("density/sampling", {}))
-        batch = {"BATCH": config.batch_size} if config.visible_adam and config.batch_size > 1 else {}
+        batch = _batch_defines(config) if config.visible_adam else {}
         units += [("optim/langevin_noise", batch)] if schedule["noise_scale"] > 0 else []
     return units

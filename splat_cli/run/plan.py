@@ -7,25 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.data.image_budget import BATCHES_IN_FLIGHT
+from splat_cli.run.scene_defaults import (
+    SHORT_RUN,
+    STEPS_PER_VIEW,
+    default_batch,
+    default_steps,
+    dropout_for,
+    sh_lr_factor,
+    views_per_point,
+)  # fmt: skip
 from splat_cli.scene.images.decode import has_alpha
 from splat_cli.scene.view import View
 
 REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
-REFERENCE_VIEWS = 100  # number of photographs that lr_shN is given for
-STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
-STEPS_RANGE = (15_000, 30_000)
-SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 MAX_LR_FACTOR = 5.0  # upper bound in short runs
 MAX_GROWTH = 0.2  # per round, upper bound in short runs
 MIN_UPDATES = 1_000  # with fewer, batches reduce quality
 MIN_BUDGET = 20_000  # splats, lower bound for few pixels
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
-SH_FACTOR_RANGE = (0.3, 2.0)  # bounds of the factor of lr_shN
-DROPOUT, MAX_DROPOUT = 0.05, 0.1
-ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
-DROPOUT_PER_VISIT = 6e-5  # beyond HARMLESS_VISITS of each photograph
-HARMLESS_VISITS = 150
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/quality.md
 
 
@@ -52,15 +55,27 @@ class RunPlan:
         return dataclasses.replace(self, config=dataclasses.replace(self.config, max_splats=limit))
 
 
-def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: bool | None = None) -> RunPlan:
-    """The plan of a run on the training views `views`.
+def resolve_plan(
+    requested: TrainConfig,
+    views: Sequence[View],
+    points: np.ndarray | None = None,
+    *,
+    resident: int | None = None,
+    from_splats: bool | None = None,
+) -> RunPlan:
+    """The plan of a run on the training views `views` of a scene with points float [P, 3], if it has any.
 
-    from_splats: whether training starts from trained splats, for which short runs do not raise learning rates and SH
-    degrees start at the maximum; default: whether the settings name a file of splats to start from.
+    resident: number of photographs that the device holds, if they are streamed. from_splats: whether training starts
+    from trained splats, for which short runs do not raise learning rates and SH degrees start at the maximum; default:
+    whether the settings name a file of splats to start from.
     """
     if from_splats is None:
         from_splats = requested.init_from is not None
     steps = default_steps(len(views)) if requested.steps is None else requested.steps
+    if requested.batch is None:
+        batch = default_batch(requested, steps, len(views))
+        fits = resident is None or resident >= BATCHES_IN_FLIGHT * batch // requested.gpus
+        requested = dataclasses.replace(requested, batch=batch if fits else requested.gpus)
     requested = with_whole_batches(requested, steps)
     steps = requested.num_steps
     budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
@@ -68,7 +83,9 @@ def resolve_plan(requested: TrainConfig, views: Sequence[View], from_splats: boo
     resolved |= coarse_levels(requested, views)
     for name in ("densify_interval", "opacity_reset_interval"):
         resolved[name] = max(round(resolved[name] / requested.batch_size), 1) * requested.batch_size
-    resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(len(views))
+    overlap = views_per_point(views, np.zeros((0, 3)) if points is None else points)
+    visits = STEPS_PER_VIEW if from_splats else steps / len(views)
+    resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(overlap, visits)
     if requested.background == "auto":
         transparent = any(view.path is not None and has_alpha(view.path) for view in views)
         resolved["background"] = "black" if transparent else "random"
@@ -99,12 +116,6 @@ def coarse_levels(config: TrainConfig, views: Sequence[View]) -> dict[str, Any]:
     largest = min(min(view.width, view.height) for view in views) // MIN_SIDE
     levels = min(config.coarse_levels, max(largest, 1).bit_length() - 1)
     return {"coarse_until": config.coarse_until if levels else 0.0, "coarse_levels": max(levels, 1)}
-
-
-def default_steps(num_views: int) -> int:
-    """Default number of training steps: proportional to the number of views, within bounds."""
-    low, high = STEPS_RANGE
-    return min(max(STEPS_PER_VIEW * num_views, low), high)
 
 
 def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False) -> dict[str, Any]:
@@ -138,23 +149,3 @@ def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False)
 def lr_factor(steps: int) -> float:
     """Factor of the learning rates of positions, scales and rotations, which have as far to move in fewer steps."""
     return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)
-
-
-def sh_lr_factor(num_views: int) -> float:
-    """Factor of lr_shN: square root of the number of views, within bounds.
-
-    With few views, visited often, view-dependent colours overfit; with many views, they need higher rates.
-    """
-    low, high = SH_FACTOR_RANGE
-    return min(max((num_views / REFERENCE_VIEWS) ** 0.5, low), high)
-
-
-def dropout_for(steps: int, num_views: int) -> float:
-    """Default fraction of splats dropped in each step.
-
-    Higher for few photographs and for many visits of each, which overfit (measured on seven scenes: docs/quality.md);
-    lower in short runs.
-    """
-    by_views = 0.0 if steps < SHORT_RUN else DROPOUT * min(1.0, (ENOUGH_VIEWS / num_views) ** 2)
-    by_visits = DROPOUT_PER_VISIT * max(steps / num_views - HARMLESS_VISITS, 0)
-    return min(by_views + by_visits, MAX_DROPOUT)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from splat_cli.config import TrainConfig
+from splat_cli.config.joint import TRAINED_WITH_SPLATS
 from splat_cli.device import Backend
 from splat_cli.device.cuda import visible_gpus
 from splat_cli.errors import UsageError
@@ -17,24 +18,12 @@ from splat_cli.ranks.nccl import NcclRanks, why_no_nccl
 from splat_cli.ranks.protocol import Alone, Ranks
 from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 
-_REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
-    "--color field": lambda config: config.color == "field",
-    "--pose-opt": lambda config: config.pose_opt,
-    "--background learned": lambda config: config.background == "learned",
-    "--appearance": lambda config: config.appearance != "none",
-    "--robust": lambda config: config.robust,
-    "--depth-weight": lambda config: bool(config.depth_weight),
-    "--frozen": lambda config: config.frozen is not None,
-    "--free-space": lambda config: config.free_space > 0,
-}
-"""Options that train more than splats, each GPU for itself, or not all of them -> whether the settings ask for it."""
-
 
 def check_ranks(config: TrainConfig, backend: Backend) -> None:
     """UsageError where the settings do not work with --gpus, or the machine has too few."""
     if config.gpus == 1:
         return
-    for option, is_wanted in _REFUSED.items():
+    for option, is_wanted in TRAINED_WITH_SPLATS.items():
         if is_wanted(config):
             raise UsageError(f"--gpus {config.gpus} does not work with {option}: leave out one of them")
     if config.batch_size % config.gpus:

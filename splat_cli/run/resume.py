@@ -43,7 +43,8 @@ def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -
     for folder in filter(is_run, folders):
         run = RunDir(folder)
         before = run.config()
-        same = before == with_whole_batches(wanted, wanted.steps or before.num_steps)
+        asked = wanted if wanted.batch else dataclasses.replace(wanted, batch=before.batch)
+        same = before == with_whole_batches(asked, asked.steps or before.num_steps)
         if same and not run.result() and run.about().get("scene") == str(scene.resolve()):
             return folder
     return None

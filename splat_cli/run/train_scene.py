@@ -16,7 +16,6 @@ from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_stat
 from splat_cli.run.cpu_duration import warn_of_duration
 from splat_cli.run.device import prepare_kernels
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
-from splat_cli.run.plan import resolve_plan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.restart import Restarts, free_memory, interruption
 from splat_cli.run.session import Session
@@ -81,7 +80,7 @@ def _train(
     wait_for_kernels = prepare_kernels(backend, config)
     with timer("reading the scene"):
         data = read_data(scene_path, config, backend, display)
-        plan = resolve_plan(config, data.training.views)
+        plan = data.plan(config)
         config = plan.requested
         if plan.warning:
             display.warn(plan.warning)

@@ -2,12 +2,14 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
-from splat_cli.run.plan import apply_splat_budget, default_steps, dropout_for, resolve_plan, sh_lr_factor
+from splat_cli.run.plan import apply_splat_budget, resolve_plan
+from splat_cli.run.scene_defaults import default_steps, dropout_for, sh_lr_factor, views_per_point
 from tests.views import ring_of_views
 
 VIEWS = ring_of_views(4)
@@ -86,9 +88,42 @@ def test_trained_splats_go_on_at_the_rates_of_long_runs():
         assert config.sh_degree_interval == 1
 
 
-def test_view_dependent_colour_learns_faster_with_more_photographs():
-    assert [sh_lr_factor(count) for count in (1, 100, 144, 10_000)] == pytest.approx([0.3, 1, 1.2, 2])
+def test_view_dependent_colour_learns_faster_where_more_photographs_show_a_point():
+    assert [sh_lr_factor(overlap, 120) for overlap in (1, 35, 70, 1000)] == pytest.approx([0.3, 1, 2, 4])
+    assert [sh_lr_factor(35, visits) for visits in (1000, 30, 1)] == pytest.approx([1, 2, 3])
     assert resolved().lr_shN == pytest.approx(0.3 * TrainConfig().lr_shN)
+    views, points = ring_of_views(140), np.zeros((5, 3))
+    assert resolve_plan(TrainConfig(), views, points).config.lr_shN == pytest.approx(4 * TrainConfig().lr_shN)
+    assert resolve_plan(TrainConfig(steps=140 * 30), views, points, from_splats=True).config.lr_shN == pytest.approx(
+        4 * TrainConfig().lr_shN
+    )
+
+
+def test_views_per_point_counts_images_that_contain_it():
+    views = ring_of_views(6)
+    seen, unseen = np.zeros((3, 3)), np.array([[0.0, 1e6, 0.0]])
+    assert views_per_point(views, seen) == 6
+    assert views_per_point(views, np.concatenate([seen, unseen])) == pytest.approx(4.5)
+    assert views_per_point(views, np.zeros((0, 3))) == 2
+    assert views_per_point(views, np.repeat(seen, 5000, axis=0)) == 6
+
+
+@pytest.mark.parametrize(("settings", "batch"), [
+    ({}, 4), ({"steps": 4999}, 1), ({"steps": 5000}, 4), ({"gpus": 2}, 4), ({"gpus": 3}, 6), ({"gpus": 8}, 8),
+    ({"steps": 100, "gpus": 3}, 3), ({"pose_opt": True}, 1), ({"batch": 2}, 2),
+])  # fmt: skip
+def test_long_runs_on_enough_photographs_take_batches(settings, batch):
+    assert resolve_plan(TrainConfig(**settings), ring_of_views(40)).requested.batch == batch
+    assert resolve_plan(TrainConfig(**settings), ring_of_views(39)).config.batch == settings.get(
+        "batch", settings.get("gpus", 1)
+    )
+
+
+def test_few_resident_photographs_limit_the_default_batch_alone():
+    views = ring_of_views(40)
+    assert resolve_plan(TrainConfig(), views, resident=12).config.batch == 4
+    assert resolve_plan(TrainConfig(), views, resident=11).config.batch == 1
+    assert resolve_plan(TrainConfig(batch=4), views, resident=11).config.batch == 4
 
 
 def test_dropout_follows_photographs_and_visits():

@@ -9,7 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.protocol import Ranks
-from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.run.plan import RunPlan
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state
 from splat_cli.run.setup.memory_plan import plan_memory
@@ -43,6 +43,6 @@ def build_trainer_within_memory(
 
 def build_trainer_from_data(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
     """A trainer in the initial state of a run, as `train_scene` builds it."""
-    plan = resolve_plan(config, data.training.views)
+    plan = data.plan(config)
     start = find_initial_state(data.scene, data.training, plan.config, backend, display)
     return build_trainer_within_memory(backend, plan, data, start, display, PhaseTimer("training"))

@@ -42,7 +42,10 @@ def build_trainer(
         trainer.run_until(500)
     """
     if isinstance(plan, TrainConfig):
-        plan = resolve_plan(plan, images.views, from_splats=True if isinstance(start, SplatArrays) else None)
+        if isinstance(start, SplatArrays):
+            plan = resolve_plan(plan, images.views, start.means, from_splats=True)
+        else:
+            plan = resolve_plan(plan, images.views, start[0])
     config, notices = plan.config, list[str]()
     random = np.random.default_rng(config.seed)
     if isinstance(start, SplatArrays):

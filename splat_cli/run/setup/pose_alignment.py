@@ -57,7 +57,7 @@ def align_poses(
         )  # fmt: skip
         display.say(f"Aligning cameras at {small.views[0].width}x{small.views[0].height}")
         moved = small._replace(views=moved_views(small.views, offsets))
-        plan = resolve_plan(coarse, small.views)
+        plan = resolve_plan(coarse, small.views, scene.points)
         points = find_points(moved, plan.config)
         trainer = build_trainer(backend, plan, small, points, pose_offsets=offsets)
         with display.training(steps) as show:

@@ -14,6 +14,7 @@ from splat_cli.data.image_budget import depth_map_limit, image_budget
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
+from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import precision_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
@@ -42,6 +43,11 @@ class TrainingData:
     split: tuple[list[View], list[View]]
     is_split_by_name: bool
     budget: ImageBudget | None = None
+
+    def plan(self, config: TrainConfig) -> RunPlan:
+        """The plan of a run with these settings."""
+        resident = None if self.budget is None else self.budget.resident
+        return resolve_plan(config, self.training.views, self.scene.points, resident=resident)
 
 
 def read_data(scene_path: Path, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:

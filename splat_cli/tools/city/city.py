@@ -18,7 +18,8 @@ from splat_cli.errors import FormatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.gaussians.ply import count_splats
 from splat_cli.run.device import open_device
-from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
+from splat_cli.run.plan import lr_factor, resolve_plan
+from splat_cli.run.scene_defaults import default_steps
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.training_data import split_scene, with_fixed_paths
 from splat_cli.run.storage.run_dir import RunDir
@@ -110,8 +111,9 @@ def open_city(
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
     """Splats of a cell and of the city: by --cell-splats or the device's memory, by the budget or --max-splats."""
-    train, _, _ = split_scene(read_scene(scene, SceneOptions.of(config)), config)
-    resolved = resolve_plan(config, train).config
+    read = read_scene(scene, SceneOptions.of(config))
+    train, _, _ = split_scene(read, config)
+    resolved = resolve_plan(config, train, read.points).config
     if cell_splats is None:
         memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
         cell_splats = memory.fitting // 2  # as many frozen ones may surround it

@@ -1,0 +1,72 @@
+"""Defaults that depend on the photographs and points of a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.config.joint import trains_more_than_splats
+from splat_cli.scene.view import View
+
+STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
+STEPS_RANGE = (15_000, 30_000)
+SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
+BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/quality.md
+REFERENCE_OVERLAP = 35.0  # views per point that lr_shN is given for
+SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
+MAX_SH_FACTOR_OF_VISITS = 3.0
+DROPOUT, MAX_DROPOUT = 0.05, 0.1
+ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
+DROPOUT_PER_VISIT = 6e-5  # beyond HARMLESS_VISITS of each photograph
+HARMLESS_VISITS = 150
+_SAMPLED_POINTS = 2_000
+
+
+def default_steps(num_views: int) -> int:
+    """Default number of training steps: proportional to the number of views, within bounds."""
+    low, high = STEPS_RANGE
+    return min(max(STEPS_PER_VIEW * num_views, low), high)
+
+
+def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
+    """Default number of views of a batch, a multiple of `gpus`: batches of BATCH converge better in long runs.
+
+    As many as GPUs in short runs, with few photographs, and where more than splats is trained (not measured).
+    """
+    if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or trains_more_than_splats(config):
+        return config.gpus
+    return config.gpus * -(-BATCH // config.gpus)
+
+
+def views_per_point(views: Sequence[View], points: np.ndarray) -> float:
+    """Mean number of views in whose images points [P, 3] lie; a third of the views without points.
+
+    Occlusion is not considered.
+    """
+    if not len(points):
+        return len(views) / 3
+    sample = points[:: -(-len(points) // _SAMPLED_POINTS)]
+    return sum(float(view.project(sample)[2].mean()) for view in views)
+
+
+def sh_lr_factor(overlap: float, visits: float) -> float:
+    """Factor of lr_shN for `overlap` views per point and `visits` of each photograph.
+
+    View-dependent colour overfits where few views show a point, and needs higher rates where many do or in short runs.
+    """
+    low, high = SH_FACTOR_RANGE
+    by_visits = min(max((STEPS_PER_VIEW / visits) ** 0.5, 1.0), MAX_SH_FACTOR_OF_VISITS)
+    return by_visits * min(max(overlap / REFERENCE_OVERLAP, low), high)
+
+
+def dropout_for(steps: int, num_views: int) -> float:
+    """Default fraction of splats dropped in each step.
+
+    Higher for few photographs and for many visits of each, which overfit (measured on seven scenes: docs/quality.md);
+    lower in short runs.
+    """
+    by_views = 0.0 if steps < SHORT_RUN else DROPOUT * min(1.0, (ENOUGH_VIEWS / num_views) ** 2)
+    by_visits = DROPOUT_PER_VISIT * max(steps / num_views - HARMLESS_VISITS, 0)
+    return min(by_views + by_visits, MAX_DROPOUT)
