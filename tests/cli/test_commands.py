@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from splat_cli.config.presets import load_config
-from splat_cli.eval import metrics
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.tools import evaluate
@@ -161,7 +160,7 @@ def test_eval_writes_pictures_beside_each_other(splat, run_copy, tmp_path):
 @pytest.mark.parametrize("installed", [False, True])
 def test_eval_measures_flip_where_it_is_installed(splat, run_copy, monkeypatch, installed):
     monkeypatch.setattr(evaluate, "has_flip", lambda: installed)
-    monkeypatch.setattr(metrics, "flip", lambda *pictures: 0.125)
+    monkeypatch.setattr("splat_cli.eval.evaluate.flip", lambda *pictures: 0.125)
     result = splat("eval", run_copy, "--device", "cpu")
     assert ("  0.1250" in result.out) is installed
     assert (RunDir(run_copy).metrics()["steps"]["20"].get("flip") == 0.125) is installed
