@@ -115,8 +115,8 @@ def test_realityscan(tmp_path, values):
         r2 = x * x + y * y
         radial = 1 + sum(values.get(f"k{n}", 0) * r2**n for n in (1, 2, 3, 4))
         t1, t2 = values.get("t1", 0), values.get("t2", 0)
-        bent_x = x * radial + 2 * t1 * x * y + t2 * (r2 + 2 * x * x)
-        bent_y = y * radial + 2 * t2 * x * y + t1 * (r2 + 2 * y * y)
+        bent_x = x * radial + 2 * t2 * x * y + t1 * (r2 + 2 * x * x)  # OpenCV's p1 is t2, and its p2 is t1
+        bent_y = y * radial + 2 * t1 * x * y + t2 * (r2 + 2 * y * y)
         expected.append(np.stack([bent_x, bent_y], axis=-1) * view.fx + [view.cx, view.cy])
     assert_same_pixels(read_scene(tmp_path), expected)
 
@@ -128,6 +128,18 @@ def test_realityscan_without_columns_of_distortion(tmp_path):
     lines = path.read_text().splitlines()[1:]
     path.write_text("\n".join(",".join(line.split(",")[:8]) for line in lines))
     assert_same_pixels(read_scene(tmp_path), [pixels(view) for view in views])
+
+
+def test_realityscan_with_the_names_of_its_newer_versions(tmp_path):
+    views = [dataclasses.replace(view, fy=view.fx) for view in ring_of_views(5)]
+    write_realityscan(tmp_path, views)
+    path = tmp_path / "registration.csv"
+    text = path.read_text()
+    path.write_text(text.replace("heading,pitch,roll,f,px,py", "yaw,pitch,roll,f_35mm,px_norm,py_norm"))
+    assert_same_pixels(read_scene(tmp_path), [pixels(view) for view in views])
+    path.write_text(text.replace("roll,f,px", "roll,g,px"))
+    with pytest.raises(SceneError, match="has no focal lengths, column f: export"):
+        read_scene(tmp_path)
 
 
 def test_bundler(tmp_path):

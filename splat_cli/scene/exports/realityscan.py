@@ -2,7 +2,9 @@
 
 A row per photograph: position x, y, alt; heading, pitch, roll in degrees, camera to world with OpenGL's axes as
 Rz(-heading) Rx(pitch) Ry(roll); f in millimetres of a 36 mm film, px and py as shares, of the picture's longer side;
-Brown's radial k1 to k4 and tangential t1, t2. Columns of distortion and principal point may be missing.
+Brown's radial k1 to k4 and tangential t1, t2, which are in reverse order compared with OpenCV. Columns of distortion
+and principal point may be missing. Source: calibration.xml of RealityScan 2.2, which defines its exports. There the
+"OpenCV-compliant" one has k1, k2, t2, t1, and this one new names of columns: yaw, f_35mm, px_norm, py_norm.
 """
 
 import csv
@@ -20,7 +22,9 @@ from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
 
-_REQUIRED = {"name", "x", "y", "alt", "heading", "pitch", "roll", "f"}
+_POSE = {"name", "x", "y", "alt", "heading", "pitch", "roll"}
+_REQUIRED = _POSE | {"f"}
+_NEW_NAMES = {"yaw": "heading", "f_35mm": "f", "px_norm": "px", "py_norm": "py"}
 _FILM = 36.0
 _MAX_LINE, _MAX_COLUMNS = 4096, 64
 
@@ -30,7 +34,7 @@ def find_realityscan(root: Path) -> Path | None:
     for path in filter(Path.is_file, sorted(root.glob("*.csv"))):
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             head = [file.readline(_MAX_LINE) for _ in range(2)]
-        if any(set(_columns(line)) >= _REQUIRED for line in head):
+        if any(set(_columns(line)) >= _POSE for line in head):
             return path
     return None
 
@@ -57,7 +61,11 @@ def _rows(path: Path) -> list[dict[str, str]]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             lines = iter(lambda: file.readline(_MAX_LINE), "")
-            columns = next(found for found in map(_columns, lines) if set(found) >= _REQUIRED)
+            columns = next(found for found in map(_columns, lines) if set(found) >= _POSE)
+            if not set(columns) >= _REQUIRED:
+                raise SceneError(
+                    f"{path} has no focal lengths, column f: export it as Internal/External camera parameters"
+                )
             reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], restval="", skipinitialspace=True)
             rows = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
         check_count(path, "cameras", len(rows))
@@ -69,7 +77,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _columns(line: str) -> list[str]:
-    return [name.strip().lstrip("#").lower() for name in line.split(",")]
+    names = (name.strip().lstrip("#").lower() for name in line.split(","))
+    return [_NEW_NAMES.get(name, name) for name in names]
 
 
 def _frame(row: dict[str, str], photographs: Photographs) -> Frame:
@@ -81,7 +90,7 @@ def _frame(row: dict[str, str], photographs: Photographs) -> Frame:
     if not focal > 0:
         raise Unusable(f"its focal length is {value['f']:g} mm; it must be positive")
     radial = tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4"))
-    tangential = (value.get("t1", 0.0), value.get("t2", 0.0))
+    tangential = (value.get("t2", 0.0), value.get("t1", 0.0))
     lens = Lens(
         width, height, focal, focal, width / 2 + longer * value.get("px", 0.0),
         height / 2 + longer * value.get("py", 0.0),
