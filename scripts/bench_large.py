@@ -10,6 +10,7 @@ PLY of degree 3 it has 248 bytes a splat.
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import subprocess
 import tempfile
@@ -17,8 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import click
@@ -30,7 +32,8 @@ from PIL import Image as Picture
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display, Progress
 from splat_cli.device import num_cores
-from splat_cli.gaussians.ply import ply_bytes, splat_header, splat_rows
+from splat_cli.gaussians.ply import splat_header, splat_rows
+from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.run.device import open_device
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.run_dir import RunDir
@@ -38,6 +41,10 @@ from splat_cli.run.train_scene import train_scene
 from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
+from splat_cli.train import initialization, trainer
+from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
+from splat_cli.train.ranked.ranked_views import RankedViews
+from splat_cli.train.trainer import Trainer
 
 CHUNK = 1 << 19  # splats made at a time by each thread
 NUM_VIEWS, FOCAL = 8, 0.4  # photographs; focal length over the image's width, with which they show 30 % of the splats
@@ -46,21 +53,20 @@ GIB = 2**30
 
 def make_splats(path: Path, num: int) -> None:
     """Write a room of `num` splats, a part in each thread."""
-    some = room(1, np.random.default_rng(0), sh_degree=0)
-    header = splat_header(some, num)
-    path.write_bytes(header)
-    with path.open("r+b") as file:
-        file.truncate(len(header) + ply_bytes(num, 14))
-    rows = np.memmap(path, "<f4", "r+", len(header), (num, splat_rows(some).shape[1]))
+    header = splat_header(room(1, np.random.default_rng(0), sh_degree=0), num)
+    beside = path.with_suffix(".part")
+    with beside.open("wb") as file, ThreadPoolExecutor(num_cores()) as threads:
+        file.write(header)
+        file.flush()
 
-    def write(first: int) -> None:
-        count = min(CHUNK, num - first)
-        part = room(count, np.random.default_rng(first), total=num, sh_degree=0)
-        rows[first : first + count] = splat_rows(part)
+        def write(first: int) -> None:
+            part = room(min(CHUNK, num - first), np.random.default_rng(first), total=num, sh_degree=0)
+            rows = splat_rows(part)
+            if os.pwrite(file.fileno(), rows.data, len(header) + rows.itemsize * rows.shape[1] * first) < rows.nbytes:
+                raise OSError("the disk is full")
 
-    with ThreadPoolExecutor(num_cores()) as threads:
         list(threads.map(write, range(0, num, CHUNK)))
-    rows.flush()
+    beside.replace(path)
 
 
 def make_photographs(folder: Path, width: int, height: int) -> None:
@@ -94,27 +100,38 @@ class Timed(Display):
 
 
 class PeakMemory:
-    """Main memory of this process and its children, and memory in use on each GPU, looked at twice a second."""
+    """Main memory of this process and its children, and memory in use on each GPU, looked at several times a second."""
 
     def __init__(self) -> None:
         self.main, self.gpus = 0, dict[str, int]()
-        self._done, self._thread = threading.Event(), threading.Thread(target=self._watch, daemon=True)
+        self._done, self._watch = threading.Event(), threading.Thread(target=self._watch_main, daemon=True)
 
     def __enter__(self) -> PeakMemory:
-        self._thread.start()
+        self._watch.start()
+        query = ["--query-gpu=index,memory.used", "--format=csv,noheader,nounits", "-lms", "200"]
+        with suppress(OSError):  # without nvidia-smi
+            self._smi = subprocess.Popen(["nvidia-smi", *query], stdout=subprocess.PIPE, text=True)
+            threading.Thread(target=self._watch_gpus, daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._done.set()
-        self._thread.join()
+        if hasattr(self, "_smi"):
+            self._smi.kill()
+        self._watch.join()
 
-    def _watch(self) -> None:
+    def _watch_main(self) -> None:
         this = psutil.Process()
-        while not self._done.wait(0.5):
+        while not self._done.wait(0.2):
             processes = this, *this.children(recursive=True)
             self.main = max(self.main, sum(map(_private_bytes, processes)))
-            for gpu, used in _gpu_memory():
-                self.gpus[gpu] = max(self.gpus.get(gpu, 0), used)
+
+    def _watch_gpus(self) -> None:
+        assert self._smi.stdout is not None
+        for line in self._smi.stdout:
+            with suppress(ValueError):  # a line of another kind
+                index, used = line.split(",")
+                self.gpus[index] = max(self.gpus.get(index, 0), int(used) << 20)
 
 
 def _private_bytes(process: psutil.Process) -> int:
@@ -126,15 +143,19 @@ def _private_bytes(process: psutil.Process) -> int:
         return 0
 
 
-def _gpu_memory() -> list[tuple[str, int]]:
-    """Number of each GPU, and bytes in use on it; none without nvidia-smi."""
-    command = ["nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits"]
-    try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = (line.split(",") for line in told.splitlines() if "," in line)
-    return [(index.strip(), int(used) << 20) for index, used in rows]
+@contextmanager
+def told(owner: Any, name: str) -> Iterator[None]:
+    """Print the seconds of each call of a function or method."""
+    original = getattr(owner, name)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        begin = time.perf_counter()
+        result = original(*arguments, **options)
+        print(f"{name}: {time.perf_counter() - begin:.2f} s", flush=True)
+        return result
+
+    with patch.object(owner, name, call):
+        yield
 
 
 @click.command()
@@ -146,11 +167,12 @@ def _gpu_memory() -> list[tuple[str, int]]:
 @click.option("--moments", default="float32")
 @click.option("--visible-adam", is_flag=True)
 @click.option("--folder", type=Path, required=True, help="Of the scene, which is made if it is missing.")
+@click.option("--only-make", is_flag=True, help="Make the scene, and do not train.")
 @click.option("--save", is_flag=True, help="Write the result, too.")
 @click.option("--device", default="auto")
 def main(
     num: int, gpus: int, batch: int | None, steps: int, size: str, moments: str, visible_adam: bool, folder: Path,
-    save: bool, device: str,
+    only_make: bool, save: bool, device: str,
 ) -> None:  # fmt: skip
     """Print seconds of each phase and batch, and the peaks of memory."""
     splats = folder / f"{num}.ply"
@@ -160,6 +182,8 @@ def main(
     if not splats.is_file():
         make_splats(splats, num)
         print(f"{num:,} splats, {splats.stat().st_size / GIB:.1f} GiB: made in {time.perf_counter() - begin:.1f} s")
+    if only_make:
+        return
     config = load_config(None, {
         "steps": steps, "gpus": gpus, "batch": batch, "moments": moments, "visible_adam": visible_adam,
         "init_from": str(splats), "max_splats": num, "splat_budget": 0.0, "densify_start": 1_000_000,
@@ -167,8 +191,16 @@ def main(
     })  # fmt: skip
     display = Timed()
     backend = open_device(device, config, display)
-    without_result: AbstractContextManager[object] = nullcontext() if save else patch.object(RunWriter, "write")
-    with tempfile.TemporaryDirectory(dir=folder) as out, PeakMemory() as peak, without_result:
+    with ExitStack() as stack:
+        peak, out = stack.enter_context(PeakMemory()), stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
+        for owner, name in (
+            (initialization, "read_splats"), (trainer, "make_model"), (Trainer, "__init__"),
+            (LeadingTrainer, "_scatter"), (LeadingTrainer, "collect"),
+            (RankedViews, "grow_if_overflowed"), (Rasterizer, "resize_pairs"),
+        ):  # fmt: skip
+            stack.enter_context(told(owner, name))
+        if not save:
+            stack.enter_context(patch.object(RunWriter, "write"))
         begin, run = time.perf_counter(), RunDir(Path(out))
         train_scene(folder, run, config, backend, display)
         total, phases = time.perf_counter() - begin, run.log_lines()[-1]["phases"]

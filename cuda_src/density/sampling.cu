@@ -4,6 +4,7 @@
 
 #define LAST 1e300                  // a key that no weight reaches
 #define SHARE_ONE 68719476736.0     // 2^36, the largest weight as an integer: a parallel sum of floats would round as it likes
+#define SHARES 4611686018427387904.0    // 2^62, what the sum of all must not exceed: more than 2^26 splats have smaller ones
 
 // Weights as integers, which the host has summed up.
 extern "C" __global__ void integer_weights(
@@ -13,7 +14,8 @@ extern "C" __global__ void integer_weights(
     long long* __restrict__ shares)             // [num]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < num) shares[i] = (long long)(weights[i] / (double)fmaxf(__uint_as_float(*largest), 1e-30f) * SHARE_ONE);
+    const double one = fmin(SHARE_ONE, SHARES / num);
+    if (i < num) shares[i] = (long long)(weights[i] / (double)fmaxf(__uint_as_float(*largest), 1e-30f) * one);
 }
 
 // With replacement: the first splat whose cumulative share exceeds the draw.

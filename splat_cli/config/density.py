@@ -17,7 +17,9 @@ class DensitySettings:
         "Densification strategy; default: splits in runs under 5,000 steps, copies otherwise.",
         choices=("default", "splits", "copies", "adc", "mcmc"),
     )
-    max_splats: int = setting(1_000_000, "Maximum number of splats.", low=1)
+    max_splats: int = setting(
+        1_000_000, "Maximum number of splats.", low=1, high=2**28
+    )  # what kernels can index: MAX_SPLATS in gaussians/splats.py
     max_memory: float | None = setting(None, "Maximum device memory, in GiB; lowers --max-splats to fit.", low=0.001)
     splat_budget: float = setting(
         1.74, "Target number of splats, relative to (number of training pixels)^(2/3); 0: --max-splats.", low=0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.smooth_3d import smoothed_3d
 
@@ -16,11 +17,19 @@ MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
 )  # fmt: skip
 OPACITY = 10  # row of the opacities
 CHUNK = 1 << 16  # splats uploaded at a time
+MAX_SPLATS = {"cuda": 2**28, "cpu": 2**27}
+"""By backend: with more, 32-bit indices of projected splats would overflow (on the CPU, those of single floats)."""
 
 
 def num_rows(sh_degree: int) -> int:
     """Number of scalars of a splat: 14 and three channels of higher SH coefficients."""
     return 14 + 3 * ((sh_degree + 1) ** 2 - 1)
+
+
+def check_capacity(backend: Backend, capacity: int) -> None:
+    """UsageError if kernels cannot index so many splats."""
+    if capacity > (most := MAX_SPLATS[backend.name]):
+        raise UsageError(f"{capacity:,} splats are more than the {most:,} that kernels can index: use fewer splats")
 
 
 class Splats:
@@ -47,6 +56,7 @@ class Splats:
         sh_degree: of the planes, at least that of the arrays, which is the default; missing coefficients are zero.
         """
         num = len(arrays)
+        check_capacity(backend, max(capacity or num, num))
         rows = num_rows(arrays.sh_degree if sh_degree is None else sh_degree)
         planes = backend.xp.zeros((rows, max(capacity or num, num, 1)), "float32")
         tables = [array.reshape(num, math.prod(array.shape[1:])) for array in arrays.arrays().values()]

@@ -11,7 +11,7 @@ from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.morton import curve_bounds, device_curve_positions
-from splat_cli.gaussians.splats import MEANS, Splats, num_rows
+from splat_cli.gaussians.splats import MEANS, Splats, check_capacity, num_rows
 from splat_cli.optim.adam import Moments
 from splat_cli.optim.columns import clear_columns, copy_columns, mark_nonfinite, remove_columns, reorder_columns
 
@@ -90,6 +90,7 @@ class Model:
             return
         before, limit = self.splats.capacity, limit + self.num_frozen
         capacity = _rounded(max(num, min(int(before * GROWTH), limit)))
+        check_capacity(self.backend, capacity)
         try:
             self._widen(capacity)
         except MemoryError:
@@ -150,7 +151,7 @@ class Model:
             reorder_columns(backend, array, order)
 
     def clear_stats(self) -> None:
-        self.stats[...] = 0
+        self.stats[:, : self.num] = 0
 
     def _wider(self, array: Any, capacity: int) -> Any:
         wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
