@@ -53,6 +53,7 @@ def test_opensfm(tmp_path, views, model, values):
     np.testing.assert_allclose(scene.points, POINTS, atol=1e-6)
     np.testing.assert_array_equal(scene.colors, COLORS)
     assert "the first of 2 that are not connected" in scene.found
+    assert len(read_scene(tmp_path / "opensfm").views) == 5
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_opensfm(tmp_path, views, model, values):
         ('"rotation": [', '"rotation": [1, ', "`rotation` is not a list of 3 finite numbers"),
         ('"translation": [', '"translation": [1e99, 0, 0], "t": [', "`translation` is not"),
         ('"coordinates": [', '"coordinates": ["x", ', "is no reconstruction of OpenSfM"),
+        ('"coordinates": [', '"coordinates": [1e, 0.0, 0.0], "c": [', "is no reconstruction of OpenSfM"),
         ('"color"', '"colour"', "is no reconstruction of OpenSfM"),
         ('"shots": {', '"shots": 3, "s": {', "is no reconstruction of OpenSfM"),
     ],
@@ -80,3 +82,16 @@ def test_other_files_of_this_name(tmp_path):
     (tmp_path / "reconstruction.json").write_text(json.dumps({"projection_type": []}))
     with pytest.raises(SceneError, match="neither photographs nor camera poses"):
         read_scene(tmp_path)
+
+
+def test_points_of_the_first_reconstruction_in_any_order(tmp_path, views):
+    write_opensfm(tmp_path, views, POINTS, COLORS)
+    path = tmp_path / "opensfm" / "reconstruction.json"
+    first, _ = json.loads(path.read_text())
+    other = {"cameras": {}, "shots": {}, "points": {"0": {"color": [1.0, 2.0, 3.0], "coordinates": [9.0, 9.0, 9.0]}}}
+    first["points"]["3"] = {name: first["points"]["3"][name] for name in ("coordinates", "color")}
+    path.write_text(json.dumps([first, other], indent=4))
+    scene = read_scene(tmp_path)
+    order = [*range(3), *range(4, 20), 3]
+    np.testing.assert_allclose(scene.points, POINTS[order], atol=1e-6)
+    np.testing.assert_array_equal(scene.colors, COLORS[order])

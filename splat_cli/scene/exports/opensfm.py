@@ -5,13 +5,15 @@ principal points are shares of the image's longer side, the latter from its cent
 "Geometric models" (doc/source/geometry.rst) and "Dataset structure" (dataset.rst).
 """
 
+import re
+from array import array
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.json_input import parse_json
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.lens import Lens
@@ -22,6 +24,16 @@ from splat_cli.scene.transforms.document import number, text
 
 _FILES = ("reconstruction.json", "opensfm/reconstruction.json")  # OpenSfM's, ODM's
 _HEAD_BYTES = 1 << 16
+_MAX_BYTES = 1 << 29
+"""Of a file, with its points: OpenDroneMap writes 0.1 MiB for each photograph."""
+_THREE_NUMBERS = rb"\[" + b",".join([rb"\s*([-+.\deE]+)\s*"] * 3) + rb"\]"
+_POINT = re.compile(
+    rb'"\d+"\s*:\s*\{\s*"color"\s*:\s*'
+    + _THREE_NUMBERS
+    + rb'\s*,\s*"coordinates"\s*:\s*'
+    + _THREE_NUMBERS
+    + rb"\s*\}\s*,?"
+)
 _MODELS, _FISHEYE_MODELS = ("perspective", "simple_radial", "radial", "brown"), ("fisheye", "fisheye_opencv")
 _MAX_NUMBER = 1e15
 
@@ -43,16 +55,18 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
     if path is None:
         raise SceneError(f"{root} holds no reconstruction.json of OpenSfM or OpenDroneMap")
     try:
-        reconstructions = parse_json(read_json_text(path))
+        rest, numbers = _without_points(path)
+        reconstructions = parse_json(rest)
         cameras, shots, points = (reconstructions[0].get(key, {}) for key in ("cameras", "shots", "points"))
-        entries, points = [(name, dict(shot)) for name, shot in shots.items()], _points(points)
+        entries, points = [(name, dict(shot)) for name, shot in shots.items()], _points(points, numbers)
         lenses = {name: dict(camera) for name, camera in cameras.items()}
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise SceneError(f"{path} is no reconstruction of OpenSfM ({error}): make it again") from error
     check_count(path, "shots", len(entries))
-    photographs = Photographs(root, options)
+    is_part = root.name == "opensfm" and not (root / "images").is_dir()  # of OpenDroneMap's project
+    photographs = Photographs(root.parent if is_part else root, options)
     frames, skipped = [], []
     for name, shot in entries:
         try:
@@ -105,8 +119,32 @@ def _lens(camera: dict[str, Any]) -> Lens:
     return Lens(width, height, fx, fy, cx, cy, distortion if is_bent else None)
 
 
-def _points(points: dict[str, Any]) -> Points:
-    """Positions and colours of all points. TypeError, KeyError or ValueError where they are none."""
-    positions = np.array([point["coordinates"] for point in points.values()], np.float64).reshape(-1, 3)
-    colors = np.array([point["color"] for point in points.values()], np.float64).reshape(-1, 3)
-    return Points(positions, np.clip(np.nan_to_num(colors), 0, 255).astype(np.uint8))
+def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
+    """The file without points, and colours and coordinates of the first reconstruction's, float64 [P, 6].
+
+    As Python's objects, points would take four times the memory of their text. Those that are written otherwise stay.
+    OSError; ValueError for a file that is too long, or a number that is none.
+    """
+    with path.open("rb") as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it is longer than {_MAX_BYTES:,} bytes")
+    rest, numbers, end, is_first = bytearray(), array("d"), 0, True
+    for match in _POINT.finditer(content):
+        between = content[end : match.start()]
+        is_first = is_first and not (numbers and b'"shots"' in between)
+        if is_first:
+            numbers.extend(map(float, match.groups()))
+        rest += between
+        if not match[0].endswith(b","):  # the last point: one that stays before it no longer has a successor
+            while rest[-1:].isspace() or rest.endswith(b","):
+                del rest[-1:]
+        end = match.end()
+    return bytes(rest + content[end:]), np.frombuffer(numbers, np.float64).reshape(-1, 6)
+
+
+def _points(points: dict[str, Any], numbers: np.ndarray) -> Points:
+    """All points: of `_without_points`, and others. TypeError, KeyError or ValueError where they are none."""
+    others = [[*point["color"], *point["coordinates"]] for point in points.values()]
+    numbers = np.concatenate([numbers, np.array(others, np.float64).reshape(-1, 6)])
+    return Points(numbers[:, 3:], np.clip(np.nan_to_num(numbers[:, :3]), 0, 255).astype(np.uint8))
