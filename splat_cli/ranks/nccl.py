@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import Pair
 
 _NOT_READY = 600  # cudaErrorNotReady
+_FIRST_BYTES = 1 << 22  # of the first transfer between each two ranks
 
 
 def why_no_nccl() -> str:
@@ -59,7 +61,7 @@ class NcclRanks:
         if reason := why_no_nccl():
             raise DeviceError(f"several GPUs need NCCL: {reason}")
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is of no use to sends between pairs
-        from cupy.cuda import Event, Stream, nccl, runtime
+        from cupy.cuda import Device, Event, Stream, nccl, runtime
 
         self.rank, self.size, self._channel = channel.rank, channel.size, channel
         self._stream, self._nccl = stream, nccl
@@ -73,7 +75,10 @@ class NcclRanks:
             (unique_id,) = channel.listen()
         self._unique_id, self._is_aborted, self._is_in_call = unique_id, False, False
         self._runtime, self._event, self._is_recorded = runtime, Event(disable_timing=True), False
-        self._communicator: Any | None = None  # made at the first transfer, for which ranks wait for each other
+        self._communicator: Any | None = None
+        self._failure: Exception | None = None
+        self._connecting = threading.Thread(target=self._connect, args=(Device(),), daemon=True)
+        self._connecting.start()  # takes half a second, in which scenes are read; the first transfer waits for it
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
         """See Ranks.exchange."""
@@ -131,17 +136,39 @@ class NcclRanks:
         sends = [("send", sent[rank], rank) for sent, _ in pairs for rank in others]
         self._group(sends + [("recv", received[rank], rank) for _, received in pairs for rank in others], stream)
 
+    def _connect(self, device: Any) -> None:
+        """Make the communicator; a transfer of some size connects ranks."""
+        from cupy.cuda import Memory
+
+        try:
+            device.use()
+            self._communicator = self._nccl.NcclCommunicator(self.size, self._unique_id, self.rank)
+            memory, others = Memory(2 * _FIRST_BYTES * self.size), set(range(self.size)) - {self.rank}
+            pointers = [memory.ptr + number * _FIRST_BYTES for number in range(2 * self.size)]
+            sends = [("send", pointers[rank], _FIRST_BYTES, rank) for rank in others]
+            receives = [("recv", pointers[self.size + rank], _FIRST_BYTES, rank) for rank in others]
+            self._queue(sends + receives, self._stream_beside)
+            self._stream_beside.synchronize()
+        except Exception as error:  # for the thread that transfers
+            self._failure = error
+        if self._is_aborted:
+            self.abort()
+
+    def _queue(self, transfers: list[tuple[str, int, int, int]], stream: Any) -> None:
+        """Methods of the communicator with an address, a number of bytes and a rank, all at once."""
+        self._nccl.groupStart()
+        for method, pointer, num_bytes, rank in transfers:
+            getattr(self._communicator, method)(pointer, num_bytes, self._nccl.NCCL_UINT8, rank, stream.ptr)
+        self._nccl.groupEnd()
+
     def _group(self, transfers: list[tuple[str, Any, int]], stream: Any) -> None:
         self.check()
         nccl, self._is_in_call = self._nccl, True
         try:
-            if self._communicator is None and not self._is_aborted:
-                self._communicator = nccl.NcclCommunicator(self.size, self._unique_id, self.rank)
-            nccl.groupStart()
-            for method, array, rank in transfers:
-                transfer = getattr(self._communicator, method)
-                transfer(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, rank, stream.ptr)
-            nccl.groupEnd()
+            self._connecting.join()
+            if self._failure:
+                raise self._failure
+            self._queue([(method, array.data.ptr, array.nbytes, rank) for method, array, rank in transfers], stream)
         except (nccl.NcclError, AttributeError) as error:
             self._channel.wait_for_loss()
             raise DeviceError(f"NCCL failed: {error}") from error
