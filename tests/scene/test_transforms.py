@@ -249,3 +249,12 @@ def test_byte_order_mark(tmp_path):
     path = write_transforms(tmp_path) / "transforms.json"
     path.write_text(path.read_text(), encoding="utf-8-sig")
     assert len(read_scene(tmp_path).views) == 5
+
+
+def test_homogeneous_matrices(tmp_path):
+    """Whose last number is not 1, but divides the others."""
+    views = ring_of_views(3)
+    entries = [frame_entry(view) for view in views]
+    for entry in entries:
+        entry["transform_matrix"] = (0.001 * np.array(entry["transform_matrix"])).tolist()
+    assert_same_cameras(read_scene(write_transforms(tmp_path, views, entries)).views, views)

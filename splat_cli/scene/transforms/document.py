@@ -45,7 +45,7 @@ def text(values: dict[str, Any], key: str) -> str | None:
 
 
 def matrix(value: Any) -> np.ndarray | None:
-    """float64 [4, 4] from 3 or 4 rows of 4 finite numbers; None for other values."""
+    """float64 [4, 4] from 3 or 4 rows of 4 finite numbers, divided by the last of 16; None for other values."""
     if not isinstance(value, list) or len(value) not in (3, 4):
         return None
     for row in value:
@@ -53,6 +53,8 @@ def matrix(value: Any) -> np.ndarray | None:
             return None
     full = np.eye(4)
     full[:3] = value[:3]
+    if len(value) == 4 and value[3][3] > 1e-12:  # homogeneous coordinates; some programs leave the last row 0
+        full[:3] /= value[3][3]
     return full
 
 
