@@ -9,9 +9,7 @@ PLY of degree 3 it has 248 bytes a splat.
 
 from __future__ import annotations
 
-import itertools
 import os
-import statistics
 import subprocess
 import tempfile
 import threading
@@ -87,16 +85,25 @@ def make_photographs(folder: Path, width: int, height: int) -> None:
 
 
 class Timed(Display):
-    """Keeps the time of each progress report; prints lines as usual."""
+    """Prints the time of each progress report; other lines as usual."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch: int) -> None:
         super().__init__()
-        self.times: list[tuple[int, float]] = []  # step, seconds
+        self.begin, self._batch = time.perf_counter(), batch
 
     @contextmanager
     def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
         """See Display.training."""
-        yield lambda progress: self.times.append((progress.step, time.perf_counter()))
+        last_step, last_time = first, time.perf_counter()
+
+        def show(progress: Progress) -> None:
+            nonlocal last_step, last_time
+            now, batches = time.perf_counter(), (progress.step - last_step) / self._batch
+            speed = f"{(now - last_time) / batches:.3f} s a batch of {self._batch}, " if batches else ""
+            print(f"step {progress.step} at {now - self.begin:.2f} s: {speed}loss {progress.loss:.4f}", flush=True)
+            last_step, last_time = progress.step, time.perf_counter()
+
+        yield show
 
 
 class PeakMemory:
@@ -189,7 +196,7 @@ def main(
         "init_from": str(splats), "max_splats": num, "splat_budget": 0.0, "densify_start": 1_000_000,
         "coarse_until": 0.0, "keep": 0, "save_at": (), "report": False,
     })  # fmt: skip
-    display = Timed()
+    display = Timed(config.batch_size)
     backend = open_device(device, config, display)
     with ExitStack() as stack:
         peak, out = stack.enter_context(PeakMemory()), stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
@@ -199,28 +206,13 @@ def main(
             (RankedViews, "grow_if_overflowed"), (Rasterizer, "resize_pairs"),
         ):  # fmt: skip
             stack.enter_context(told(owner, name))
-        if not save:
-            stack.enter_context(patch.object(RunWriter, "write"))
-        begin, run = time.perf_counter(), RunDir(Path(out))
+        stack.enter_context(told(RunWriter, "write") if save else patch.object(RunWriter, "write"))
+        run = RunDir(Path(out))
         train_scene(folder, run, config, backend, display)
-        total, phases = time.perf_counter() - begin, run.log_lines()[-1]["phases"]
-    report(display.times, begin, config.batch_size)
+        total, phases = time.perf_counter() - display.begin, run.log_lines()[-1]["phases"]
     print(f"{total:.1f} s in all; phases: {', '.join(f'{name} {seconds:.1f}' for name, seconds in phases.items())}")
     shown = ", ".join(f"GPU {gpu} {used / GIB:.1f} GiB" for gpu, used in sorted(peak.gpus.items()))
     print(f"peak: main memory {peak.main / GIB:.1f} GiB; arrays of rank 0 {backend.peak_bytes / GIB:.1f} GiB; {shown}")
-
-
-def report(times: list[tuple[int, float]], begin: float, batch: int) -> None:
-    """Print seconds up to the first batch, and of each batch after it."""
-    print(f"start and first batch: {times[0][1] - begin:.1f} s")
-    spans = [
-        (later[1] - earlier[1]) / ((later[0] - earlier[0]) / batch)
-        for earlier, later in itertools.pairwise(times)
-        if later[0] > earlier[0]
-    ]
-    if spans:
-        each = ", ".join(f"{seconds:.3f}" for seconds in spans)
-        print(f"seconds a batch of {batch}: {statistics.median(spans):.3f} in the median of {each}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Splats on the host, as arrays of raw parameters."""
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -65,6 +66,10 @@ class SplatArrays:
         """The six arrays by name."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+    def rows(self) -> list[np.ndarray]:
+        """Views of the arrays as [N, number of scalars], in the order of the rows of `Splats`."""
+        return [array.reshape(len(self), math.prod(array.shape[1:])) for array in self.arrays().values()]
 
     def select(self, index: np.ndarray | slice) -> "SplatArrays":
         """A subset of the splats: boolean mask [N], index array, or slice, which copies nothing."""

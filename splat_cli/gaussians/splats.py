@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.gaussians.smooth_3d import smoothed_3d
 
 MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
     slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
 )  # fmt: skip
 OPACITY = 10  # row of the opacities
-CHUNK = 1 << 16  # splats uploaded at a time
+CHUNK = 1 << 16  # splats copied between host and device at a time
 MAX_SPLATS = {"cuda": 2**28, "cpu": 2**27}
 """By backend: with more, 32-bit indices of projected splats would overflow (on the CPU, those of single floats)."""
 
@@ -59,11 +56,10 @@ class Splats:
         check_capacity(backend, max(capacity or num, num))
         rows = num_rows(arrays.sh_degree if sh_degree is None else sh_degree)
         planes = backend.xp.zeros((rows, max(capacity or num, num, 1)), "float32")
-        tables = [array.reshape(num, math.prod(array.shape[1:])) for array in arrays.arrays().values()]
         for first in range(0, num, CHUNK):
-            part, row = slice(first, first + CHUNK), 0
-            for table in tables:
-                columns = backend.upload(table[part])
+            row = 0
+            for table in arrays.rows():
+                columns = backend.upload(table[first : first + CHUNK])
                 planes[row : row + columns.shape[1], first : first + len(columns)] = columns.T
                 row += columns.shape[1]
         return cls(backend, planes, num)
@@ -78,15 +74,14 @@ class Splats:
 
     def to_arrays(self) -> SplatArrays:
         """Download the splats, with the 3D smoothing filter, if any, applied."""
-        table = np.ascontiguousarray(self.backend.download(self.params)[:, : self.num].T)
-        arrays = SplatArrays(
-            means=table[:, MEANS].copy(),
-            log_scales=table[:, LOG_SCALES].copy(),
-            quats=table[:, QUATS].copy(),
-            logit_opacities=table[:, 10].copy(),
-            sh0=table[:, SH0].copy(),
-            shN=table[:, SHN].reshape(self.num, (table.shape[1] - 14) // 3, 3).copy(),
-        )
+        arrays = zero_splats(self.num, self.sh_degree)
+        rows = arrays.rows()
+        for first in range(0, self.num, CHUNK):
+            part, row = slice(first, min(first + CHUNK, self.num)), 0
+            table = self.backend.download(self.params[:, part].T)
+            for target in rows:
+                target[part] = table[:, row : row + target.shape[1]]
+                row += target.shape[1]
         if self.smooth_3d_sigmas is None:
             return arrays
         return smoothed_3d(arrays, self.backend.download(self.smooth_3d_sigmas)[0, : self.num])

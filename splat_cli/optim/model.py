@@ -78,9 +78,9 @@ class Model:
     def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         num, wider = planes["params"].shape[1], {}
         for name, array in planes.items():
-            host = np.zeros((len(array), capacity), np.float32)
-            host[:, :num] = array
-            wider[name] = self.backend.upload(host)
+            wider[name] = self.backend.xp.zeros((len(array), capacity), "float32")
+            for target, row in zip(wider[name], array, strict=True):
+                target[:num] = self.backend.upload(row)
         self.set_planes(wider)
         self.splats.num = num
 
@@ -93,9 +93,11 @@ class Model:
         check_capacity(self.backend, capacity)
         try:
             self._widen(capacity)
+            return
         except MemoryError:
-            self.rebuild(before)
-            raise
+            pass  # arrays of `_widen` are freed when the exception is, after this block
+        self.rebuild(before)
+        raise MemoryError(f"no room for {capacity:,} splats")
 
     def rebuild(self, num: int) -> None:
         """Reallocate for `num` splats through host memory: the peak of device memory is that of the result."""
