@@ -256,6 +256,15 @@ def test_metashape_without_aligned_cameras(tmp_path, views):
         read_scene(tmp_path)
 
 
+def test_metashape_cameras_of_a_multi_camera_system(tmp_path, views):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    path.write_text(path.read_text().replace('<camera id="99"', '<camera id="99" master_id="0"'))
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == 5
+    assert "has no pose but that of its master" in scene.skipped[0]
+
+
 def test_metashape_components_without_common_coordinates(tmp_path, views):
     """Those of a chunk without georeference have no transform, and coordinates of their own."""
     write_metashape(tmp_path, views)

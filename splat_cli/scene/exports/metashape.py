@@ -49,7 +49,8 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
         worlds, default = _worlds(chunk, path), _world(chunk.find("transform"), path)
         for camera in chunk.iter("camera"):
             num_cameras += 1
-            if camera.find("transform") is None or camera.get("enabled") in ("false", "0"):
+            has_master = camera.get("master_id") not in (None, camera.get("id"))
+            if camera.get("enabled") in ("false", "0") or (camera.find("transform") is None and not has_master):
                 continue
             label = camera.get("label", "")
             try:
@@ -101,6 +102,8 @@ def _frame(
 ) -> Frame:
     if world is None:
         raise Unusable("it is in another component than the active one, whose coordinates differ: merge them")
+    if camera.find("transform") is None:
+        raise Unusable("it has no pose but that of its master in a multi-camera system: align it on its own")
     file = photographs.find(label)
     if sensor is None:
         raise Unusable("its sensor is not in the file")
