@@ -6,6 +6,7 @@
 #include "common.cuh"
 
 #define RADIUS 2                    // px; of a patch. scene/plane_sweep/ncc.py mirrors it
+#define PEAK 3                      // depths on each side that belong to a peak
 #define BEST 3                      // views that a score is the mean of
 #define MIN_DEVIATION 2.0f          // of 255: a patch with less contrast looks like any other
 
@@ -104,4 +105,26 @@ extern "C" __global__ void __launch_bounds__(128) plane_sweep(
     float sum = 0.0f;
     for (int k = 0; k < BEST; ++k) sum += best[k];
     if (num_seen >= BEST) scores[i] = sum / BEST;
+}
+
+// Where a pixel's scores have a single peak: its depth, interpolated by a parabola. A thread owns a pixel.
+extern "C" __global__ void __launch_bounds__(128) find_peaks(
+    const float* __restrict__ scores,           // [num_pixels, num_depths]
+    int num_pixels, int num_depths,
+    float min_score, float margin,              // at least; by which it exceeds all scores that are not of its peak
+    double* __restrict__ places)                // [num_pixels] index of the depth, with a fraction; 0 where there is no such peak
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num_pixels) return;
+    const float* own = scores + (size_t)i * num_depths;
+    places[i] = 0.0;
+    int best = 0;
+    for (int d = 1; d < num_depths; ++d) best = own[d] > own[best] ? d : best;
+    if (best == 0 || best == num_depths - 1 || own[best] < min_score) return;
+    float rival = -1.0f;
+    for (int d = 0; d < num_depths; ++d) rival = abs(d - best) > PEAK ? fmaxf(rival, own[d]) : rival;
+    const float left = own[best - 1], top = own[best], right = own[best + 1];
+    if (left <= -1.0f || right <= -1.0f || top - rival < margin) return;
+    const float shift = 0.5f * (left - right) / fminf(left - 2.0f * top + right, -1e-6f);
+    places[i] = best + (double)fminf(fmaxf(shift, -0.5f), 0.5f);
 }

@@ -47,3 +47,16 @@ def _normalized(patch):
     patch = patch - patch.mean()
     deviation = np.sqrt((patch**2).mean())
     return patch / np.linalg.norm(patch) if deviation > MIN_DEVIATION else None
+
+
+def peaks(scores: np.ndarray, min_score: float, margin: float) -> np.ndarray:
+    """Position of the peak in each row of scores [P, D], interpolated by a parabola; 0 if there is none."""
+    scores = scores.astype(np.float64)
+    rows, depths = np.arange(len(scores)), np.arange(scores.shape[1])
+    best = scores.argmax(axis=1)
+    left, top, right = (scores[rows, np.clip(best + side, 0, len(depths) - 1)] for side in (-1, 0, 1))
+    rival = np.where(np.abs(depths - best[:, None]) > 3, scores, -1).max(axis=1)
+    inside = (best > 0) & (best < len(depths) - 1) & (left > -1) & (right > -1)
+    shift = 0.5 * (left - right) / np.minimum(left - 2 * top + right, -1e-6)
+    is_peak = inside & (top >= min_score) & (top - rival >= margin)
+    return np.where(is_peak, best + np.clip(shift, -0.5, 0.5), 0)

@@ -14,7 +14,6 @@ from splat_cli.scene.view import View
 
 RADIUS = 2  # px of a patch, as in cuda_src/image/plane_sweep.cu
 _THREADS = 128
-_PEAK = 3  # entries on each side that belong to a peak
 _SCORES_AT_ONCE = {"cuda": 1 << 24, "cpu": 1 << 18}  # on a core half a second: signals are handled between launches
 
 
@@ -50,11 +49,11 @@ def find_surfaces(
     """
     step = max(1, _SCORES_AT_ONCE[backend.name] // inverse_depths.shape[1])
     chunks = [pixels[start : start + step] for start in range(0, len(pixels), step)]
-    peaks = []
+    parts = [np.zeros(0)]
     for chunk in chunks:
         scores = similarity(backend, grays, neighbors, chunk, inverse_depths)
-        peaks.append(backend.download(_peaks(backend.xp, scores, min_score, margin)))
-    places = np.concatenate(peaks) if peaks else np.zeros(0)
+        parts.append(backend.download(peaks(backend, scores, min_score, margin)))
+    places = np.concatenate(parts)
     found = np.flatnonzero(places > 0)
     pixels, places = pixels[found], places[found]
     whole = places.astype(np.int64)
@@ -87,18 +86,14 @@ def similarity(
     return scores
 
 
-def _peaks(xp: Any, scores: Any, min_score: float, margin: float) -> Any:
-    """Position of the peak in each row of scores [P, D], interpolated by a parabola; 0 if there is none."""
-    num_depths = scores.shape[1]
-    rows, best = xp.arange(len(scores)), scores.argmax(axis=1)
-    top = scores[rows, best]
-    left, right = (scores[rows, xp.clip(best + side, 0, num_depths - 1)] for side in (-1, 1))
-    elsewhere = xp.abs(xp.arange(num_depths)[None] - best[:, None]) > _PEAK
-    rival = xp.where(elsewhere, scores, -1).max(axis=1)
-    is_inside = (best > 0) & (best < num_depths - 1) & (left > -1) & (right > -1)
-    shift = 0.5 * (left - right) / xp.minimum(left - 2 * top + right, -1e-6)
-    counts = is_inside & (top >= min_score) & (top - rival >= margin)
-    return xp.where(counts, best + xp.clip(shift, -0.5, 0.5), 0)
+def peaks(backend: Backend, scores: Any, min_score: float, margin: float) -> Any:
+    """Position float64 of the peak in each row of scores [P, D], with a fraction of a depth; 0 if there is none."""
+    num_pixels, num_depths = scores.shape
+    places = backend.xp.empty(num_pixels, np.float64)
+    backend.kernel("image/plane_sweep", "find_peaks")(
+        (-(-num_pixels // _THREADS),), (_THREADS,), scores, num_pixels, num_depths, min_score, margin, places
+    )
+    return places
 
 
 def _warps(views: Sequence[View], neighbors: np.ndarray) -> np.ndarray:

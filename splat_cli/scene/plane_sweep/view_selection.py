@@ -1,6 +1,7 @@
 """Selection of neighbouring views and depth ranges, from cameras and then from points."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,11 +42,11 @@ def neighbors_by_position(views: Sequence[View]) -> NeighborViews | None:
 def neighbors_by_points(views: Sequence[View], points: np.ndarray) -> NeighborViews:
     """Cameras that see the same points [P, 3] at suitable angles, neither too small nor too large."""
     centers, is_seen, inverse_depths = _centers(views), *_seen(views, points)
-    nearest, neighbors = [], []
-    for view in range(len(views)):
+
+    def select(view: int) -> tuple[np.ndarray, float]:
         indices = np.flatnonzero(is_seen[view])
         near = inverse_depths[view, indices] if len(indices) >= _MIN_POINTS else inverse_depths[is_seen]
-        nearest.append(_NEARER * np.percentile(near, _NEAREST_PERCENTILE))
+        nearest = _NEARER * np.percentile(near, _NEAREST_PERCENTILE)
         indices = indices[:: max(1, len(indices) // _POINTS_LOOKED_AT)]
         rays = points[indices] - centers[:, None]
         rays /= np.linalg.norm(rays, axis=2, keepdims=True)
@@ -54,7 +55,10 @@ def neighbors_by_points(views: Sequence[View], points: np.ndarray) -> NeighborVi
         worth = (np.exp(-0.5 * off**2) * is_seen[:, indices]).sum(axis=1)
         worth[view] = -1
         best = np.argsort(-worth, kind="stable")
-        neighbors.append(best[np.minimum(np.arange(NUM_NEIGHBORS), len(views) - 2)])
+        return best[np.minimum(np.arange(NUM_NEIGHBORS), len(views) - 2)], nearest
+
+    with ThreadPoolExecutor() as pool:
+        neighbors, nearest = zip(*pool.map(select, range(len(views))), strict=True)
     return NeighborViews(np.array(neighbors, np.int32), np.array(nearest))
 
 

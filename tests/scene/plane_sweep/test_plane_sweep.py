@@ -7,7 +7,7 @@ from splat_cli.errors import ShapeError
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep import plane_sweep_points
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages
-from splat_cli.scene.plane_sweep.ncc import RADIUS, similarity
+from splat_cli.scene.plane_sweep.ncc import RADIUS, peaks, similarity
 from splat_cli.scene.plane_sweep.view_selection import NUM_NEIGHBORS, neighbors_by_points, neighbors_by_position
 from tests import textured_ball as ball
 from tests.reference import plane_sweep as reference
@@ -38,6 +38,19 @@ def test_kernel_against_reference(backend):
     assert 0.2 < (expected > -1).mean() < 0.9
     same_views_see_it = np.abs(scores - expected) < 1e-3  # in float32, a patch may just miss the border of an image
     assert same_views_see_it.mean() > 0.99
+
+
+@pytest.mark.parametrize("num_depths", [1, 2, 9, 64])
+@pytest.mark.parametrize(("min_score", "margin"), [(0.75, 0.1), (0.3, 0.01)])
+def test_peaks_against_reference(backend, num_depths, min_score, margin):
+    rng = np.random.default_rng(num_depths)
+    scores = np.clip(rng.normal(0, 0.35, (3000, num_depths)), -1, 1)
+    scores[::2] = (scores[::2] + np.roll(scores[::2], 1, axis=1)) / 2  # smoother, so that some have one peak
+    scores = scores.astype(np.float32)
+    actual = backend.download(peaks(backend, backend.upload(scores), min_score, margin))
+    expected = reference.peaks(scores, min_score, margin)
+    assert num_depths < 9 or (expected > 0).sum() > 100
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def test_kernel_arguments(backend):
