@@ -118,3 +118,12 @@ def test_text_with_commas_and_a_byte_order_mark(tmp_path):
     (image,) = read_model(tmp_path).images
     assert (image.id, image.camera_id, image.name) == (1, 7, "left/a, b.png")
     assert (image.quat, image.translation) == ((1, 0, 0, 0), (0.5, -1e-3, 2))
+
+
+def test_text_without_lines_of_2d_points(tmp_path):
+    """Which some programs leave out where they have none: every second image would be taken for them."""
+    (tmp_path / "cameras.txt").write_text("7 SIMPLE_PINHOLE 40 30 35 20 15\n")
+    lines = [f"{number} 1 0 0 0 0.5 0 2 7 frame {number}.png" for number in range(1, 6)]
+    (tmp_path / "images.txt").write_text("\n".join([lines[0], "1.5 2.5 -1", *lines[1:3], "", *lines[3:]]))
+    (tmp_path / "points3D.txt").write_text("")
+    assert [image.id for image in read_model(tmp_path).images] == [1, 2, 3, 4, 5]

@@ -39,16 +39,18 @@ def read_cameras(path: Path) -> dict[int, Camera]:
 
 
 def read_images(path: Path) -> list[Image]:
-    """Poses. Each image has two lines; the second, its 2D points, may be empty and is skipped."""
+    """Poses. Each image has two lines; the second, its 2D points, may be empty or missing, and is skipped."""
     images = []
     is_pose = True
     for number, line in _lines(path, keep_empty=True):
         if is_pose and not line:
             continue
-        if is_pose:
+        if is_pose or (line and not line[-1].isdigit()):  # 2D points end with an id; poses with a name
             images.append(_image(path, number, line))
             check_count(path, "images", len(images))
-        is_pose = not is_pose
+            is_pose = False
+        else:
+            is_pose = True
     return images
 
 
