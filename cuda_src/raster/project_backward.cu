@@ -54,7 +54,8 @@ __device__ __forceinline__ SplatSums sums_of(
     return load_sums(sums, row_of(group_of(sent + (size_t)slot * layout.sent_stride, layout.columns, first), lane_id()), m);
 }
 
-extern "C" __global__ void project_backward(
+// Bounds: with BATCH it would take 150 registers, and with blocks of 256 threads half of a multiprocessor's warps would be missing.
+extern "C" __global__ void __launch_bounds__(128, 4) project_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* state,                       // [1] skipped updates and steps are counted
     int capacity,

@@ -14,6 +14,8 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, Projection, smooth_3d_array
 
+GEOMETRY_THREADS = 128
+GEOMETRY_LANES = (32, GEOMETRY_THREADS // 32)  # a block of project_backward
 VISIBLE_DEFINES = {"COEFFICIENTS": 4}  # where an update leaves invisible splats alone
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
@@ -92,7 +94,7 @@ def project_backward(
     parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
     targets = *update.moments, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
-        (blocks,), LANES,
+        (-(-columns // GEOMETRY_THREADS),), GEOMETRY_LANES,
         cameras.array, state.array, splats.capacity, options, share.struct, layout, views,
         projection.depths, projection.colors, projection.d_splats, projection.sent, update.d_means,
         splats.smooth_3d_sigmas, projection.d_rays, splats.params, *targets, update.stats,
