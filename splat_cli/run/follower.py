@@ -6,8 +6,6 @@ import io
 import sys
 from multiprocessing.connection import Connection
 
-import numpy as np
-
 from splat_cli.console import Display
 from splat_cli.data.view_order import own_views
 from splat_cli.errors import DeviceError, SplatError, one_line
@@ -18,9 +16,8 @@ from splat_cli.ranks.protocol import RankError
 from splat_cli.ranks.share import Share
 from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks
-from splat_cli.run.setup.initial_state import placeholder_state
+from splat_cli.run.setup.initial_state import placeholder_splats
 from splat_cli.run.setup.training_data import load_part
-from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.ranked_trainer import FollowingTrainer
 
 
@@ -49,8 +46,7 @@ def _follow(channel: Channel, files: list[int]) -> None:
     _, config, views, budget, num_points = ranks.listen()
     own = own_views(len(views), config.batch_size, Share(ranks.rank, ranks.size))
     images = load_part(views, own, requested, backend, display, lazily=budget is not None)
-    points = placeholder_state(images, 8).points
-    splats, _ = initial_splats(backend, config, *points, np.random.default_rng(0))
+    splats = placeholder_splats(images, 8)
     FollowingTrainer(ranks, backend, config, splats, images, budget=budget, num_points=num_points).follow()
 
 

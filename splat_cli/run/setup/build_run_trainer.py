@@ -25,7 +25,7 @@ def build_trainer_within_memory(
     images = data.training
     depth_bytes = images.depth_maps.num_bytes if images.depth_maps else 0
     memory = plan_memory(
-        backend, plan.config, images.views, len(start.points[0]), data.budget, start.num_frozen, depth_bytes
+        backend, plan.config, images.views, start.num_points, data.budget, start.num_frozen, depth_bytes
     )
     memory.check()
     display.say(memory.line())

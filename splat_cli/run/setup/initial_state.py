@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,14 +27,18 @@ _TRIES = 2  # pixels searched per splat: fewer than half yield a depth
 
 @dataclass(frozen=True)
 class InitialState:
-    """points: float32 [P, 3] and colours uint8 [P, 3]. frozen: splats that stay unchanged, with --frozen.
+    """points: float32 [P, 3] and colours uint8 [P, 3], or splats. frozen: splats that stay unchanged, with --frozen.
 
     pose_offsets: those of `align_poses`, with --pose-opt.
     """
 
-    points: tuple[np.ndarray, np.ndarray]
+    points: tuple[np.ndarray, np.ndarray] | SplatArrays
     pose_offsets: np.ndarray | None = None
     frozen: SplatArrays | None = None
+
+    @property
+    def num_points(self) -> int:
+        return len(self.points if isinstance(self.points, SplatArrays) else self.points[0])
 
     @property
     def num_frozen(self) -> int:
@@ -57,9 +62,20 @@ def find_initial_state(
 
 
 def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int = 0, sh_degree: int = 0) -> InitialState:
-    """Random points and frozen splats, as many as a checkpoint has splats together, to be replaced by its state."""
-    points = random_points(training.views, max(num_splats - num_frozen, 1), np.random.default_rng(0))
-    return InitialState(points, frozen=zero_splats(num_frozen, sh_degree) if num_frozen else None)
+    """Splats of zeros at random points, and frozen ones, to be replaced by the state of a checkpoint.
+
+    num_splats: of both together.
+    """
+    return InitialState(
+        placeholder_splats(training, max(num_splats - num_frozen, 1)),
+        frozen=zero_splats(num_frozen, sh_degree) if num_frozen else None,
+    )
+
+
+def placeholder_splats(training: ImageSet, num: int) -> SplatArrays:
+    """Splats of zeros at random points."""
+    points, _ = random_points(training.views, num, np.random.default_rng(0))
+    return dataclasses.replace(zero_splats(num, 0), means=points)
 
 
 def starting_points(
