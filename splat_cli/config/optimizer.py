@@ -60,7 +60,7 @@ class OptimizerSettings:
     lr_sh0: float = setting(2.5e-3, "Learning rate of the base colour.", low=0)
     lr_shN: float = setting(
         1.5e-4,
-        "Learning rate of the view-dependent colour where 35 photographs show a point on average; scales with their "
+        "Learning rate of the view-dependent colour where 30 photographs show a point on average; scales with their "
         "number, and in runs with under 120 visits of each with the square root of 120 / visits.",
         low=0,
     )

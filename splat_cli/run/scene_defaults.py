@@ -14,7 +14,7 @@ STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
 STEPS_RANGE = (15_000, 30_000)
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/quality.md
-REFERENCE_OVERLAP = 35.0  # views per point that lr_shN is given for
+REFERENCE_OVERLAP = 30.0  # views per point that lr_shN is given for
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
 MAX_SH_FACTOR_OF_VISITS = 3.0
 DROPOUT, MAX_DROPOUT = 0.05, 0.1
@@ -41,14 +41,19 @@ def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
 
 
 def views_per_point(views: Sequence[View], points: np.ndarray) -> float:
-    """Mean number of views in whose images points [P, 3] lie; a third of the views without points.
+    """Estimate of the mean number of views that see a point, of points [P, 3]; a third of the views without points.
 
-    Occlusion is not considered.
+    Of each point, the length of the sum of the unit vectors to the cameras whose images contain it: two cameras on
+    opposite sides, which cannot both see a point of a surface, cancel.
     """
     if not len(points):
         return len(views) / 3
-    sample = points[:: -(-len(points) // _SAMPLED_POINTS)]
-    return sum(float(view.project(sample)[2].mean()) for view in views)
+    sample = points[:: -(-len(points) // _SAMPLED_POINTS)].astype(np.float64)
+    sums = np.zeros(sample.shape)
+    for view in views:
+        offsets = view.center - sample
+        sums += offsets * (view.project(sample)[2] / np.maximum(np.linalg.norm(offsets, axis=1), 1e-30))[:, None]
+    return float(np.linalg.norm(sums, axis=1).mean())
 
 
 def sh_lr_factor(overlap: float, visits: float) -> float:
