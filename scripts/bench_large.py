@@ -206,7 +206,11 @@ def main(
             (RankedViews, "grow_if_overflowed"), (Rasterizer, "resize_pairs"),
         ):  # fmt: skip
             stack.enter_context(told(owner, name))
-        stack.enter_context(told(RunWriter, "write") if save else patch.object(RunWriter, "write"))
+        if save:
+            stack.enter_context(told(RunWriter, "write"))
+        else:
+            stack.enter_context(patch.object(RunWriter, "write"))
+            stack.enter_context(patch("splat_cli.run.train_scene.require_space"))  # for what is not written
         run = RunDir(Path(out))
         train_scene(folder, run, config, backend, display)
         total, phases = time.perf_counter() - display.begin, run.log_lines()[-1]["phases"]
