@@ -46,11 +46,11 @@ def read_records(path: Path) -> Records:
 
 
 def begin_of(stages: list[str], name: str) -> int | None:
-    """Number of the stage in which the exchange begins that ends in stage `name`; None: there is none."""
-    if name == "receive projections":
-        return stages.index("send projections")
-    last = [stage for stage in stages if stage.startswith("send gradients")][-1]  # is not beside what follows
-    return stages.index(last) if name == last else None
+    """Number of the stage in which the exchange begins that ends in stage `name`; None: none does."""
+    what = name.removeprefix("receive ")
+    return (
+        max(number for number, stage in enumerate(stages) if stage.startswith(f"send {what}")) if what != name else None
+    )
 
 
 def stage_times(records: list[Records], first: int) -> list[dict[str, np.ndarray]]:
@@ -90,8 +90,8 @@ def print_stages(times: list[dict[str, np.ndarray]]) -> None:
             f"{row[name].mean():.1f} ({np.median(row[name]):.1f}, {np.percentile(row[name], 90):.1f})" for row in times
         ]
         print(f"| {name} | {' | '.join(cells)} |")
-    render = np.array([sum(row[name] for name in row if name.startswith("render")) for row in times])
-    print(f"render: slowest rank of a batch {render.max(axis=0).mean():.1f} us, mean of ranks {render.mean():.1f}")
+    render = np.array([sum(row[name] for name in row if name.startswith(("render", "differ"))) for row in times])
+    print(f"rendering: slowest rank of a batch {render.max(axis=0).mean():.1f} us, mean of ranks {render.mean():.1f}")
     exchange = [sum(row[name].mean() for name in row if name.startswith(("send ", "receive "))) for row in times]
     parts = [f"{one / row['batch'].mean():.1%}" for one, row in zip(exchange, times, strict=True)]
     waits = [sum(row[n].mean() for n in row if n.endswith(": wait")) / row["batch"].mean() for row in times]

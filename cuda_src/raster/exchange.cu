@@ -1,29 +1,14 @@
 // What ranks exchange in a batch, apart from projected splats (send_splats.cu, receive_splats.cu): gradients on their way to the owners of
 // splats, the results of views, and, between two batches, the owners' parameters. In send_sums and copy_share one thread owns one splat, in
 // the others one thread does.
-//
-// The gradients of a view, between two ranks, are rows of SPLAT_SUMS, as of the splats received; one row more holds the view's result.
 #include "raster/visible.cuh"
 
-// What the rank that shows a view tells all others of it.
+// What the rank that shows a view tells all others of it. train/ranked/exchange.py has its size.
 struct ViewResult {
     float loss;
     int overflowed;
     int needed_rows;                        // most visible splats of a rank; all of them were sent if slots have as many rows
 };
-
-__device__ __forceinline__ void store_result(
-    const IterState* __restrict__ state /* [1] */, const ViewSlots& slots, int columns, int rows,
-    float* __restrict__ kept /* [num_ranks, rows + 1, SPLAT_SUMS] */, float* __restrict__ sent /* the same */)
-{
-    int needed = 0;
-    for (int r = 0; r < slots.num_ranks; ++r) needed = max(needed, num_visible(slot_of(slots, r), columns));
-    const ViewResult result = {checked_loss(*state), state->overflowed || needed > rows, needed};
-    for (int r = 0; r < slots.num_ranks; ++r) {
-        float* const to = r == slots.rank ? kept : sent;
-        *(ViewResult*)(to + ((size_t)r * (rows + 1) + rows) * SPLAT_SUMS) = result;
-    }
-}
 
 // From the gradients of a view's splats to what their owners are sent; the rank's own stay with it.
 extern "C" __global__ void send_sums(
@@ -31,42 +16,44 @@ extern "C" __global__ void send_sums(
     ViewSlots slots,
     int columns, int rows,
     const float4* __restrict__ d_splats,    // [capacity, SPLAT_SUMS / 4]
-    float* __restrict__ kept,               // [num_ranks, rows + 1, SPLAT_SUMS] written at the rank's own place
-    float* __restrict__ sent)               // [num_ranks, rows + 1, SPLAT_SUMS] written at those of all others
+    float* __restrict__ kept,               // [num_ranks, rows, SPLAT_SUMS] written at the rank's own place
+    float* __restrict__ sent)               // [num_ranks, rows, SPLAT_SUMS] written at those of all others
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i == 0) store_result(state, slots, columns, rows, kept, sent);
     if (i >= (int)state->num_splats || state->overflowed) return;
     const int r = rank_of(slots.num_ranks, i);
     const VisibleGroup group = group_of(slot_of(slots, r), columns, place_in_share(slots.num_ranks, i));
     const int row = row_of(group, i % 32);
     if (!has_row(group, i % 32) || row >= rows) return;
-    float4* to = (float4*)((r == slots.rank ? kept : sent) + ((size_t)r * (rows + 1) + row) * SPLAT_SUMS);
+    float4* to = (float4*)((r == slots.rank ? kept : sent) + ((size_t)r * rows + row) * SPLAT_SUMS);
     for (int k = 0; k < SPLAT_SUMS / 4; ++k) to[k] = d_splats[(size_t)i * (SPLAT_SUMS / 4) + k];
 }
 
-// The same of a view whose gradients are not asked for.
+// Once a view is rendered and its loss is known.
 extern "C" __global__ void send_result(
     const IterState* __restrict__ state,    // [1]
     ViewSlots slots,
     int columns, int rows,
-    float* __restrict__ kept,               // see send_sums
-    float* __restrict__ sent)
+    ViewResult* __restrict__ kept,          // [num_ranks] as above
+    ViewResult* __restrict__ sent)          // [num_ranks]
 {
-    store_result(state, slots, columns, rows, kept, sent);
+    int needed = 0;
+    for (int r = 0; r < slots.num_ranks; ++r) needed = max(needed, num_visible(slot_of(slots, r), columns));
+    const ViewResult result = {checked_loss(*state), state->overflowed || needed > rows, needed};
+    for (int r = 0; r < slots.num_ranks; ++r) (r == slots.rank ? kept : sent)[r] = result;
 }
 
 // Once the first num_views views of a batch are rendered: an overflow on any rank makes the batch a no-op on all.
 extern "C" __global__ void agree(
     IterState* __restrict__ state,          // [1]
-    int num_views, int rows,
-    const float* __restrict__ sums,         // [num_views, rows + 1, SPLAT_SUMS] see send_sums
+    int num_views,
+    const ViewResult* __restrict__ results, // [num_views]
     BatchView* __restrict__ views,          // [num_views]
     int* __restrict__ needed_rows)          // [1] by any view so far: batches that follow an overflow do not forget what it needed
 {
     int needed = *needed_rows;
     for (int b = 0; b < num_views; ++b) {
-        const ViewResult result = *(const ViewResult*)(sums + ((size_t)b * (rows + 1) + rows) * SPLAT_SUMS);
+        const ViewResult result = results[b];
         views[b].loss = result.loss;
         if (result.overflowed) state->overflowed = 1;
         needed = max(needed, result.needed_rows);

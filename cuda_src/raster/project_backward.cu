@@ -54,6 +54,13 @@ __device__ __forceinline__ SplatSums sums_of(
     return load_sums(sums, row_of(group_of(sent + (size_t)slot * layout.sent_stride, layout.columns, first), lane_id()), m);
 }
 
+// Whether an update of `warps` (update.cuh) is that of this warp. All of its lanes call it.
+__device__ __forceinline__ bool is_updated(
+    int warps, const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, vbool m)
+{
+    return warps == ALL_WARPS || any(seen(depths, layout, m)) == (warps == SEEN_WARPS);
+}
+
 // Bounds: with BATCH it would take 150 registers, and with blocks of 256 threads half of a multiprocessor's warps would be missing.
 extern "C" __global__ void __launch_bounds__(128, 4) project_backward(
     const Camera* __restrict__ cameras,     // [num_views]
@@ -80,11 +87,12 @@ extern "C" __global__ void __launch_bounds__(128, 4) project_backward(
     const int i = own(column_of(share, first_own)), j = own(first_own);
     if (first >= n || state->overflowed) return;
     if (FUSED && !losses_are_finite(*state, views)) {
-        if (first == 0 && leader()) state->skipped_steps += NUM_SLOTS;
+        if (first == 0 && leader() && options.warps != UNSEEN_WARPS) state->skipped_steps += NUM_SLOTS;
         return;
     }
     const size_t stride = capacity, columns = layout.columns;
     vbool on = trainable(*state, first);
+    if (!is_updated(options.warps, depths + j, layout, on)) return;
     if (!options.dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
 
@@ -160,7 +168,7 @@ extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]
     int capacity,
     int num_coefficients,                   // that are stored: of the highest degree
-    int dense,
+    UpdateOptions options,
     Share share,                            // splats to update
     SlotLayout layout,                      // of `slots` arrays for `columns` splats
     const BatchView* __restrict__ views,    // [slots]; with BATCH
@@ -179,7 +187,8 @@ extern "C" __global__ void color_backward(
     if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
     vbool on = trainable(*state, first);
-    if (!dense) on = seen(depths + j, layout, on);
+    if (!is_updated(options.warps, depths + j, layout, on)) return;
+    if (!options.dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
     if (FUSED) {
         on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + j, on)) < UNUSABLE);

@@ -18,8 +18,11 @@ struct UpdateOptions {
     int antialias;                  // 0 or 1
     int dense;                      // 1: splats that this view does not see get a zero gradient too
     int absgrad;                    // 1: statistics are of the sums of |d mean2d| (AbsGS, Ye et al. 2024)
+    int warps;                      // of splats to update: ALL_WARPS, or
     float opacity_reg, scale_reg;   // weights of the mean opacity and the mean scale in the loss
 };
+// those that no view of the batch sees, which need no gradients, or those that one sees.
+enum { ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS };
 
 // Splats first, first + 1, ... of the warp that may be changed: those that exist and are not frozen.
 __device__ __forceinline__ vbool trainable(const IterState& state, int first)

@@ -16,11 +16,12 @@ from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, Projection, smo
 
 GEOMETRY_THREADS = 128
 GEOMETRY_LANES = (32, GEOMETRY_THREADS // 32)  # a block of project_backward
+ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS = range(3)  # as in cuda_src/raster/update.cuh
 VISIBLE_DEFINES = {"COEFFICIENTS": 4}  # where an update leaves invisible splats alone
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
 UPDATE_OPTIONS_DTYPE = np.dtype([
-    ("antialias", np.int32), ("dense", np.int32), ("absgrad", np.int32),
+    ("antialias", np.int32), ("dense", np.int32), ("absgrad", np.int32), ("warps", np.int32),
     ("opacity_reg", np.float32), ("scale_reg", np.float32),
 ])  # fmt: skip
 
@@ -35,6 +36,8 @@ class Update:
     gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
     dense: splats that no view of the batch shows get gradients of zero and of the regularisers; else parameters,
     moments and stored gradients of such splats are neither read nor written.
+    warps: UNSEEN_WARPS: only splats whose gradients are zero, as no view of the batch shows any of the same warp; it
+    needs no gradients. SEEN_WARPS: only the others.
     """
 
     moments1: Any | None = None
@@ -43,6 +46,7 @@ class Update:
     stats: Any | None = None
     d_means: Any | None = None
     dense: bool = True
+    warps: int = ALL_WARPS
     absgrad: bool = False
     opacity_reg: float = 0.0
     scale_reg: float = 0.0
@@ -88,7 +92,8 @@ def project_backward(
     )
     defines = update.defines | cameras.defines | projection.batch_defines
     options = np.array(
-        (antialias, update.dense, update.absgrad, update.opacity_reg, update.scale_reg), UPDATE_OPTIONS_DTYPE
+        (antialias, update.dense, update.absgrad, update.warps, update.opacity_reg, update.scale_reg),
+        UPDATE_OPTIONS_DTYPE,
     )
     blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
     parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
@@ -101,6 +106,6 @@ def project_backward(
     )  # fmt: skip
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * parts,), LANES,
-        state.array, splats.capacity, num_coefficients, int(update.dense), share.struct, layout, views,
+        state.array, splats.capacity, num_coefficients, options, share.struct, layout, views,
         projection.depths, projection.d_rays, splats.params, *targets,
     )  # fmt: skip

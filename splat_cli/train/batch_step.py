@@ -59,10 +59,13 @@ class BatchStep:
         """Arrays from which the views, rates and backgrounds of steps are taken."""
         return self._schedule, self._order
 
+    def measure_loss(self) -> None:
+        """Queue the loss of the rendered picture."""
+        self._auxiliary.loss.forward(self.state, self.rasterizer.picture.image)
+
     def differentiate(self) -> None:
-        """Queue the loss of the rendered picture, back to the gradients of projected splats."""
+        """Queue the way back from the loss to the gradients of projected splats."""
         picture, loss = self.rasterizer.picture, self._auxiliary.loss
-        loss.forward(self.state, picture.image)
         loss.backward(self.state, picture.image, picture.d_image)
         self._auxiliary.add_losses(self.state, picture)
         self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
@@ -92,6 +95,7 @@ class BatchStep:
         raster.select(slot)
         self.begin_step()
         raster.forward(self.splats, self.state, self.config.dropout)
+        self.measure_loss()
         self.differentiate()
         d_means = self._auxiliary.position_gradients(self.splats.capacity)
         self._auxiliary.accumulate(self.splats, self.state, raster)

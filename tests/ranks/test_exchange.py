@@ -133,7 +133,9 @@ def test_sums_return_to_their_owners(backend: Backend, rows: int) -> None:
         exchange.receive(0, pair.cameras, state, projection)
         projection.d_splats[...] = backend.upload(sums[rank])
         exchange.send(0, state, projection)
+        exchange.send_result(0, state)
     pair.transfer("_sums")
+    pair.transfer("_results")
 
     needed = []
     for rank, exchange in enumerate(pair.exchanges):

@@ -128,13 +128,13 @@ def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_
 
 def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tmp_path):
     def poison(trainer):
-        backward = trainer.loss.backward
+        forward = trainer.loss.forward
 
         def poisoned(state, *rest):
+            forward(state, *rest)
             state.write(loss_l1=np.nan)
-            backward(state, *rest)
 
-        trainer.loss.backward = poisoned
+        trainer.loss.forward = poisoned
         launch_anew(trainer)
 
     callback = Callback(poison)

@@ -24,6 +24,7 @@ from splat_cli.render.project import (
 )
 
 PROJECTED = 10  # floats of a projected splat, as in cuda_src/raster/visible.cuh
+VIEW_RESULT_BYTES = 12  # size of `struct ViewResult`
 PLANNED_ROWS = 0.5  # of the splats, for which memory is planned: a view seldom shows more
 
 # Mirrors `struct ViewSlots` in cuda_src/raster/visible.cuh.
@@ -41,8 +42,8 @@ class Exchange:
 
     slots: projections of the rank's own splats into the views of the batch; means2d and conic_opacity are common to
     all, so that `send_splats` follows each projection. whole: what `project_backward` takes of all of them, after
-    `exchange_gradients`. capacity: of all splats. rows: number of visible splats of a rank for which there is room in
-    each view, the same on all ranks; a view with more makes the batch a no-op.
+    the exchange of gradients. capacity: of all splats. rows: number of visible splats of a rank for which there is room
+    in each view, the same on all ranks; a view with more makes the batch a no-op.
     """
 
     def __init__(self, backend: Backend, ranks: Ranks, share: Share, capacity: int, batch: int, rows: int) -> None:
@@ -52,7 +53,8 @@ class Exchange:
         self._rounds = [slice(first, first + ranks.size) for first in range(0, batch, ranks.size)]
         self._stride = index_words(columns) + PROJECTED * rows
         self._splats = [zeros((batch, self._stride), "float32") for _ in range(2)]  # sent, received
-        self._sums = [zeros((batch, rows + 1, SPLAT_SUMS), "float32") for _ in range(2)]  # last row: result of the view
+        self._sums = [empty((batch, rows, SPLAT_SUMS), "float32") for _ in range(2)]
+        self._results = [zeros((batch, VIEW_RESULT_BYTES), "uint8") for _ in range(2)]
         self.views = zeros((batch, BATCH_VIEW_BYTES), "uint8")
         self.counts = zeros((batch, columns // RANK_BLOCK), "uint32")
         self._needed_rows = zeros(1, "int32")
@@ -66,7 +68,7 @@ class Exchange:
             depths=depths, means2d=None, conic_opacity=None, colors=colors, tile_counts=None, large_splats=None,
             d_splats=self._sums[1], d_rays=empty((batch, 6, columns), "float32"),
             views=self.views, sent=self._splats[0],
-            layout=np.array((columns, rows + 1, self._stride), SLOT_LAYOUT_DTYPE),
+            layout=np.array((columns, rows, self._stride), SLOT_LAYOUT_DTYPE),
         )  # fmt: skip
 
     @staticmethod
@@ -91,20 +93,15 @@ class Exchange:
 
     def begin_projections(self) -> None:
         """Begin to send each view's projections to the rank that shows it, beside what is queued from now on."""
-        self.ranks.begin_exchange([(self._splats[0][views], self._splats[1][views]) for views in self._rounds])
+        self.ranks.begin_exchange([self._of_views(self._splats, view) for view in range(self.num_views)])
+
+    def begin_results(self) -> None:
+        """Begin to send the results of all views to all, beside what is queued from now on."""
+        self.ranks.begin_exchange([self._of_views(self._results, view) for view in range(self.num_views)])
 
     def begin_gradients(self, view: int) -> None:
-        """Begin to send the gradients of the ranks' `view`-th views to the owners of splats, and the results to all."""
-        self.ranks.begin_exchange([self._of_view(view)])
-
-    def exchange_gradients(self, view: int) -> None:
-        """Send them, before what is queued from now on."""
-        self.ranks.exchange([self._of_view(view)])
-
-    def exchange_results(self) -> None:
-        """Send the results of all views to all, where no gradients are asked for."""
-        rounds = [self._of_view(view) for view in range(self.num_views)]
-        self.ranks.exchange([(sent[:, -1], received[:, -1]) for sent, received in rounds])
+        """Begin to send the gradients of the ranks' `view`-th views to the owners of splats, as above."""
+        self.ranks.begin_exchange([self._of_views(self._sums, view)])
 
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:
         """Queue what `project` does for all splats, from what the ranks have sent of the rank's `view`-th view.
@@ -121,22 +118,23 @@ class Exchange:
         )  # fmt: skip
 
     def send(self, view: int, state: IterState, projection: Projection) -> None:
-        """Queue the gradients of the rank's `view`-th view, and its result, to be sent."""
+        """Queue the gradients of the rank's `view`-th view to be sent."""
+        sent, kept = self._of_views(self._sums, view)
+        slots, shape = self._view_slots(view), (self.columns, self.rows)
         self._kernel("send_sums")(
-            (-(-self.capacity // THREADS),), (THREADS,),
-            state.array, self._view_slots(view), self.columns, self.rows, projection.d_splats,
-            *reversed(self._of_view(view)),
-        )  # fmt: skip
+            (-(-self.capacity // THREADS),), (THREADS,), state.array, slots, *shape, projection.d_splats, kept, sent
+        )
 
     def send_result(self, view: int, state: IterState) -> None:
-        """Queue the result of the rank's `view`-th view alone: its loss, and whether it exceeded the buffers."""
-        slots, sums = self._view_slots(view), reversed(self._of_view(view))
-        self._kernel("send_result")((1,), (1,), state.array, slots, self.columns, self.rows, *sums)
+        """Queue the result of the rank's `view`-th view to be sent: its loss, and whether it exceeded the buffers."""
+        sent, kept = self._of_views(self._results, view)
+        arrays = state.array, self._view_slots(view), self.columns, self.rows, kept, sent
+        self._kernel("send_result")((1,), (1,), *arrays)
 
     def agree(self, state: IterState, count: int) -> None:
         """Queue the losses of the first `count` views for the update; an overflow of one sets `overflowed` on all."""
-        arrays = self._sums[1], self.views, self._needed_rows
-        self._kernel("agree")((1,), (1,), state.array, count, self.rows, *arrays)
+        arrays = self._results[1], self.views, self._needed_rows
+        self._kernel("agree")((1,), (1,), state.array, count, *arrays)
 
     def _view_slots(self, view: int) -> np.ndarray:
         """`struct ViewSlots` of the rank's `view`-th view."""
@@ -144,10 +142,9 @@ class Exchange:
         own, received = self._splats[0][first + rank], self._splats[1][first]
         return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_SLOTS_DTYPE)
 
-    def _of_view(self, view: int) -> tuple[Any, Any]:
-        """Rows of gradients of the ranks' `view`-th views: sent, received, each [ranks, rows + 1, SPLAT_SUMS]."""
-        views = self._rounds[view]
-        return self._sums[0][views], self._sums[1][views]
+    def _of_views(self, arrays: list[Any], view: int) -> tuple[Any, Any]:
+        """What is sent and received of the ranks' `view`-th views, each [ranks, ...]."""
+        return arrays[0][self._rounds[view]], arrays[1][self._rounds[view]]
 
     def _kernel(self, name: str) -> Any:
         return self.backend.kernel("raster/exchange", name)

@@ -72,7 +72,8 @@ class RankedScorer(ViewScorer):
             own.run(1)
             self._ranks.end_exchanges()
             render.run(1)
-            self._ranked_views.exchange.exchange_results()
+            self._ranked_views.exchange.begin_results()
+            self._ranks.end_exchanges()
             end.run(1)
 
     def _make_graphs(self, count: int) -> list[CapturedGraph]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
 from splat_cli.render.captured_graph import CapturedGraph
-from splat_cli.render.project_backward import project_backward
+from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
 from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.ranked.ranked_views import RankedViews
 
@@ -14,8 +15,10 @@ from splat_cli.train.ranked.ranked_views import RankedViews
 class RankedStep:
     """Replays batches as CapturedGraph does. stages: what a batch queues, by name, in this order.
 
-    launches: of the stages that are captured. Own splats are projected into the views of others first, which are then
-    sent while own views are projected; the gradients of an own view are sent while the next one is rendered.
+    launches: of the stages that are captured. Beside what the device does, ranks exchange projections into the views of
+    others, while own views are projected into; the gradients of an own view, while the next one is rendered; whether a
+    loss is finite and nothing has overflowed, while the last view is differentiated; its gradients, while splats are
+    updated that no view shows.
     """
 
     def __init__(self, batch: BatchStep, views: RankedViews) -> None:
@@ -26,9 +29,17 @@ class RankedStep:
         self.stages["send projections"] = lambda: views.exchange.begin_projections()
         self._capture("project own", self._project_own)
         self.stages["receive projections"] = views.ranks.end_exchanges
-        for view in range(views.num_views):
+        last = views.num_views - 1
+        for view in range(last):
             self._capture(f"render {view}", functools.partial(self._render, view))
+            self._capture(f"differentiate {view}", functools.partial(self._differentiate, view))
             self.stages[f"send gradients {view}"] = functools.partial(self._send_gradients, view)
+        self._capture(f"render {last}", functools.partial(self._render, last))
+        self.stages["send results"] = lambda: views.exchange.begin_results()
+        self._capture(f"differentiate {last}", functools.partial(self._differentiate, last))
+        self.stages["receive results"] = views.ranks.end_exchanges
+        self.stages[f"send gradients {last}"] = functools.partial(self._send_gradients, last)
+        self._capture("update unseen", self._update_unseen)
         self.stages["receive gradients"] = views.ranks.end_exchanges
         self._capture("update", self._update)
 
@@ -58,16 +69,26 @@ class RankedStep:
 
     def _render(self, view: int) -> None:
         self.views.render(view)
+        self.batch.measure_loss()
+        self.views.exchange.send_result(view, self.batch.state)
+
+    def _differentiate(self, view: int) -> None:
         self.batch.differentiate()
         self.views.exchange.send(view, self.batch.state, self.batch.rasterizer.projection)
 
     def _send_gradients(self, view: int) -> None:
-        is_last, exchange = view == self.views.num_views - 1, self.views.exchange
-        (exchange.exchange_gradients if is_last else exchange.begin_gradients)(view)
+        self.views.exchange.begin_gradients(view)
+
+    def _update_unseen(self) -> None:
+        self.views.exchange.agree(self.batch.state, self.views.batch)
+        if self.batch.update().dense:
+            self._project_backward(UNSEEN_WARPS)
 
     def _update(self) -> None:
-        batch, raster, exchange, share = self.batch, self.batch.rasterizer, self.views.exchange, self.views.share
-        exchange.agree(batch.state, self.views.batch)
-        whole = exchange.whole
-        project_backward(batch.splats, raster.cameras, batch.state, raster.antialias, whole, batch.update(), share)
-        batch.add_noise(whole, share)
+        self._project_backward(SEEN_WARPS)
+        self.batch.add_noise(self.views.exchange.whole, self.views.share)
+
+    def _project_backward(self, warps: int) -> None:
+        batch, raster, whole = self.batch, self.batch.rasterizer, self.views.exchange.whole
+        update = dataclasses.replace(batch.update(), warps=warps)
+        project_backward(batch.splats, raster.cameras, batch.state, raster.antialias, whole, update, self.views.share)
