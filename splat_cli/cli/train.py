@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, server_options, setting_options
 from splat_cli.cli.output import Output
+from splat_cli.phase_timer import PhaseTimer
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
@@ -64,6 +65,7 @@ def command(
     interruption, the same command continues then.
     With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run.
     """
+    timer = PhaseTimer("starting")
     from splat_cli.report import try_report, write_report
     from splat_cli.run.device import open_device
     from splat_cli.run.storage.result import read_result
@@ -73,14 +75,14 @@ def command(
     for name in () if viewer else ("host", "port"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             display.warn(f"--{name} does nothing without --viewer")
-    opened = _run_to_train(scene, out, resume, preset, given(options), display)
+    opened = _run_to_train(scene, out, resume, preset, given(options), display, timer)
     with training_viewer(viewer, host, port, display) as callback, opened as (run, start):
         if start is None:
             result = read_result(run)
             write_report(run, open_device(device, run.config(), display), display)
         else:
             backend = open_device(device, start.config, display)
-            result = train_scene(start.scene, run, start.config, backend, display, start.checkpoint, callback)
+            result = train_scene(start.scene, run, start.config, backend, display, start.checkpoint, callback, timer)
             try_report(run, backend, display)
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s", *result.lines()]
     if result.run.report_path.is_file():
@@ -91,7 +93,7 @@ def command(
 @contextmanager
 def _run_to_train(
     scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, changes: dict[str, Any],
-    display: "Display",
+    display: "Display", timer: PhaseTimer,
 ) -> "Iterator[_Run]":  # fmt: skip
     """The locked folder of a new or resumed run, and its settings: None if only the report is missing. UsageError."""
     from splat_cli.errors import UsageError
@@ -101,7 +103,7 @@ def _run_to_train(
     if resume:
         yield from _resumed_run(resume, scene, changes, display)
     elif scene:
-        yield from _new_run(scene, out, preset, changes, display)
+        yield from _new_run(scene, out, preset, changes, display, timer)
     else:
         raise UsageError("name a SCENE to train on, or a run with --resume")
 
@@ -121,7 +123,7 @@ def _resumed_run(path: Path, scene: Path | None, changes: dict[str, Any], displa
 
 
 def _new_run(
-    scene: Path, out: Path | None, preset: str | None, changes: dict[str, Any], display: "Display"
+    scene: Path, out: Path | None, preset: str | None, changes: dict[str, Any], display: "Display", timer: PhaseTimer
 ) -> "Iterator[_Run]":
     """A new run; of photographs or a video, for which a scene is made first, the interrupted one if there is one."""
     from splat_cli.cli.unused_options import unused_options
@@ -134,7 +136,8 @@ def _new_run(
     config = load_config(preset, changes)
     for line in unused_options(config, changes):
         display.warn(line)
-    prepared = prepared_scene(scene, config.seed, display)
+    with timer("camera poses"):
+        prepared = prepared_scene(scene, config.seed, display)
     is_made = prepared != scene
     scene, dataset_format = scene_folder(prepared, config.format)
     config = dataclasses.replace(config, format=dataset_format)

@@ -37,9 +37,11 @@ def train_scene(
     display: Display,
     checkpoint: Checkpoint | None = None,
     callback: TrainingCallback | None = None,
+    timer: PhaseTimer | None = None,
 ) -> RunResult:
     """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
 
+    timer: has measured since the command started.
     With several GPUs, goes on from the newest checkpoint after the loss of a rank. Raises SceneError; Interrupted after
     Ctrl-C or SIGTERM, when the state is saved; DiskError if the final splats could not be written; RankError.
     """
@@ -50,9 +52,12 @@ def train_scene(
     if checkpoint is None:
         check_source(config)
 
+    timers = iter([timer] if timer else [])  # of the first attempt: each logs its own seconds
+
     def attempt(start: Checkpoint | None) -> RunResult:
+        own = next(timers, None) or PhaseTimer("starting")
         with started_ranks(config, backend) as ranks:
-            return _train(scene_path, run, config, backend, display, start, callback, ranks)
+            return _train(scene_path, run, config, backend, display, start, callback, ranks, own)
 
     def clean_up() -> None:
         if callback:
@@ -74,9 +79,9 @@ def _train(
     checkpoint: Checkpoint | None,
     callback: TrainingCallback | None,
     ranks: Ranks,
+    timer: PhaseTimer,
 ) -> RunResult:
     """`train_scene` as rank 0 of `ranks`."""
-    timer = PhaseTimer("starting")
     wait_for_kernels = prepare_kernels(backend, config)
     with timer("reading the scene"):
         data = read_data(scene_path, config, backend, display)

@@ -52,7 +52,7 @@ def test_train_keeps_a_log(trained):
     assert figures.keys() == {"step", "loss", "psnr", "num_splats", "seconds", "steps_per_second", "memory_bytes"}
     assert figures["steps_per_second"] > 0
     assert figures["memory_bytes"] > 1e6
-    assert {"reading the scene", "training steps", "measuring"} <= phases["phases"].keys()
+    assert {"starting", "camera poses", "reading the scene", "training steps", "measuring"} <= phases["phases"].keys()
 
 
 def test_train_without_a_folder_takes_the_scene_s_name_and_counts(splat, scene, tmp_path):
