@@ -44,7 +44,7 @@ def test_help_describes_ranges_of_all_options_in_words(splat):
 
 def test_help_of_demo_states_one_default_of_steps(splat):
     text = " ".join(splat("demo", "--help").out.split())
-    assert "Number of training steps. [default: 1500; 1 " in text
+    assert "Number of training steps. [default: 1200; 1 " in text
 
 
 def test_help_of_train_lists_every_setting_with_its_default(splat):
