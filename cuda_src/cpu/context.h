@@ -4,16 +4,20 @@
 #include <cstdint>
 #include <cstring>
 
-// *save_sp takes the stack pointer of the running fiber; the fiber that left `to_sp` continues.
-extern "C" void splat_cpu_switch(void** save_sp, void* to_sp) __attribute__((visibility("hidden")));
+// *save_sp takes the stack pointer of the running fiber; the fiber that left `to_sp` continues. The function is local to the
+// one unit of a library, so that it takes no directives that only ELF knows.
+#if defined(_WIN32) && defined(__x86_64__)
+#define SPLAT_CPU_SYSTEM_V __attribute__((sysv_abi))      // callers save what Windows preserves beyond these registers
+#else
+#define SPLAT_CPU_SYSTEM_V
+#endif
+extern "C" SPLAT_CPU_SYSTEM_V void splat_cpu_switch(void** save_sp, void* to_sp) asm("splat_cpu_switch")
+    __attribute__((visibility("hidden")));
 
 #if defined(__x86_64__)
 asm(R"(
     .text
     .p2align 4
-    .weak splat_cpu_switch
-    .hidden splat_cpu_switch
-    .type splat_cpu_switch,@function
 splat_cpu_switch:
     pushq %rbp
     pushq %rbx
@@ -30,7 +34,6 @@ splat_cpu_switch:
     popq  %rbx
     popq  %rbp
     ret
-    .size splat_cpu_switch,.-splat_cpu_switch
 )");
 
 namespace splat_cpu {
@@ -49,9 +52,6 @@ inline void* new_context(char* top, void (*entry)())
 asm(R"(
     .text
     .p2align 4
-    .weak splat_cpu_switch
-    .hidden splat_cpu_switch
-    .type splat_cpu_switch,%function
 splat_cpu_switch:
     sub  sp, sp, #160
     stp  x19, x20, [sp, #0]
@@ -79,7 +79,6 @@ splat_cpu_switch:
     ldp  d14, d15, [sp, #144]
     add  sp, sp, #160
     ret
-    .size splat_cpu_switch,.-splat_cpu_switch
 )");
 
 namespace splat_cpu {

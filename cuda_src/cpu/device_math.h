@@ -58,7 +58,7 @@ SPLAT_CPU_MIN_MAX(int)
 SPLAT_CPU_MIN_MAX(unsigned)
 SPLAT_CPU_MIN_MAX(long long)
 SPLAT_CPU_MIN_MAX(unsigned long long)
-SPLAT_CPU_MIN_MAX(size_t)
+SPLAT_CPU_MIN_MAX(unsigned long)             // size_t is this, on Windows the one before
 // as fminf and fmaxf: of a number and NaN, the number
 SPLAT_CPU_INLINE float min(float a, float b) { return a < b || b != b ? a : b; }
 SPLAT_CPU_INLINE float max(float a, float b) { return a > b || b != b ? a : b; }

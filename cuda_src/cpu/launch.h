@@ -89,14 +89,14 @@ inline void launch(Launch& launch, RunBlocks run_blocks, int num_threads)
 
 // The entry points of kernel `name` in its library; `shape` is the grid's x, y, z and the block's.
 #define SPLAT_CPU_EXPORT(name)                                                                                              \
-    extern "C" __attribute__((visibility("default"))) void splat_launch_##name(                                             \
+    SPLAT_CPU_API void splat_launch_##name(                                                                                 \
         splat_cpu::RunBlocks run_blocks, const unsigned* shape, const char* args, int num_threads)                          \
     {                                                                                                                       \
         const dim3 grid{shape[0], shape[1], shape[2]}, block{shape[3], shape[4], shape[5]};                                 \
         splat_cpu::Launch launch{#name, splat_cpu::call_packed<&name>, args, grid, block, SPLAT_CPU_FIBERS(block), false};  \
         splat_cpu::launch(launch, run_blocks, num_threads);                                                                 \
     }                                                                                                                       \
-    extern "C" __attribute__((visibility("default"))) const int* splat_parameters_##name()                                  \
+    SPLAT_CPU_API const int* splat_parameters_##name()                                                                      \
     {                                                                                                                       \
         return splat_cpu::parameter_sizes(&name);                                                                           \
     }

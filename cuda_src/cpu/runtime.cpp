@@ -2,10 +2,11 @@
 // it can be linked where there is none.
 #include "runtime.h"
 
-#include <pthread.h>
-#include <semaphore.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#ifdef _WIN32
+#include "os_windows.h"
+#else
+#include "os_posix.h"
+#endif
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,26 +16,18 @@ namespace {
 
 using namespace splat_cpu;
 
-// The fibers' memory of this OS thread, with guard pages under its first `num_fibers` stacks. Pages are taken when touched.
+// The fibers' memory of this OS thread, with guard pages under its first `num_fibers` stacks.
 void* arena(int num_fibers)
 {
     static thread_local char* memory = nullptr;
-    static thread_local int guarded = 0;
-    static int guards_left = 16384;                  // each splits a mapping, of which a process may have 65,530
-    if (!memory) {
-        const size_t reserve = ARENA_ALIGN + ARENA_SIZE;
-        char* const p = (char*)mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED) {
-            fprintf(stderr, "splat: cannot reserve %zu MiB of address space for an OS thread's fibers\n", reserve >> 20);
-            abort();
-        }
-        memory = (char*)(((uintptr_t)p + ARENA_ALIGN - 1) & ~(uintptr_t)(ARENA_ALIGN - 1));
-        if (memory > p) munmap(p, memory - p);
-        const char* const end = memory + ARENA_SIZE;
-        if (p + reserve > end) munmap((void*)end, p + reserve - end);
+    static thread_local int prepared = 0;
+    if (!memory) memory = reserve_arena();
+    bool is_there = memory;
+    for (; is_there && prepared < num_fibers; ++prepared) is_there = prepare_stack(memory + (size_t)(prepared + 1) * STACK);
+    if (!is_there) {
+        fprintf(stderr, "splat: cannot reserve %zu MiB of address space for an OS thread's fibers\n", ARENA_SIZE >> 20);
+        abort();
     }
-    for (; guarded < num_fibers && __atomic_fetch_sub(&guards_left, 1, __ATOMIC_RELAXED) > 0; ++guarded)
-        mprotect(memory + (size_t)(guarded + 1) * STACK, PAGE, PROT_NONE);
     return memory;
 }
 
@@ -58,66 +51,66 @@ struct Job {
 // threads outlive static destructors.
 class Pool {
 public:
-    Pool() { sem_init(&done_, 0, 0); }
-
     void run(Job& job, int num_threads)
     {
-        if (process_ != getpid()) new (this) Pool;   // in a child process after fork() there are no workers
-        pthread_mutex_lock(&caller_);
+        if (process_ != process_id()) new (this) Pool;   // in a child process after fork() there are no workers
+        caller_.lock();
         const int num_workers = grow(num_threads - 1);
         job_ = &job;
         pending_ = num_workers;
         Worker* worker = newest_;
-        for (int i = 0; i < num_workers; ++i, worker = worker->older) sem_post(&worker->start);
+        for (int i = 0; i < num_workers; ++i, worker = worker->older) worker->start.post();
         job.work();
-        if (num_workers) wait(done_);
-        pthread_mutex_unlock(&caller_);
+        if (num_workers) done_.wait();
+        caller_.unlock();
     }
 
 private:
-    struct Worker { Pool* pool; Worker* older; sem_t start; };
+    struct Worker { Pool* pool; Worker* older; Semaphore start; };
 
     // The number of workers to use, at most `wanted`: fewer where the system gives no more threads.
     int grow(int wanted)
     {
         for (; num_workers_ < wanted; ++num_workers_) {
-            Worker* const worker = (Worker*)malloc(sizeof(Worker));
-            worker->pool = this;
-            worker->older = newest_;
-            sem_init(&worker->start, 0, 0);
-            pthread_t thread;
-            if (pthread_create(&thread, nullptr, &Pool::serve, worker)) { free(worker); return num_workers_; }
-            pthread_detach(thread);
+            Worker* const worker = new (malloc(sizeof(Worker))) Worker{this, newest_, {}};
+            if (!start_thread<&Pool::serve>(worker)) { free(worker); return num_workers_; }
             newest_ = worker;
         }
         return wanted;
     }
 
-    static void* serve(void* argument)
+    static void serve(void* argument)
     {
         Worker& worker = *(Worker*)argument;
         for (Pool& pool = *worker.pool;;) {
-            wait(worker.start);
+            worker.start.wait();
             pool.job_->work();
-            if (__atomic_sub_fetch(&pool.pending_, 1, __ATOMIC_ACQ_REL) == 0) sem_post(&pool.done_);
+            if (__atomic_sub_fetch(&pool.pending_, 1, __ATOMIC_ACQ_REL) == 0) pool.done_.post();
         }
     }
 
-    static void wait(sem_t& semaphore) { while (sem_wait(&semaphore)) {} }      // again after a signal
-
-    pthread_mutex_t caller_ = PTHREAD_MUTEX_INITIALIZER;
-    sem_t done_;
+    Mutex caller_;
+    Semaphore done_;
     Job* job_ = nullptr;
     Worker* newest_ = nullptr;
     int num_workers_ = 0, pending_ = 0;
-    pid_t process_ = getpid();
+    long process_ = process_id();
 };
 
 Pool pool;
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) void splat_run_blocks(
+#ifdef _WIN32
+// The entry point of the library: nothing else runs constructors.
+extern "C" BOOL WINAPI DllMain(HINSTANCE, DWORD reason, LPVOID)
+{
+    if (reason == DLL_PROCESS_ATTACH) new (&pool) Pool;
+    return TRUE;
+}
+#endif
+
+SPLAT_CPU_API void splat_run_blocks(
     BlockRange range, void* launch, long num_blocks, int fibers_per_block, int num_threads)
 {
     if (num_threads > num_blocks) num_threads = (int)num_blocks;
@@ -127,7 +120,7 @@ extern "C" __attribute__((visibility("default"))) void splat_run_blocks(
     pool.run(job, num_threads);
 }
 
-extern "C" __attribute__((visibility("default"))) const char* splat_simd()
+SPLAT_CPU_API const char* splat_simd()
 {
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
     return "AVX-512";

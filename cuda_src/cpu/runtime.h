@@ -4,6 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
+// A function that Python finds in a library.
+#ifdef _WIN32
+#include "windows_library.h"
+#define SPLAT_CPU_API extern "C" __declspec(dllexport)
+#else
+#define SPLAT_CPU_API extern "C" __attribute__((visibility("default")))
+#endif
+
 namespace splat_cpu {
 
 constexpr int MAX_THREADS = 1024;                    // of a block, as on a GPU

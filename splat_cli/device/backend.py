@@ -113,8 +113,10 @@ def open_backend(
         return CudaBackend(sources=sources)
     if name == "cuda":
         raise DeviceError(f"no CUDA device: {reason}; or use --device cpu")
-    if sys.platform != "linux":
-        raise DeviceError(f"the CPU backend needs Linux, this is {sys.platform}" + f"; and {reason}" * bool(reason))
+    if sys.platform not in ("linux", "win32"):
+        raise DeviceError(
+            f"the CPU backend needs Linux or Windows, this is {sys.platform}" + f"; and {reason}" * bool(reason)
+        )
     from splat_cli.device.cpu import CpuBackend
 
     return CpuBackend(threads=threads, sanitize=sanitize, sources=sources)

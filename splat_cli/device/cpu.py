@@ -64,9 +64,7 @@ class CpuBackend:
 
     def _load_library(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, ctypes.CDLL]:
         source = read_source(self._folders, file)
-        exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in source.kernels)
-        unit = f'#include "cpu/shim.h"\n#line 1 "{source.path}"\n{source.text}\n#include "cpu/launch.h"\n{exports}'
-        return source, ctypes.CDLL(str(self._compiler.library(file, unit, self._folders, defines)))
+        return source, ctypes.CDLL(str(self._compiler.library(file, source.cpu_unit(), self._folders, defines)))
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         """See Backend.upload."""

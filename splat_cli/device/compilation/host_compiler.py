@@ -27,6 +27,7 @@ from splat_cli.device.compilation.kernel_cache import (
     unusable_cache,
 )
 from splat_cli.device.compilation.sources import headers_digest
+from splat_cli.device.compilation.windows_linker import link_commands
 from splat_cli.errors import DeviceError, escape_unprintable
 
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
@@ -45,6 +46,9 @@ _FOLDERS = ("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
 # A link without libraries: before its first link `zig c++` compiles its C++ library, which takes a minute of a core and
 # which kernels do not need. The functions of the C library that they call are loaded with Python.
 _ZIG_LINKER = (sys.executable, "-m", "ziglang", "ld.lld", "-shared")
+_IS_WINDOWS = sys.platform == "win32"
+# Large frames would call a function of the C library; stacks of fibers need no probes.
+_WINDOWS_FLAGS = ("-mno-stack-arg-probe",)
 
 _running: set[subprocess.Popen[str]] = set()  # compilers, which end with this process
 
@@ -89,7 +93,7 @@ class HostCompiler:
         for text in (unit, headers_digest(unit, include), self.version, *self.command, *flags, _processor()):
             key.update(text.encode() + b"\0")
         name = name.replace("/", "-")  # "raster/blend"
-        path = open_cache() / f"{name}-{key.hexdigest()[:32]}.so"
+        path = open_cache() / f"{name}-{key.hexdigest()[:32]}{'.dll' if _IS_WINDOWS else '.so'}"
         if is_intact(path):
             return path
         with build_lock(path):
@@ -118,8 +122,11 @@ class HostCompiler:
         """The commands, one after the other, that make a shared library of a source file."""
         if not self.linker:
             return [[*self.command, *flags, "-shared", str(source), "-o", str(library)]]
-        built = str(source.with_suffix(".o"))
-        return [[*self.command, *flags, "-c", str(source), "-o", built], [*self.linker, built, "-o", str(library)]]
+        built = source.with_suffix(".o")
+        compilation = [*self.command, *flags, "-c", str(source), "-o", str(built)]
+        if _IS_WINDOWS:
+            return [compilation, *link_commands(built, library, has_entry=source.stem == "runtime")]
+        return [compilation, [*self.linker, str(built), "-o", str(library)]]
 
 
 def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
@@ -172,7 +179,8 @@ def _candidates() -> list[tuple[str, ...]]:
                 f"CXX is {escape_unprintable(chosen)!r}, which is no command line ({error}): correct it"
             ) from None
     zig = [_ZIG] if importlib.util.find_spec("ziglang") else []
-    return [("g++",), ("clang++",), ("c++",), *zig]
+    system: list[tuple[str, ...]] = [] if _IS_WINDOWS else [("g++",), ("clang++",), ("c++",)]
+    return [*system, *zig]
 
 
 def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCompiler:
@@ -185,7 +193,8 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
             version = _version(command)
             chosen = (*_FLAGS, *_tls_flags(version), *(_SANITIZED if sanitize else _FAST))
             if command == _ZIG:
-                return HostCompiler(command, version, (*chosen, *_ZIG_FLAGS, *flags), _ZIG_LINKER)
+                chosen = (*chosen, *_ZIG_FLAGS, *(_WINDOWS_FLAGS if _IS_WINDOWS else ()))
+                return HostCompiler(command, version, (*chosen, *flags), _ZIG_LINKER)
             return HostCompiler(command, version, (*chosen, *flags))
     wanted = os.environ.get("CXX", "").strip() or "g++ or clang++"
     raise DeviceError(

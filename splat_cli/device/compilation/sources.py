@@ -27,6 +27,12 @@ class KernelSource:
             raise DeviceError(f"{self.path.name} has no kernel {kernel}; it has {', '.join(self.kernels) or 'none'}")
         return self.kernels[kernel]
 
+    def cpu_unit(self) -> str:
+        """The C++ source text of a library of all kernels for the CPU."""
+        exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in self.kernels)
+        line = f'#line 1 "{self.path.as_posix()}"'
+        return f'#include "cpu/shim.h"\n{line}\n{self.text}\n#include "cpu/launch.h"\n{exports}'
+
 
 def source_folders(further: Path | None) -> tuple[Path, ...]:
     """Folders that are searched for kernel files and headers: `further`, if any, before cuda_src."""

@@ -11,6 +11,7 @@ from splat_cli.device import open_backend
 from splat_cli.device.compilation import host_compiler
 from splat_cli.device.compilation.host_compiler import find_compiler
 from splat_cli.device.compilation.kernel_cache import cache_dir
+from splat_cli.device.compilation.sources import read_source, source_folders
 from splat_cli.errors import DeviceError
 from tests.device.compilation.small_kernel import value
 from tests.processes import HANG, started, wait_until
@@ -94,6 +95,25 @@ def test_ziglang_needs_no_home_folder(sources, monkeypatch, fresh_versions, home
     if home:
         monkeypatch.setenv("HOME", home)
     assert find_compiler().label.startswith("clang")
+
+
+@pytest.mark.parametrize("file", ["runtime", "raster/project"])
+def test_libraries_for_windows_are_made(sources, monkeypatch, fresh_versions, file):
+    """Compiled and linked here with ziglang; no function is missing, and those that Python calls are exported."""
+    pytest.importorskip("ziglang", reason="extra cpu")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(host_compiler, "_IS_WINDOWS", True)
+    compiler = find_compiler(flags=("-target", "x86_64-windows-gnu", "-march=x86_64_v3"))
+    folders = source_folders(None)
+    if file == "runtime":
+        unit, exports = '#include "cpu/runtime.cpp"\n', ["splat_run_blocks", "splat_simd"]
+    else:
+        source = read_source(folders, file)
+        unit, exports = source.cpu_unit(), [f"splat_launch_{name}" for name in source.kernels]
+    library = compiler.library(file, unit, folders, {})
+    content = library.read_bytes()
+    assert (library.suffix, content[:2]) == (".dll", b"MZ")
+    assert all(name.encode() + b"\0" in content for name in exports)
 
 
 @pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])
