@@ -1,5 +1,6 @@
 """The command `splat`: dispatch to subcommands; every failure becomes one line and an exit code."""
 
+import codecs
 import difflib
 import errno
 import importlib
@@ -65,13 +66,22 @@ def main() -> None:
     raise_on_signals()
     _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 go out as they came in
+        codecs.register_error("splat", _encodable)
+        sys.stdout.reconfigure(errors="splat")
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
     except OSError:  # told already, or a closed pipe; Python would complain at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
+
+
+def _encodable(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Names of files that are not UTF-8 go out as they came in; characters that the encoding lacks, as escapes."""
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.backslashreplace_errors(error)
 
 
 def _open_standard_streams() -> None:

@@ -67,7 +67,7 @@ def _cupy() -> Check:
         return Check("CuPy", False, f"installed, but it does not load ({one_line(error)}); install it again")
     no_nvrtc = why_no_nvrtc()
     if no_nvrtc:
-        return Check("CuPy", False, f"{cupy.__version__}, but it cannot compile: {no_nvrtc}")
+        return Check("CuPy", False, f"{cupy.__version__}, but it cannot compile: {one_line(no_nvrtc)}")
     return Check("CuPy", True, f"{cupy.__version__}, with NVRTC")
 
 

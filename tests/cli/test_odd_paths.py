@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.processes import HANG, ROOT
+from tests.processes import HANG, ROOT, SPLAT
+from tests.small_scene import write_small_scene
 
 NAMES = [b"a\x7fb", b"a\xff\xfeb", b"a\nb", b'a"b\\c']
 
@@ -50,3 +51,13 @@ def test_path_on_standard_output_is_as_it_was_given(trained, tmp_path):
     ended = splat_program("info", target)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert target in ended.stdout
+
+
+def test_characters_that_the_output_lacks_are_escaped(tmp_path):
+    """As on Windows, where output to a file or a pipe has one byte a character."""
+    folder = tmp_path / "\N{GREEK CAPITAL LETTER OMEGA} \N{LATIN SMALL LETTER U WITH DIAERESIS}"
+    write_small_scene(folder)
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run([*SPLAT, "info", folder], env=environment, capture_output=True, cwd=ROOT, timeout=HANG)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u03a9 \xfc" in done.stdout

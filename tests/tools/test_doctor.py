@@ -171,3 +171,10 @@ def test_several_gpus_without_nccl(monkeypatch):
     assert doctor._several_gpus() == doctor.Check(
         "several GPUs", False, "2 here; for splat train --gpus: CuPy finds no NCCL"
     )
+
+
+def test_a_message_of_cupy_is_one_line(monkeypatch):
+    """It names the libraries that it looked for, and ends with a line break."""
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.2.0", __spec__=SimpleNamespace()))
+    monkeypatch.setattr(doctor, "why_no_nvrtc", lambda: "no libnvrtc.so.13\n (pip install 'splat-cli[nvrtc]')")
+    assert doctor._cupy().text.endswith("cannot compile: no libnvrtc.so.13 (pip install 'splat-cli[nvrtc]')")
