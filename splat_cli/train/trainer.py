@@ -49,7 +49,7 @@ class Trainer:
     device, or streamed if `budget` is given. random: generator of density control; by default seeded with config.seed.
     frozen: splats of such an SH degree that are shown and never changed; they come first and do not count towards
     max_splats. scene_points: float32 [P, 3], for --depth-weight. pose_offsets: initial offsets of
-    --pose-opt, as for `moved_views`. num_points: of each view, for `view_order`.
+    --pose-opt, as for `moved_views`.
     `notices`: warnings for the user; the caller drains this list. `share`: of the splats and photographs, with ranks.
     """
 
@@ -68,13 +68,12 @@ class Trainer:
         frozen: SplatArrays | None = None,
         scene_points: np.ndarray | None = None,
         pose_offsets: np.ndarray | None = None,
-        num_points: np.ndarray | None = None,
     ) -> None:
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
         self.model = make_model(backend, config, splats, frozen)
-        order = view_order(len(images.views), config.steps, config.seed, config.batch_size, num_points)
+        order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
         first_downscale = downscale_at(config, 0)
         self.images = TrainingImages(backend, images, order, budget, first_downscale, config.batch_size, self.share)
         self.cameras, self.stream = self.images.cameras, self.images.stream

@@ -45,20 +45,5 @@ def test_ranks_show_their_own_views_only(num_views, batch, num_ranks):
         assert sorted(itertools.chain(*parts)) == list(range(num_views))
 
 
-@pytest.mark.parametrize(("num_views", "batch"), [(64, 2), (129, 4)])
-def test_views_of_a_batch_show_alike_many_points(num_views, batch):
-    num_points = np.random.default_rng(0).permutation(num_views) ** 2
-    order = view_order(num_views, 40 * num_views, 0, batch, num_points)
-    np.testing.assert_array_equal(view_order(num_views, 99, 0, batch, num_points), order[:99])
-    batches = order[: len(order) // batch * batch].reshape(-1, batch)
-    assert (batches % batch == np.arange(batch)).all()
-    for shown in batches.T:
-        assert np.ptp(np.unique(shown, return_counts=True)[1]) <= 2
-    rank, others = np.argsort(np.argsort(num_points)), view_order(num_views, 40 * batch, 0, batch).reshape(-1, batch)
-    spread, spread_at_random = (np.ptp(rank[shown], axis=1).mean() for shown in (batches, others))
-    assert spread < 0.25 * num_views < spread_at_random
-    assert len({tuple(one) for one in batches.tolist()}) > 2 * num_views  # others in each round
-
-
 def test_one_rank_shows_all_views():
     assert own_views(5, 2, WHOLE) == list(range(5))

@@ -9,7 +9,6 @@ from splat_cli.errors import UsageError
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
-from splat_cli.run.setup import build_trainer
 from tests.noise_trainer import launch_anew
 from tests.ranks.runs import Callback, before_scores, bits, children, train
 from tests.small_scene import write_small_scene
@@ -76,21 +75,6 @@ def test_streamed_photographs_are_divided(training, tmp_path):
     assert bits(streamed, 24) == bits(train(training, tmp_path / "1", 1, **short), 24)
     assert max(map(len, shown)) == 6
     assert set().union(*shown) == set(range(0, 20, 2))
-
-
-def test_views_in_order_of_their_points_give_the_same_bits(training, tmp_path, monkeypatch):
-    """Enough photographs that views of a batch are chosen to show alike many points, on all ranks."""
-
-    def counted(views, points):
-        counts.append(np.random.default_rng(0).permutation(len(views)))
-        return counts[-1]
-
-    training.scene, counts = write_small_scene(tmp_path / "scene", num_views=32), []
-    monkeypatch.setattr(build_trainer, "visible_points", counted)
-    short = {"batch": 2, "steps": 20, "keep": 0}
-    runs = [train(training, tmp_path / str(gpus), gpus, **short) for gpus in (1, 2)]
-    assert bits(runs[0], 20) == bits(runs[1], 20)
-    assert len(counts) == 2
 
 
 def test_ranks_divide_the_views_to_score(training, tmp_path):

@@ -8,7 +8,6 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.data.image_streamer import ImageBudget
-from splat_cli.data.view_order import visible_points
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
@@ -53,13 +52,10 @@ def build_trainer(
         splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
         splats, notices = initial_splats(backend, config, *start, random)
-    num_points = None
-    if scene_points is not None and config.batch_size > 1:
-        num_points = visible_points(images.views, scene_points)
     make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)
     trainer = make(
         backend, config, splats, images, random=random, timer=timer, budget=budget, frozen=frozen,
-        scene_points=scene_points, pose_offsets=pose_offsets, num_points=num_points,
+        scene_points=scene_points, pose_offsets=pose_offsets,
     )  # fmt: skip
     trainer.notices += notices
     return trainer

@@ -60,7 +60,7 @@ class LeadingTrainer(RankedTrainer):
     ) -> None:  # fmt: skip
         self._is_collected = True  # rank 0 has what the others trained
         self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
-        ranks.tell("train", config, images.views, options.get("budget"), options.get("num_points"))
+        ranks.tell("train", config, images.views, options.get("budget"))
         super().__init__(ranks, backend, config, splats, images, **options)
 
     def collect(self) -> None:
