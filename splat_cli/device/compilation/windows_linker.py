@@ -4,8 +4,10 @@ import sys
 from pathlib import Path
 
 _IMPORTS = {
-    "ucrtbase": "__acrt_iob_func __stdio_common_vfprintf abort atan cosf exp exp2f expf expm1f fflush floorf fmaf free "
-    "log log10f log2f logf malloc memcmp memcpy memmove memset pow powf sinf tan",
+    "ucrtbase": "__acrt_iob_func __stdio_common_vfprintf abort fflush free malloc memcmp memcpy memmove memset "
+    "acos acosf asin asinf atan atan2 atan2f atanf cbrt cbrtf ceil ceilf cos cosf cosh coshf erf erff exp exp2 exp2f "
+    "expf expm1 expm1f floor floorf fma fmaf fmod fmodf log log10 log10f log1p log1pf log2 log2f logf pow powf "
+    "rint rintf round roundf sin sinf sinh sinhf sqrt sqrtf tan tanf tanh tanhf trunc truncf",
     "kernel32": "AcquireSRWLockExclusive CloseHandle CreateSemaphoreA CreateThread ReleaseSRWLockExclusive "
     "ReleaseSemaphore VirtualAlloc WaitForSingleObject",
 }
