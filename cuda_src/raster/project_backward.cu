@@ -13,6 +13,11 @@
 #include "raster/visible.cuh"
 #include "optim/splat_adam.cuh"
 
+#ifdef RADIAL_DISTORTION
+#define MIN_BLOCKS 3                // of 128 threads, that a multiprocessor has room for
+#else
+#define MIN_BLOCKS 4
+#endif
 #ifndef COEFFICIENTS                // of a splat's colour that a lane of color_backward updates, one after another
 #define COEFFICIENTS 1
 #endif
@@ -61,8 +66,9 @@ __device__ __forceinline__ bool is_updated(
     return warps == ALL_WARPS || any(seen(depths, layout, m)) == (warps == SEEN_WARPS);
 }
 
-// Bounds: with BATCH it would take 150 registers, and with blocks of 256 threads half of a multiprocessor's warps would be missing.
-extern "C" __global__ void __launch_bounds__(128, 4) project_backward(
+// With BATCH it would take 150 registers, and 8 warps would fit a multiprocessor in blocks of 256 threads. 16 warps at 128 registers are
+// faster, although some are spilled (docs/scale.md, "Where the time goes"). With RADIAL_DISTORTION, 12 warps need no spills.
+extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* state,                       // [1] skipped updates and steps are counted
     int capacity,

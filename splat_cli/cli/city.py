@@ -13,7 +13,7 @@ from splat_cli.cli.param_types import WholeRange
 if TYPE_CHECKING:
     from splat_cli.console import Display
 
-_NO_LIMIT = 1_000_000_000
+_NO_LIMIT = 2**28  # the most that the setting accepts
 
 
 @click.command(

@@ -40,6 +40,7 @@ SPILLS = {
     ("blend_backward", "MATRIX_SUMS ABSGRAD FIXED_SUMS"): 16,
     ("blend_backward", "ABSGRAD FIXED_SUMS"): 16,
 }
+SPILLS_OF_BATCHES = 160  # of project_backward, for more warps: see its bounds
 
 pytestmark = pytest.mark.skipif(bool(why_no_nvrtc()), reason=f"no NVRTC: {why_no_nvrtc()}")
 
@@ -56,7 +57,10 @@ def test_every_kernel_compiles(path, defines, arch):
         print(f"{k.file}:{k.kernel} sm_{arch}: {k.registers} registers, {k.shared} bytes shared, {k.spills} spilled")
         assert k.shared <= 48 * 1024
         if arch == 90:
-            assert k.spills <= SPILLS.get((k.kernel, k.defines), 0), f"{k.kernel} spills {k.spills} bytes"
+            known = SPILLS.get((k.kernel, k.defines), 0)
+            if k.kernel == "project_backward" and {"BATCH", "FUSED_ADAM"} <= set(defines):
+                known = SPILLS_OF_BATCHES
+            assert k.spills <= known, f"{k.kernel} spills {k.spills} bytes"
 
 
 def test_variants_have_the_defines_of_the_headers_that_a_file_includes():
