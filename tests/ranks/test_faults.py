@@ -17,6 +17,7 @@ def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):
     monkeypatch.setattr(os, "_exit", codes.append)
     others = followers.Followers("splat_cli.run.follower", 2)
     others.is_waiting = lambda: not codes
+    wait_until(children)  # a process has no command line for a moment after it has begun
     kill(children()[-1], 0)
     wait_until(lambda: codes)
     others.close()
