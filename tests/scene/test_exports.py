@@ -2,17 +2,14 @@
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, read_scene
-from splat_cli.scene.poses import Similarity
 from tests.scene.export_files import (
     BROWN,
-    metashape_pixels,
     write_bundler,
     write_metashape,
     write_polycam,
@@ -20,89 +17,13 @@ from tests.scene.export_files import (
     write_record3d,
     write_scanner_app,
 )
+from tests.scene.export_pixels import POINTS, assert_same_pixels, pixels
 from tests.views import ring_of_views
-
-POINTS = np.random.default_rng(0).uniform(-0.5, 0.5, (20, 3))
 
 
 @pytest.fixture
 def views():
     return ring_of_views(5)
-
-
-def pixels(view, points=POINTS):
-    """Pixels [P, 2] of points in the photograph as the camera took it."""
-    lens = view.lens or view
-    placed = points @ view.w2c[:3, :3].T + view.w2c[:3, 3]
-    flat = placed[:, :2] / placed[:, 2:]
-    bent = flat if view.lens is None else view.lens.distortion.distort(flat)
-    return bent * [lens.fx, lens.fy] + [lens.cx, lens.cy]
-
-
-def assert_same_pixels(scene, expected):
-    assert len(scene.views) == len(expected)
-    for view, other in zip(scene.views, expected, strict=True):
-        np.testing.assert_allclose(pixels(view), other, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["frame", "fisheye", "equidistant_fisheye"])
-def test_metashape(tmp_path, views, kind):
-    values = write_metashape(tmp_path, views, kind)
-    scene = read_scene(tmp_path)
-    assert_same_pixels(scene, [metashape_pixels(view, POINTS, values, kind != "frame") for view in views])
-    assert "Metashape's cameras in" in scene.found
-    assert scene.skipped == []
-
-
-def test_metashape_of_undistorted_photographs(tmp_path, views):
-    flat = dict.fromkeys((*BROWN, "p1", "p2", "b2"), 0.0)
-    write_metashape(tmp_path, views, calibration=flat)
-    scene = read_scene(tmp_path)
-    assert all(view.lens is None for view in scene.views)
-    assert_same_pixels(scene, [pixels(view) for view in views])
-
-
-def test_geographic_coordinates_are_moved_to_the_origin(tmp_path, views):
-    far = np.array([4_000_000.0, 900_000.0, 4_700_000.0])
-    write_metashape(tmp_path, [Similarity(1.0, np.eye(3), far).apply(view) for view in views])
-    scene = read_scene(tmp_path)
-    centers = np.array([view.center for view in scene.views])
-    offsets = centers - np.array([view.center for view in views])
-    np.testing.assert_allclose(offsets, np.broadcast_to(offsets[0], offsets.shape), atol=1e-6)
-    assert np.abs(centers).max() < 10
-    assert "moved by" in scene.found
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda text: text.replace('type="frame"', 'type="spherical"'), "of type 'spherical'"),
-        (lambda text: text.replace("<f>", "<f>-"), "focal length -"),
-        (lambda text: text.replace('sensor_id="0"', 'sensor_id="7"'), "sensor is not in the file"),
-    ],
-)
-def test_metashape_cameras_that_cannot_be_used(tmp_path, views, change, reason):
-    write_metashape(tmp_path, views)
-    path = tmp_path / "cameras.xml"
-    path.write_text(change(path.read_text()))
-    with pytest.raises(SceneError, match=reason):
-        read_scene(tmp_path)
-
-
-def test_metashape_numbers_beyond_floats(tmp_path, views):
-    write_metashape(tmp_path, views)
-    path = tmp_path / "cameras.xml"
-    path.write_text(path.read_text().replace("<scale>2.5</scale>", "<scale>1e308</scale>").replace("0.3", "99"))
-    with pytest.raises(SceneError, match="its pose is not finite"):
-        read_scene(tmp_path)
-
-
-def test_xml_with_entities_is_refused(tmp_path, views):
-    write_metashape(tmp_path, views)
-    path = tmp_path / "cameras.xml"
-    path.write_text(path.read_text().replace("<document", '<!DOCTYPE a [<!ENTITY b "c">]><document', 1))
-    with pytest.raises(SceneError, match="declares a document type"):
-        read_scene(tmp_path)
 
 
 @pytest.mark.parametrize("values", [{}, {**BROWN, "t1": 0.002, "t2": -0.003}], ids=["undistorted", "brown"])
@@ -245,33 +166,3 @@ def test_photographs_of_the_same_name_in_several_folders(tmp_path, views):
     skipped = read_scene(tmp_path).skipped
     assert len(skipped) == 4
     assert "have this name: copied/flight 0/DJI_0.JPG, copied/flight 1/DJI_0.JPG" in skipped[0]
-
-
-def test_metashape_without_aligned_cameras(tmp_path, views):
-    write_metashape(tmp_path, views)
-    path = tmp_path / "cameras.xml"
-    assert "without 1 that are not aligned or disabled" in read_scene(tmp_path).found
-    path.write_text(path.read_text().replace("<camera ", '<camera enabled="false" '))
-    with pytest.raises(SceneError, match="has 6 cameras, and none is aligned and enabled"):
-        read_scene(tmp_path)
-
-
-def test_metashape_cameras_of_a_multi_camera_system(tmp_path, views):
-    write_metashape(tmp_path, views)
-    path = tmp_path / "cameras.xml"
-    path.write_text(path.read_text().replace('<camera id="99"', '<camera id="99" master_id="0"'))
-    scene = read_scene(tmp_path)
-    assert len(scene.views) == 5
-    assert "has no pose but that of its master" in scene.skipped[0]
-
-
-def test_metashape_components_without_common_coordinates(tmp_path, views):
-    """Those of a chunk without georeference have no transform, and coordinates of their own."""
-    write_metashape(tmp_path, views)
-    path = tmp_path / "cameras.xml"
-    text = re.sub("<component id.*</component>", '<component id="0"/><component id="1"/>', path.read_text(), flags=re.S)
-    text = text.replace('<components next_id="1">', '<components next_id="2" active_id="0">')
-    path.write_text(text.replace('id="4" sensor_id="0" component_id="0"', 'id="4" sensor_id="0" component_id="1"'))
-    scene = read_scene(tmp_path)
-    assert len(scene.views) == 4
-    assert "in another component than the active one" in scene.skipped[0]
