@@ -11,12 +11,17 @@ from splat_cli.scene.view import View
 _SHARE = 0.5  # of the free memory
 _DEPTH_SHARE = 0.25  # of the photographs' memory, for depth maps
 _MIN_COUNT = 4
-BATCHES_IN_FLIGHT = 3  # one in work on the device, one queued, one being loaded
+_BATCHES = 3  # one in work on the device, one queued, one being loaded
 
 
 def photo_bytes(view: View) -> int:
     """Memory of a photograph at its view's size, with the mask that it has or undistortion may add, in bytes."""
     return (3 + (view.mask is not None or view.lens is not None)) * view.width * view.height
+
+
+def resident_for_batch(batch: int, gpus: int) -> int:
+    """Number of photographs that each GPU must hold to train in batches of `batch`."""
+    return _BATCHES * (batch // gpus) if batch > 1 else 0
 
 
 def images_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> bool:
@@ -36,8 +41,7 @@ def image_budget(
         return None
     largest = max(map(photo_bytes, views))
     budget = ImageBudget.of(max(limit // largest, _MIN_COUNT))
-    num_scored, batch = -(-min(config.score_views, len(views)) // gpus), config.batch_size // gpus
-    least = max(num_scored, BATCHES_IN_FLIGHT * batch if config.batch_size > 1 else 0)
+    least = max(-(-min(config.score_views, len(views)) // gpus), resident_for_batch(config.batch_size, gpus))
     if limit < _MIN_COUNT * largest or budget.resident < least:
         raise UsageError(
             f"{limit / 2**20:.1f} MiB hold {limit // largest} photographs of {largest / 2**20:.1f} MiB, too few to "

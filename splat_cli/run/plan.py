@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.data.image_budget import BATCHES_IN_FLIGHT
+from splat_cli.data.image_budget import resident_for_batch
 from splat_cli.run.scene_defaults import (
     SHORT_RUN,
     STEPS_PER_VIEW,
@@ -74,7 +74,7 @@ def resolve_plan(
     steps = default_steps(len(views)) if requested.steps is None else requested.steps
     if requested.batch is None:
         batch = default_batch(requested, steps, len(views))
-        fits = resident is None or resident >= BATCHES_IN_FLIGHT * batch // requested.gpus
+        fits = resident is None or resident >= resident_for_batch(batch, requested.gpus)
         requested = dataclasses.replace(requested, batch=batch if fits else requested.gpus)
     requested = with_whole_batches(requested, steps)
     steps = requested.num_steps
@@ -83,9 +83,8 @@ def resolve_plan(
     resolved |= coarse_levels(requested, views)
     for name in ("densify_interval", "opacity_reset_interval"):
         resolved[name] = max(round(resolved[name] / requested.batch_size), 1) * requested.batch_size
-    overlap = views_per_point(views, np.zeros((0, 3)) if points is None else points)
     visits = STEPS_PER_VIEW if from_splats else steps / len(views)
-    resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(overlap, visits)
+    resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(views_per_point(views, points), visits)
     if requested.background == "auto":
         transparent = any(view.path is not None and has_alpha(view.path) for view in views)
         resolved["background"] = "black" if transparent else "random"

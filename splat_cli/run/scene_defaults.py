@@ -40,13 +40,13 @@ def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
     return config.gpus * -(-BATCH // config.gpus)
 
 
-def views_per_point(views: Sequence[View], points: np.ndarray) -> float:
+def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
     """Estimate of the mean number of views that see a point, of points [P, 3]; a third of the views without points.
 
     Of each point, the length of the sum of the unit vectors to the cameras whose images contain it: two cameras on
     opposite sides, which cannot both see a point of a surface, cancel.
     """
-    if not len(points):
+    if points is None or not len(points):
         return len(views) / 3
     sample = points[:: -(-len(points) // _SAMPLED_POINTS)].astype(np.float64)
     sums = np.zeros(sample.shape)

@@ -1,5 +1,6 @@
 """Contents of a dataset's files, independent of the format, before photographs are located."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -84,6 +85,16 @@ def path_ends(path: str) -> list[str]:
     return ["/".join(parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]
 
 
+def existing_end(folder: Path, path: str, names_alone: bool = False, suffixes: Sequence[str] = ("",)) -> Path | None:
+    """The longest end of a path of any system, with one of the suffixes added, that is a file of the folder, or None.
+
+    names_alone: the file's name without a folder counts, too, although the path has folders.
+    """
+    ends = path_ends(path)
+    names = (end + suffix for end in (ends if names_alone else ends[:-1] or ends) for suffix in suffixes)
+    return next((Path(name) for name in names if (folder / name).is_file()), None)
+
+
 def file_inside(folder: Path, name: str, from_elsewhere: bool = False) -> Path:
     """`folder`/`name`. Unusable if that is outside of the folder.
 
@@ -92,11 +103,8 @@ def file_inside(folder: Path, name: str, from_elsewhere: bool = False) -> Path:
     """
     relative = Path(name)
     is_outside = relative.is_absolute() or ".." in relative.parts
-    if from_elsewhere or is_outside or "\\" in name:
-        ends = path_ends(name)
-        found = next((folder / end for end in ends[:-1] or ends if (folder / end).is_file()), None)
-        if found is not None:
-            return found
+    if (from_elsewhere or is_outside or "\\" in name) and (found := existing_end(folder, name)):
+        return folder / found
     if is_outside:
         raise Unusable("its name leads out of the image folder")
     return folder / relative

@@ -103,7 +103,7 @@ def _frame(label: str, camera: np.ndarray, photographs: Photographs) -> Frame:
         raise Unusable("its camera has no rotation matrix")
     w2c = np.eye(4)
     w2c[:3, :3], w2c[:3, 3] = _FLIP_Y_AND_Z @ rotation, _FLIP_Y_AND_Z @ camera[12:]
-    bent = Polynomial(radial=(k1, k2)) if k1 or k2 else None
+    bent = Polynomial(radial=(k1, k2)).or_none()
     lens = Lens(width, height, focal, focal, width / 2, height / 2, bent)
     return Frame(sanitize_name(file), file, lens, w2c)
 

@@ -150,9 +150,8 @@ def _lens(sensor: Element) -> Lens:
         radial=tuple(value[name] for name in ("k1", "k2", "k3", "k4")), tangential=(value["p2"], value["p1"]),
         skew=value["b2"] / (focal + value["b1"]), fisheye=kind in _FISHEYE,
     )  # fmt: skip
-    is_bent = distortion.fisheye or distortion.skew or any(distortion.radial) or any(distortion.tangential)
     return Lens(width, height, focal + value["b1"], focal, width / 2 + value["cx"], height / 2 + value["cy"],
-                distortion if is_bent else None)  # fmt: skip
+                distortion.or_none())  # fmt: skip
 
 
 _NAMES = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")

@@ -114,9 +114,8 @@ def _lens(camera: dict[str, Any]) -> Lens:
         radial=tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4")),
         tangential=(value.get("p1", 0.0), value.get("p2", 0.0)), fisheye=model in _FISHEYE_MODELS,
     )  # fmt: skip
-    is_bent = distortion.fisheye or any(distortion.radial) or any(distortion.tangential)
     cx, cy = width / 2 + longer * value.get("c_x", 0.0), height / 2 + longer * value.get("c_y", 0.0)
-    return Lens(width, height, fx, fy, cx, cy, distortion if is_bent else None)
+    return Lens(width, height, fx, fy, cx, cy, distortion.or_none())
 
 
 def _without_points(path: Path) -> tuple[bytes, np.ndarray]:

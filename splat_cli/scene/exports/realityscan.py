@@ -94,7 +94,7 @@ def _frame(row: dict[str, str], photographs: Photographs) -> Frame:
     lens = Lens(
         width, height, focal, focal, width / 2 + longer * value.get("px", 0.0),
         height / 2 + longer * value.get("py", 0.0),
-        Polynomial(radial=radial, tangential=tangential) if any(radial) or any(tangential) else None,
+        Polynomial(radial=radial, tangential=tangential).or_none(),
     )  # fmt: skip
     c2w = np.eye(4)
     c2w[:3, :3] = rotation_from_angles(value["heading"], value["pitch"], value["roll"])

@@ -57,6 +57,10 @@ class Polynomial:
     def family(self) -> int:
         return int(self.fisheye) + 2 * int(self.tangential_last)
 
+    def or_none(self) -> "Polynomial | None":
+        """This distortion, or None if it leaves all points in place."""
+        return self if self.fisheye or any(self.coefficients()) else None
+
     def coefficients(self) -> tuple[float, ...]:
         radial = (*self.radial, *(0.0,) * (6 - len(self.radial)))
         rational = (*self.rational, *(0.0,) * (3 - len(self.rational)))

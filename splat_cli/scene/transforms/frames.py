@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.scene.dataset import Frame, FrameDepth, Unusable, file_inside, path_ends, sanitize_name
+from splat_cli.scene.dataset import Frame, FrameDepth, Unusable, existing_end, file_inside, sanitize_name
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Distortion, Polynomial
@@ -66,13 +66,9 @@ def located(photos: Path, file: str, names_alone: bool = False) -> str:
     instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. Ends without a folder only count
     with names_alone, for folders that the user chose: cameras of a rig may number their files alike.
     """
-    ends = path_ends(file)
     try:
-        for end in ends if names_alone else ends[:-1] or ends:
-            for suffix in ("", *_SUFFIXES):
-                if (photos / (end + suffix)).is_file():
-                    return str(Path(end + suffix))
-        return str(file_inside(photos, file).relative_to(photos))
+        found = existing_end(photos, file, names_alone, ("", *_SUFFIXES))
+        return str(found or file_inside(photos, file).relative_to(photos))
     except (OSError, ValueError):  # no file's name
         raise Unusable("its `file_path` is no file's name") from None
 
@@ -141,4 +137,4 @@ def _distortion(values: dict[str, Any]) -> Distortion | None:
         return Polynomial(radial=radial, tangential=tangential, prism=prism, fisheye=True)
     if fisheye:
         return Polynomial(radial=radial, fisheye=True)
-    return Polynomial(radial=radial, tangential=tangential) if any(radial) or any(tangential) else None
+    return Polynomial(radial=radial, tangential=tangential).or_none()
