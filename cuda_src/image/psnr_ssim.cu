@@ -5,8 +5,6 @@
 #include "lanes.cuh"
 #include "optim/ssim_window.cuh"
 
-#define C1 0.0001f
-#define C2 0.0009f
 #define SSIM_ONE 1073741824.0f      // 2^30: an SSIM of 1 in the sum
 #define ROUNDER 12582912.0f         // 1.5 * 2^23: added to a float, it leaves the nearest integer in the low bits
 

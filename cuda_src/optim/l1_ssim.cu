@@ -11,9 +11,6 @@
 #include "lanes.cuh"
 #include "optim/ssim_window.cuh"
 
-#define C1 0.0001f
-#define C2 0.0009f
-
 struct Photo { const unsigned char *pixels, *mask, *outliers; int width, height, channel; };
 
 __device__ __forceinline__ Photo photo_of(const Camera& camera, const unsigned char* outliers, int channel)

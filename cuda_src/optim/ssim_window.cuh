@@ -1,4 +1,4 @@
-// The Gaussian window of SSIM, 11x11 with sigma 1.5: its convolution in two 1D passes over a block's pixels in shared memory.
+// The constants of SSIM for values from 0 to 1, and its Gaussian window, 11x11 with sigma 1.5: the convolution in two 1D passes over a block's pixels in shared memory.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
@@ -8,6 +8,8 @@
 #define HEIGHT 16
 #define ROWS (HEIGHT + 2 * RADIUS)
 #define COLUMNS (WIDTH + 2 * RADIUS)
+#define C1 0.0001f
+#define C2 0.0009f
 
 // Weights of the window at distance 0 .. 5, normalised over the 11 taps.
 __device__ __forceinline__ float window_weight(int distance)
