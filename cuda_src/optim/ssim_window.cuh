@@ -1,4 +1,5 @@
-// The constants of SSIM for values from 0 to 1, and its Gaussian window, 11x11 with sigma 1.5: the convolution in two 1D passes over a block's pixels in shared memory.
+// SSIM: its constants, for values from 0 to 1, and its Gaussian window, 11x11 with sigma 1.5, as a convolution in two 1D passes
+// over a block's pixels in shared memory.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
