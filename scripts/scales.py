@@ -26,7 +26,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
-from splat_cli.eval.metrics import mean_score, score
+from splat_cli.eval.metrics import psnr
 from splat_cli.render.frame import render_frame
 from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
 from splat_cli.render.pictures import background_color, to_8bit
@@ -62,10 +62,11 @@ def enlarged(pictures: Sequence[np.ndarray], like: ImageSet) -> list[np.ndarray]
     return [np.asarray(picture.resize(size, Image.Resampling.LANCZOS)) for picture, size in pairs]
 
 
-def psnr(pictures: list[np.ndarray], photographs: ImageSet) -> str:
-    """Of the held-out photographs, dB."""
-    pairs = zip(pictures, photographs.images, photographs.masks, strict=True)
-    return f"{mean_score([score(picture, image, mask) for picture, image, mask in pairs]).psnr:.2f}"
+def mean_psnr(pictures: list[np.ndarray], photographs: ImageSet) -> str:
+    """Of the held-out photographs, dB, over pixels that their masks keep."""
+    kept = [slice(None) if mask is None else mask > 0 for mask in photographs.masks]
+    pairs = zip(pictures, photographs.images, kept, strict=True)
+    return f"{np.mean([psnr(picture[where], image[where]) for picture, image, where in pairs]):.2f}"
 
 
 @click.command()
@@ -95,7 +96,7 @@ def main(
     print(f"| splats | {' | '.join(sizes)} |\n|" + " --- |" * 4)
 
     def line(name: str, pictures: dict[str, list[np.ndarray]]) -> None:
-        cells = [psnr(pictures[size], held_out[size]) if size in pictures else "" for size in SIZES]
+        cells = [mean_psnr(pictures[size], held_out[size]) if size in pictures else "" for size in SIZES]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
     for variance in map(float, filters.split(",")):

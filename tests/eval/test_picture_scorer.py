@@ -1,4 +1,4 @@
-"""Scores computed on the device against those of metrics.py, in float64."""
+"""Scores computed on the device against those in float64."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splat_cli.device import Backend
-from splat_cli.eval.metrics import score
 from splat_cli.eval.picture_scorer import PictureScorer
 from splat_cli.render.pictures import to_8bit
+from tests.reference.metrics import score
 
 
 def picture_and_photograph(height: int, width: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -33,7 +33,7 @@ def check(backend: Backend, picture: np.ndarray, photograph: np.ndarray, mask: n
 @given(
     st.integers(1, 70), st.integers(1, 70), st.sampled_from([0.0, 0.003, 0.1, 1.0]), st.booleans(), st.integers(0, 9)
 )
-def test_scores_are_those_of_metrics(backend, height, width, noise, masked, seed):
+def test_scores_are_those_in_float64(backend, height, width, noise, masked, seed):
     picture, photograph = picture_and_photograph(height, width, noise, seed)
     mask = np.random.default_rng(seed).choice(np.array([0, 1, 255], np.uint8), (height, width)) if masked else None
     if mask is not None:
