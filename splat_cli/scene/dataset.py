@@ -1,8 +1,9 @@
 """Contents of a dataset's files, independent of the format, before photographs are located."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from splat_cli.scene.lens import Lens
 
 MAX_PHOTOGRAPHS = 1 << 16
 """More than any public dataset has; their names and poses alone then take 50 MB."""
+Entry = TypeVar("Entry")
 
 
 class Unusable(Exception):
@@ -65,6 +67,19 @@ class Dataset:
     points: Points
     skipped: list[str] = field(default_factory=list)
     test_names: frozenset[str] | None = None
+
+
+def usable_frames(
+    entries: Iterable[tuple[str, Entry]], read: Callable[[str, Entry], Frame]
+) -> tuple[list[Frame], list[str]]:
+    """The frames that `read` makes of names and entries, and "name: reason" where it raises Unusable."""
+    frames, skipped = [], []
+    for name, entry in entries:
+        try:
+            frames.append(read(name, entry))
+        except Unusable as reason:
+            skipped.append(f"{sanitize_name(name)}: {reason}")
+    return frames, skipped
 
 
 def check_count(path: Path, what: str, count: int) -> None:

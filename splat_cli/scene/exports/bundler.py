@@ -6,13 +6,14 @@ Bundler v0.4 User's Manual, section "Output format and scene representation".
 
 import re
 from array import array
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.cameras_json import is_rotation
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
@@ -51,14 +52,9 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(f"{path} promises {num_cameras} cameras and has fewer: it is truncated; export it again")
     check_count(path, "cameras", num_cameras)
     photographs = Photographs(root, options)
-    labels = _labels(path, num_cameras)
-    frames, skipped = [], []
-    for label, camera in zip(labels, cameras.reshape(-1, _CAMERA_NUMBERS), strict=False):
-        try:
-            if camera[0] != 0:  # 0: not registered
-                frames.append(_frame(label, camera, photographs))
-        except Unusable as reason:
-            skipped.append(f"{sanitize_name(label)}: {reason}")
+    entries = zip(_labels(path, num_cameras), cameras.reshape(-1, _CAMERA_NUMBERS), strict=False)
+    registered = ((label, camera) for label, camera in entries if camera[0] != 0)
+    frames, skipped = usable_frames(registered, partial(_frame, photographs))
     points = _points(values[2 + len(cameras) :], num_points)
     return Dataset(f"Bundler's cameras in {path}", photographs.folder, frames, points, skipped)
 
@@ -92,7 +88,7 @@ def _labels(path: Path, num: int) -> list[str]:
     raise SceneError(f"beside {path} there is no list.txt with the names of its photographs: export it, too")
 
 
-def _frame(label: str, camera: np.ndarray, photographs: Photographs) -> Frame:
+def _frame(photographs: Photographs, label: str, camera: np.ndarray) -> Frame:
     file = photographs.find(label)
     width, height = photographs.size(file)
     focal, k1, k2 = (float(value) for value in camera[:3])

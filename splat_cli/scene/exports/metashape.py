@@ -5,13 +5,14 @@ distortion; the tangential coefficients p1 and p2 are in reverse order, compared
 User Manual, appendix "Camera models".
 """
 
+from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import centered, pose_matrix, w2c_from_opencv
 from splat_cli.scene.lens import Lens
@@ -24,6 +25,8 @@ _ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20
 together, beyond four times the file's length. A camera takes twice its length.
 """
 _MAX_SIDE = 1 << 18
+_Camera = tuple[Element, Element | None, np.ndarray | None]
+"""A camera, its sensor, and the transform from its component to the world."""
 _FRAME, _FISHEYE = ("frame",), ("fisheye", "equidistant_fisheye")
 
 
@@ -43,7 +46,8 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     if path is None:
         raise SceneError(f"{root} holds no cameras.xml of Metashape: File > Export > Export Cameras writes it")
     photographs = Photographs(root, options)
-    frames, skipped, num_cameras = [], [], 0
+    aligned: list[tuple[str, _Camera]] = []
+    num_cameras = 0
     for chunk in _document(path).iter("chunk"):
         sensors = {sensor.get("id"): sensor for sensor in chunk.iter("sensor")}
         worlds, default = _worlds(chunk, path), _world(chunk.find("transform"), path)
@@ -52,15 +56,12 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
             has_master = camera.get("master_id") not in (None, camera.get("id"))
             if camera.get("enabled") in ("false", "0") or (camera.find("transform") is None and not has_master):
                 continue
-            label = camera.get("label", "")
-            try:
-                world = worlds.get(camera.get("component_id"), default)
-                frames.append(_frame(camera, label, sensors.get(camera.get("sensor_id")), world, photographs))
-            except Unusable as reason:
-                skipped.append(f"{sanitize_name(label)}: {reason}")
-    num_unaligned = num_cameras - len(frames) - len(skipped)
+            sensor, world = sensors.get(camera.get("sensor_id")), worlds.get(camera.get("component_id"), default)
+            aligned.append((camera.get("label", ""), (camera, sensor, world)))
+    num_unaligned = num_cameras - len(aligned)
     if num_unaligned == num_cameras:
         raise SceneError(f"{path} has {num_cameras} cameras, and none is aligned and enabled: align them, export again")
+    frames, skipped = usable_frames(aligned, partial(_frame, photographs))
     frames, note = centered(frames)
     without = f", without {num_unaligned} that are not aligned or disabled" if num_unaligned else ""
     return Dataset(f"Metashape's cameras in {path}{without}{note}", photographs.folder, frames, Points(), skipped)
@@ -97,9 +98,8 @@ def _worlds(chunk: Element, path: Path) -> dict[str | None, np.ndarray | None]:
     }
 
 
-def _frame(
-    camera: Element, label: str, sensor: Element | None, world: np.ndarray | None, photographs: Photographs
-) -> Frame:
+def _frame(photographs: Photographs, label: str, entry: _Camera) -> Frame:
+    camera, sensor, world = entry
     if world is None:
         raise Unusable("it is in another component than the active one, whose coordinates differ: merge them")
     if camera.find("transform") is None:

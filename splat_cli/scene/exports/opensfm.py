@@ -7,6 +7,7 @@ principal points are shares of the image's longer side, the latter from its cent
 
 import re
 from array import array
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.json_input import parse_json
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
@@ -67,17 +68,12 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
     check_count(path, "shots", len(entries))
     is_part = root.name == "opensfm" and not (root / "images").is_dir()  # of OpenDroneMap's project
     photographs = Photographs(root.parent if is_part else root, options)
-    frames, skipped = [], []
-    for name, shot in entries:
-        try:
-            frames.append(_frame(name, shot, lenses, photographs))
-        except Unusable as reason:
-            skipped.append(f"{sanitize_name(name)}: {reason}")
+    frames, skipped = usable_frames(entries, partial(_frame, photographs, lenses))
     part = f", the first of {len(reconstructions)} that are not connected" if len(reconstructions) > 1 else ""
     return Dataset(f"OpenSfM's reconstruction in {path}{part}", photographs.folder, frames, points, skipped)
 
 
-def _frame(name: str, shot: dict[str, Any], lenses: dict[str, dict[str, Any]], photographs: Photographs) -> Frame:
+def _frame(photographs: Photographs, lenses: dict[str, dict[str, Any]], name: str, shot: dict[str, Any]) -> Frame:
     file = photographs.find(name)
     camera = text(shot, "camera")
     if camera not in lenses:

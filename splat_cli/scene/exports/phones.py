@@ -3,7 +3,7 @@
 ARKit's cameras look along -z with y up, in a world of metres whose y axis points up.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.json_input import parse_json, read_json_text
-from splat_cli.scene.dataset import Dataset, Frame, FrameDepth, Points, Unusable, sanitize_name
+from splat_cli.scene.dataset import Dataset, Frame, FrameDepth, Points, Unusable, sanitize_name, usable_frames
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import pose_matrix, w2c_from_opengl
 from splat_cli.scene.lens import Lens
@@ -116,15 +116,10 @@ def _depth(root: Path, folder: Path, file: str, confidence: str) -> FrameDepth |
     return FrameDepth(str(place / file), str(place / confidence), unit=0.001)
 
 
-def _dataset(found: str, photographs: Photographs, entries: Iterable[Any], frame: Any) -> Dataset:
-    """The usable frames, and the others as "name: reason"."""
-    frames, skipped = [], []
-    for entry in entries:
-        try:
-            frames.append(frame(entry))
-        except Unusable as reason:
-            name = entry.name if isinstance(entry, Path) else f"frame {entry}"
-            skipped.append(f"{sanitize_name(name)}: {reason}")
+def _dataset(found: str, photographs: Photographs, entries: Iterable[Any], read: Callable[[Any], Frame]) -> Dataset:
+    """Entries are paths, or numbers of frames."""
+    named = ((entry.name if isinstance(entry, Path) else f"frame {entry}", entry) for entry in entries)
+    frames, skipped = usable_frames(named, lambda _, entry: read(entry))
     return Dataset(found, photographs.folder, frames, Points(), skipped)
 
 

@@ -10,12 +10,22 @@ and principal point may be missing. Source: calibration.xml of RealityScan 2.2, 
 import csv
 import itertools
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import MAX_PHOTOGRAPHS, Dataset, Frame, Points, Unusable, check_count, sanitize_name
+from splat_cli.scene.dataset import (
+    MAX_PHOTOGRAPHS,
+    Dataset,
+    Frame,
+    Points,
+    Unusable,
+    check_count,
+    sanitize_name,
+    usable_frames,
+)
 from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import centered, w2c_from_opengl
 from splat_cli.scene.lens import Lens
@@ -46,12 +56,8 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
         columns = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"
         raise SceneError(f"{root} holds no registration of RealityScan, a .csv file with the columns {columns}")
     photographs = Photographs(root, options)
-    frames, skipped = [], []
-    for row in _rows(path):
-        try:
-            frames.append(_frame(row, photographs))
-        except Unusable as reason:
-            skipped.append(f"{sanitize_name(row['name'])}: {reason}")
+    rows = ((row["name"], row) for row in _rows(path))
+    frames, skipped = usable_frames(rows, partial(_frame, photographs))
     frames, note = centered(frames)
     return Dataset(f"RealityScan's cameras in {path}{note}", photographs.folder, frames, Points(), skipped)
 
@@ -81,8 +87,8 @@ def _columns(line: str) -> list[str]:
     return [_NEW_NAMES.get(name, name) for name in names]
 
 
-def _frame(row: dict[str, str], photographs: Photographs) -> Frame:
-    file = photographs.find(row["name"])
+def _frame(photographs: Photographs, label: str, row: dict[str, str]) -> Frame:
+    file = photographs.find(label)
     width, height = photographs.size(file)
     value = {name: _number(row, name) for name in row if name != "name"}
     longer = max(width, height)

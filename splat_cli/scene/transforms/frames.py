@@ -43,7 +43,7 @@ def frame_from(entry: Any, shared: dict[str, Any], photos: Path, names_alone: bo
 def name_of(entry: Any, index: int) -> str:
     """Name of an entry, for messages."""
     file = entry.get("file_path") if isinstance(entry, dict) else None
-    return sanitize_name(file) if isinstance(file, str) and file else f"frame {index}"
+    return file if isinstance(file, str) and file else f"frame {index}"
 
 
 def w2c_of(c2w: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, file_inside
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, file_inside, usable_frames
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
@@ -44,13 +44,8 @@ def frames_from(
     entries: list[Any], shared: dict[str, Any], photos: Path, names_alone: bool = False
 ) -> tuple[list[Frame], list[str]]:
     """The usable frames, and "name: reason" of the others. Arguments as in `frame_from`."""
-    frames, skipped = [], []
-    for index, entry in enumerate(entries):
-        try:
-            frames.append(frame_from(entry, shared, photos, names_alone))
-        except Unusable as reason:
-            skipped.append(f"{name_of(entry, index)}: {reason}")
-    return frames, skipped
+    named = ((name_of(entry, index), entry) for index, entry in enumerate(entries))
+    return usable_frames(named, lambda _, entry: frame_from(entry, shared, photos, names_alone))
 
 
 def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
