@@ -51,14 +51,9 @@ extern "C" __global__ void __launch_bounds__(256) psnr_ssim(
         store(rounded, 3 * p + channel, value, drawn);
         vbool counts = drawn;
         if (mask) counts = counts & (load(mask, p, drawn) > 0);
-        const float* column = moments[0] + row * WIDTH;
-        const vfloat mx = convolve_column(column), my = convolve_column(column + ROWS * WIDTH);
-        const vfloat xx = convolve_column(column + 2 * ROWS * WIDTH), yy = convolve_column(column + 3 * ROWS * WIDTH);
-        const vfloat xy = convolve_column(column + 4 * ROWS * WIDTH);
-        const vfloat luminance = (2.0f * mx * my + C1) / (mx * mx + my * my + C1);
-        const vfloat structure = (2.0f * (xy - mx * my) + C2) / ((xx - mx * mx) + (yy - my * my) + C2);
+        const SsimTerms t = ssim_terms(moments, row);
         const float squares = warp_sum(select(counts, to_float(difference * difference), vfloat(0.0f)));    // exact
-        const float ssim = warp_sum(select(counts, luminance * structure, vfloat(0.0f)));
+        const float ssim = warp_sum(select(counts, (t.a / t.c) * (t.b / t.d), vfloat(0.0f)));
         if (leader()) {
             atomicAdd(&sums[0], (unsigned long long)squares);
             atomicAdd(&sums[1], (unsigned long long)(long long)(ssim * SSIM_ONE));

@@ -73,11 +73,8 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
             ssim_sum += select(left_out, vfloat(1.0f), vfloat(0.0f));
             in = in & !left_out;
         }
-        const vfloat mx = convolve_column(sums[0] + row * WIDTH), my = convolve_column(sums[1] + row * WIDTH);
-        const vfloat xx = convolve_column(sums[2] + row * WIDTH), yy = convolve_column(sums[3] + row * WIDTH), xy = convolve_column(sums[4] + row * WIDTH);
-        const vfloat a = 2.0f * mx * my + C1, b = 2.0f * (xy - mx * my) + C2;
-        const vfloat c = mx * mx + my * my + C1, d = (xx - mx * mx) + (yy - my * my) + C2;
-        const vfloat inv_cd = vrcp(c * d), ssim = a * b * inv_cd;
+        const SsimTerms t = ssim_terms(sums, row);
+        const vfloat inv_cd = vrcp(t.c * t.d), ssim = t.a * t.b * inv_cd;
         const int centre = (row + RADIUS) * COLUMNS + RADIUS;
         const vfloat difference = load_row(xs + centre, true) - load_row(ys + centre, true);
         l1 += select(in, vabs(difference), vfloat(0.0f));
@@ -89,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
             store(errors + blockIdx.z * plane, p, select(in, error, vfloat(0.0f)), drawn);
         }
         // derivatives by mx (through the variances too), by xx and by xy
-        const vfloat by_xx = -(ssim * vrcp(d)), by_xy = 2.0f * a * inv_cd;
-        const vfloat by_mx = 2.0f * my * (b - a) * inv_cd - 2.0f * mx * ssim * (vrcp(c) - vrcp(d));
+        const vfloat by_xx = -(ssim * vrcp(t.d)), by_xy = 2.0f * t.a * inv_cd;
+        const vfloat by_mx = 2.0f * t.my * (t.b - t.a) * inv_cd - 2.0f * t.mx * ssim * (vrcp(t.c) - vrcp(t.d));
         float* out = d_maps + blockIdx.z * plane;
         store(out, p, select(in, by_mx, vfloat(0.0f)), drawn);
         store(out + 3 * plane, p, select(in, by_xx, vfloat(0.0f)), drawn);

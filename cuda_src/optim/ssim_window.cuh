@@ -1,5 +1,5 @@
-// SSIM: its constants, for values from 0 to 1, and its Gaussian window, 11x11 with sigma 1.5, as a convolution in two 1D passes
-// over a block's pixels in shared memory.
+// SSIM of values from 0 to 1: its constants, its Gaussian window, 11x11 with sigma 1.5, as a convolution in two 1D passes over a
+// block's pixels in shared memory, and its terms at a pixel.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
@@ -70,4 +70,20 @@ __device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RAD
     for (int d = 1; d <= RADIUS; ++d)
         sum += window_weight(d) * (load_row(top + (RADIUS - d) * WIDTH, true) + load_row(top + (RADIUS + d) * WIDTH, true));
     return sum;
+}
+
+// SSIM = a b / (c d) of a pixel, with the means mx and my of its window.
+struct SsimTerms { vfloat mx, my, a, b, c, d; };
+
+// Terms of a row of pixels from row-convolved moments (convolve_moments).
+__device__ __forceinline__ SsimTerms ssim_terms(const float (*moments)[ROWS * WIDTH] /* [5] */, int row)
+{
+    const vfloat mx = convolve_column(moments[0] + row * WIDTH), my = convolve_column(moments[1] + row * WIDTH);
+    const vfloat xx = convolve_column(moments[2] + row * WIDTH), yy = convolve_column(moments[3] + row * WIDTH);
+    const vfloat xy = convolve_column(moments[4] + row * WIDTH);
+    SsimTerms t;
+    t.mx = mx; t.my = my;
+    t.a = 2.0f * mx * my + C1; t.b = 2.0f * (xy - mx * my) + C2;
+    t.c = mx * mx + my * my + C1; t.d = (xx - mx * mx) + (yy - my * my) + C2;
+    return t;
 }
