@@ -62,8 +62,15 @@ BYTES: dict[str, Callable[[Work], float]] = {
 
 @contextmanager
 def timed_launches(backend: Backend, record: Callable[[str, Timer], None]) -> Iterator[None]:
-    """Within the block, `record` is given each kernel that the backend launches, with a timer around it."""
+    """Within the block, `record` is given each kernel that the backend launches, with a timer around it.
+
+    Branches are queued in order, since they would be timed together.
+    """
     lookup = backend.kernel
+
+    def in_order(launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
+        launch()
+        return lambda: None
 
     def timed_kernel(file: str, name: str, **defines: int) -> Callable[..., None]:
         kernel = lookup(file, name, **defines)
@@ -76,11 +83,11 @@ def timed_launches(backend: Backend, record: Callable[[str, Timer], None]) -> It
 
         return launch
 
-    backend.kernel = timed_kernel  # type: ignore[method-assign]
+    backend.kernel, backend.branch = timed_kernel, in_order  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del backend.kernel  # the class's own is found again
+        del backend.kernel, backend.branch  # the class's own are found again
 
 
 def pass_times(trainer: Trainer, num_steps: int) -> dict[str, list[float]]:

@@ -62,6 +62,18 @@ extern "C" __global__ void begin_step(
     *state = s;
 }
 
+// Makes `to` a state of the view of `from`, but for what is summed up over steps. The states of a batch's views alternate: one is projected
+// into, while the one before is rendered and differentiated. One thread owns it all.
+extern "C" __global__ void copy_view_state(
+    const IterState* __restrict__ from,     // [1]
+    IterState* __restrict__ to)             // [1]
+{
+    IterState s = *from;
+    s.loss = to->loss; s.psnr = to->psnr;
+    s.skipped_updates = to->skipped_updates; s.skipped_steps = to->skipped_steps;
+    *to = s;
+}
+
 // Keep what the update of a batch needs of a view.
 __device__ __forceinline__ void record(const Camera* __restrict__ cameras /* [num_views] */, const IterState& s, BatchView& view)
 {

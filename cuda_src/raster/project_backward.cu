@@ -170,6 +170,7 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
 // Apart from project_backward, because a thread that updated all 16 coefficients would wait for each before it could load the next.
 // Blocks of the same splats follow one another, so that their rays are read from memory once. Where only visible splats are
 // updated, most warps find nothing to do, and COEFFICIENTS is larger, so that fewer warps have to look.
+// An update of UNSEEN_WARPS needs neither d_rays nor losses, and may be queued before both are known.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]
     int capacity,
@@ -190,13 +191,14 @@ extern "C" __global__ void color_backward(
     const int first = splat_of(share, first_own), i = own(column_of(share, first_own)), j = own(first_own);
     const int degree = state->sh_degree, n = state->num_splats;
     if (first >= n || state->overflowed || begin >= (degree + 1) * (degree + 1)) return;
-    if (FUSED && !losses_are_finite(*state, views)) return;
+    const bool zero = options.warps == UNSEEN_WARPS;
+    if (FUSED && !zero && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
     vbool on = trainable(*state, first);
     if (!is_updated(options.warps, depths + j, layout, on)) return;
     if (!options.dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
-    if (FUSED) {
+    if (FUSED && !zero) {
         on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + j, on)) < UNUSABLE);
         if (!some(on)) return;
     }
@@ -204,7 +206,8 @@ extern "C" __global__ void color_backward(
     int k = begin;
     do {
         const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
-        const vfloat3 g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
+        vfloat3 g = make_vec(0.0f, 0.0f, 0.0f);
+        if (!zero) g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
         if (FUSED) {
             step_color({params + plane, {moments1 + plane, moments2 + plane}, stride}, g, k, *state, first + lane_id(), on);
         } else {

@@ -36,7 +36,7 @@ class Timer(Protocol):
 
 
 class Backend(Protocol):
-    """A device with a single queue: all work runs in the order of calls."""
+    """A device with a single queue: all work runs in the order of calls, but for branches."""
 
     name: str
     """"cuda" or "cpu"."""
@@ -76,6 +76,13 @@ class Backend(Protocol):
         Call `function` once before: compilation and loading on first use cannot be captured. Launches and `fill` are
         repeated with the same arrays, which the caller keeps alive, and scalars; other work is not. Values that vary
         must lie in device memory.
+        """
+
+    def branch(self, launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
+        """Queue what `launch` launches on a branch: after earlier work, beside later work.
+
+        urgent: blocks of the branch take free places of the device before those of later work; else after them. The
+        result makes work that is queued after its call wait for the branch; call it before `launch` branches again.
         """
 
     def fill(self, array: Any, value: float) -> None:

@@ -93,6 +93,11 @@ class CpuBackend:
         """See Backend.capture_graph: here a list of packed launches, without the Python code around them."""
         return self._recorder.record(function)
 
+    def branch(self, launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
+        """See Backend.branch: here in the order of calls."""
+        launch()
+        return lambda: None
+
     def fill(self, array: np.ndarray, value: float) -> None:
         """See Backend.fill."""
         self._recorder.run(functools.partial(array.fill, value))

@@ -1,4 +1,4 @@
-"""The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream."""
+"""The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream and its branches."""
 
 import functools
 import os
@@ -11,11 +11,13 @@ import numpy as np
 
 from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits, Unit
+from splat_cli.device.cuda_graph import PrioritizedGraph
 from splat_cli.device.cuda_kernel import CudaKernel
 from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
+PRIORITY = -1  # of the stream; of branches one more or less. Smaller numbers go first, 0 last
 _of_thread = threading.local()  # its streams, by device
 
 
@@ -47,7 +49,7 @@ def _stream(xp: Any) -> Any:
     streams = vars(_of_thread)
     device = str(xp.cuda.Device().id)
     if device not in streams:
-        streams[device] = xp.cuda.Stream(non_blocking=True)
+        streams[device] = xp.cuda.Stream(non_blocking=True, priority=PRIORITY)
     # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to the
     # stream that was entered last
     streams[device].__enter__()
@@ -69,6 +71,10 @@ class CudaBackend:
 
         self.xp = cupy
         self.stream = _stream(cupy)
+        self._branches = {
+            urgent: cupy.cuda.Stream(non_blocking=True, priority=PRIORITY - 1 if urgent else PRIORITY + 1)
+            for urgent in (True, False)
+        }
         self._folders = source_folders(sources)
         self._kernels: dict[tuple, CudaKernel] = {}
         self._units = CompiledUnits(self._load_module)
@@ -134,7 +140,15 @@ class CudaBackend:
             function()
         finally:
             graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
-        return functools.partial(graph.launch, self.stream)
+        return functools.partial(PrioritizedGraph(graph).launch, self.stream)
+
+    def branch(self, launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
+        """See Backend.branch: a stream of its own."""
+        stream, event = self._branches[urgent], functools.partial(self.xp.cuda.Event, disable_timing=True)
+        stream.wait_event(self.stream.record(event()))
+        with stream:
+            launch()
+        return functools.partial(self.stream.wait_event, stream.record(event()))
 
     def fill(self, array: Any, value: float) -> None:
         """See Backend.fill."""

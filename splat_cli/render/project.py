@@ -41,6 +41,7 @@ class Projection:
     fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
     views: `struct BatchView` [batch] (cuda_src/common.cuh) where this holds a batch of views, else None; depths,
     colors, d_splats and d_rays then have this first dimension, and `slot` is the projection of one of the views.
+    means2d and conic_opacity have a first dimension of 2: a view is projected while the one before is differentiated.
     With several ranks: layout, `struct SlotLayout`, since d_splats has rows of visible splats only, whose index is
     `sent` (cuda_src/raster/visible.cuh).
     """
@@ -62,7 +63,7 @@ class Projection:
     def memory_cost(training: bool, deterministic: bool, batch: int = 1, updates: bool = True) -> MemoryCost:
         """Device memory of the buffers."""
         of_view = 1 + 4 + (SPLAT_SUMS + 6 * updates) * training
-        words = (2 + 4 + 1) + batch * of_view + 2 * SPLAT_SUMS * deterministic
+        words = (2 + 4) * num_ahead(batch) + 1 + batch * of_view + 2 * SPLAT_SUMS * deterministic
         return MemoryCost(per_splat=4 * words, per_tile=4)
 
     @classmethod
@@ -71,10 +72,11 @@ class Projection:
     ) -> Projection:  # fmt: skip
         """Buffers for `capacity` splats. batch: number of views that one update is made from; updates: here."""
         empty, slots = backend.xp.empty, (batch,) if batch > 1 else ()
+        ahead = (num_ahead(batch),) if batch > 1 else ()
         return cls(
             depths=empty((*slots, capacity), "float32"),
-            means2d=empty((capacity, 2), "float32"),
-            conic_opacity=empty((capacity, 4), "float32"),
+            means2d=empty((*ahead, capacity, 2), "float32"),
+            conic_opacity=empty((*ahead, capacity, 4), "float32"),
             colors=empty((*slots, capacity, 4), "float32"),
             tile_counts=backend.xp.zeros(max_tiles, "uint32"),
             large_splats=empty(capacity, "uint32"),
@@ -93,9 +95,15 @@ class Projection:
         return np.array((columns, columns, 0), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
 
     def slot(self, view: int) -> Projection:
-        """The projection of one view of the batch. Buffers that only rendering needs are common to all views."""
+        """The projection of one view of the batch. Buffers that only rendering needs are common to views."""
         arrays = {name: getattr(self, name)[view] for name in ("depths", "colors", "d_splats", "d_rays")}
-        return dataclasses.replace(self, **arrays, views=None)
+        alternating = {name: getattr(self, name)[view % 2] for name in ("means2d", "conic_opacity")}
+        return dataclasses.replace(self, **arrays, **alternating, views=None)
+
+
+def num_ahead(batch: int) -> int:
+    """Number of views of a batch whose buffers for rendering exist at the same time."""
+    return min(batch, 2)
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,14 @@ class Update:
         )
 
     @property
-    def moments(self) -> tuple[Any, Any]:
-        """Both planes as kernels take them, also where there is only one."""
-        return self.moments1, self.moments1 if self.moments2 is None else self.moments2
+    def targets(self) -> tuple[Any, Any, Any]:
+        """Moments, both planes also where there is only one, and d_params, as kernels take them."""
+        return self.moments1, self.moments1 if self.moments2 is None else self.moments2, self.d_params
+
+    def options(self, antialias: bool) -> np.ndarray:
+        """`struct UpdateOptions`."""
+        values = antialias, self.dense, self.absgrad, self.warps, self.opacity_reg, self.scale_reg
+        return np.array(values, UPDATE_OPTIONS_DTYPE)
 
 
 def project_backward(
@@ -77,6 +82,15 @@ def project_backward(
     with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
     share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
     """
+    geometry_backward(splats, cameras, state, antialias, projection, update, share)
+    color_backward(splats, cameras, state, antialias, projection, update, share)
+
+
+def geometry_backward(
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
+    share: Share = WHOLE,
+) -> None:  # fmt: skip
+    """The first half of `project_backward`: all rows but colours, whose gradients it leaves in projection.d_rays."""
     views, columns = projection.views, share.own_columns(splats.capacity)
     slots = "" if views is None else f"{len(views)} "
     layout = projection.layout_of(columns)
@@ -91,21 +105,26 @@ def project_backward(
         **smooth_3d_array(splats),
     )
     defines = update.defines | cameras.defines | projection.batch_defines
-    options = np.array(
-        (antialias, update.dense, update.absgrad, update.warps, update.opacity_reg, update.scale_reg),
-        UPDATE_OPTIONS_DTYPE,
-    )
-    blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
-    parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
-    targets = *update.moments, update.d_params
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
         (-(-columns // GEOMETRY_THREADS),), GEOMETRY_LANES,
-        cameras.array, state.array, splats.capacity, options, share.struct, layout, views,
+        cameras.array, state.array, splats.capacity, update.options(antialias), share.struct, layout, views,
         projection.depths, projection.colors, projection.d_splats, projection.sent, update.d_means,
-        splats.smooth_3d_sigmas, projection.d_rays, splats.params, *targets, update.stats,
+        splats.smooth_3d_sigmas, projection.d_rays, splats.params, *update.targets, update.stats,
     )  # fmt: skip
+
+
+def color_backward(
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
+    share: Share = WHOLE,
+) -> None:  # fmt: skip
+    """The second half. With UNSEEN_WARPS, `geometry_backward` and the losses of the views are not needed before."""
+    columns = share.own_columns(splats.capacity)
+    defines = update.defines | cameras.defines | projection.batch_defines
+    blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
+    parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * parts,), LANES,
-        state.array, splats.capacity, num_coefficients, options, share.struct, layout, views,
-        projection.depths, projection.d_rays, splats.params, *targets,
+        state.array, splats.capacity, num_coefficients, update.options(antialias), share.struct,
+        projection.layout_of(columns), projection.views,
+        projection.depths, projection.d_rays, splats.params, *update.targets,
     )  # fmt: skip

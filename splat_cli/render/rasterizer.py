@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -11,8 +12,8 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, Projection, project
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project import SPLAT_SUMS, Projection, num_ahead, project
+from splat_cli.render.project_backward import ALL_WARPS, Update, color_backward, geometry_backward
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
@@ -67,7 +68,7 @@ class Rasterizer:
     ) -> MemoryCost:  # fmt: skip
         """Device memory of all scratch buffers."""
         projection = Projection.memory_cost(training, deterministic, batch, updates)
-        return projection + TileLists.memory_cost() + Picture.memory_cost(training)
+        return projection + TileLists.memory_cost(num_ahead(batch)) + Picture.memory_cost(training)
 
     def resize_pairs(self, pair_capacity: int) -> None:
         """Allocate buffers for `pair_capacity` pairs; their contents are lost.
@@ -75,12 +76,17 @@ class Rasterizer:
         MemoryError if memory does not suffice, also where the operating system overcommits.
         """
         cameras = self.cameras
-        fitting = min(int(self.backend.memory()[0] / self.memory_cost(self.training).per_pair), MAX_PAIRS)
+        per_pair = self.memory_cost(self.training, batch=self.batch).per_pair
+        fitting = min(int(self.backend.memory()[0] / per_pair), MAX_PAIRS)
         if pair_capacity > fitting:
             raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, of which {fitting:,} fit")
         self.generation += 1
         self.projection.tile_counts[...] = 0  # not cleared by a view that overflowed
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
+        self.tile_lists = [self.tiles]
+        if self.batch > 1:
+            self.tile_lists.append(TileLists(self.backend, pair_capacity, cameras.max_tiles, self.tiles))
+            self.select(0)
         self.picture = Picture.allocate(
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
         )
@@ -101,7 +107,7 @@ class Rasterizer:
 
     def release(self) -> None:
         """Free all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
-        for name in ("projection", "updated", "slots", "tiles", "picture"):
+        for name in ("projection", "updated", "slots", "tiles", "tile_lists", "picture"):
             self.__dict__.pop(name, None)
 
     def resize_splats(self, capacity: int) -> None:
@@ -115,14 +121,14 @@ class Rasterizer:
         self.updated = self.projection
         if self.batch > 1:
             self.slots = [self.updated.slot(view) for view in range(self.batch)]
-            self.select(0)
+            self.projection = self.slots[0]
         if self.coloring:
             self.coloring.resize(capacity)
 
     def select(self, slot: int) -> None:
         """Render into slot `slot` of the batch from now on."""
         if self.batch > 1:
-            self.projection = self.slots[slot]
+            self.projection, self.tiles = self.slots[slot], self.tile_lists[slot % len(self.tile_lists)]
 
     def record_view(self, slot: int, state: IterState) -> None:
         """Keep what the update of the batch needs of the rendered view: its camera, and whether its loss is finite."""
@@ -138,10 +144,18 @@ class Rasterizer:
         between: called after splats are projected and before they are sorted.
         Sets the state's `overflowed` if the pairs exceed the buffers.
         """
-        project(splats, self.cameras, state, self.antialias, self.projection, dropout)
+        self.project(splats, state, dropout)
         if between:
             between()
         self.tiles.build(self.cameras, state, self.projection)
+        self.blend(splats, state)
+
+    def project(self, splats: Splats, state: IterState, dropout: float = 0.0) -> None:
+        """Project the splats into the state's view: the first part of `forward`."""
+        project(splats, self.cameras, state, self.antialias, self.projection, dropout)
+
+    def blend(self, splats: Splats, state: IterState) -> None:
+        """The last part of `forward`, after `project` and `tiles.build`."""
         if self.coloring:
             self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
@@ -184,7 +198,17 @@ class Rasterizer:
 
     def update(self, splats: Splats, state: IterState, update: Update) -> None:
         """From the gradients of projected splats, of the whole batch if there is one, to the raw parameters."""
-        project_backward(splats, self.cameras, state, self.antialias, self.updated, update)
+        self.update_geometry(splats, state, update)
+        self.update_colors(splats, state, update)
+
+    def update_geometry(self, splats: Splats, state: IterState, update: Update) -> None:
+        """The first half of `update`."""
+        geometry_backward(splats, self.cameras, state, self.antialias, self.updated, update)
+
+    def update_colors(self, splats: Splats, state: IterState, update: Update, warps: int = ALL_WARPS) -> None:
+        """The second half, for some of the splats; for UNSEEN_WARPS as soon as all views have their tile lists."""
+        update = dataclasses.replace(update, warps=warps)
+        color_backward(splats, self.cameras, state, self.antialias, self.updated, update)
 
     def image(self, view_index: int) -> Any:
         """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
@@ -20,20 +22,23 @@ class TileLists:
 
     After `build`: tile_begins uint32 [max_tiles + 1], tile_order uint32 [max_tiles], splat_from_pair uint32
     [pair_capacity]. If there are more pairs, `overflowed` and `needed_pairs` of the state are set, and the lists must
-    be built again.
+    be built again. other: lists of the same size that are never built at the same time; they share what only `build`
+    needs.
     """
 
-    def __init__(self, backend: Backend, pair_capacity: int, max_tiles: int) -> None:
+    def __init__(
+        self, backend: Backend, pair_capacity: int, max_tiles: int, other: TileLists | None = None
+    ) -> None:  # fmt: skip
         self.backend, self.pair_capacity, self.max_tiles = backend, pair_capacity, max_tiles
-        self.keys = backend.xp.empty(pair_capacity, "uint64")
+        self.keys: Any = other.keys if other else backend.xp.empty(pair_capacity, "uint64")
         self.splat_from_pair = backend.xp.empty(pair_capacity, "uint32")
         self.tile_begins = backend.xp.empty(max_tiles + 1, "uint32")
         self.tile_order = backend.xp.empty(max_tiles, "uint32")
 
     @staticmethod
-    def memory_cost() -> MemoryCost:
-        """Device memory of the lists."""
-        return MemoryCost(per_pair=8 + 4, per_tile=4 + 4)
+    def memory_cost(count: int = 1) -> MemoryCost:
+        """Device memory of `count` lists."""
+        return MemoryCost(per_pair=8 + 4 * count, per_tile=(4 + 4) * count)
 
     def build(self, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """Build the lists of the state's view; `project` has counted the pairs in projection.tile_counts."""

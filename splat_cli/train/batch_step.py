@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from splat_cli.config import ResolvedConfig
@@ -14,7 +16,7 @@ from splat_cli.optim.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project_backward import ALL_WARPS, SEEN_WARPS, UNSEEN_WARPS, Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
 
@@ -24,6 +26,9 @@ class BatchStep:
 
     schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
     size, by which regularisers and noise are scaled.
+    projects_ahead: the next view of a batch is projected beside the rendering of the one before; not if there are
+    auxiliary models, which may move its camera. updates_unseen_beside: the colours of splats that no view of the batch
+    shows are updated beside the last view's rendering; their momentum moves them even if a loss is not finite.
     """
 
     def __init__(
@@ -35,6 +40,9 @@ class BatchStep:
         self._model, self._auxiliary, self._strategy = model, auxiliary, strategy
         self._schedule, self._order = schedule, order
         self._d_means: Any | None = None  # of a batch's views
+        self.projects_ahead = config.batch_size > 1 and not auxiliary.models
+        self.updates_unseen_beside = backend.name == "cuda"
+        self._ahead = IterState(backend)  # of the next view
 
     @property
     def splats(self) -> Splats:
@@ -42,17 +50,20 @@ class BatchStep:
 
     def launch(self, first: int = 0) -> None:
         """Queue the steps of a batch from the first-th on, and its update: what a replay repeats."""
-        size = self.config.batch_size
-        for slot in range(first, size):
-            self._launch_view(slot)
-            if slot == size - 1:
-                self.rasterizer.update(self.splats, self.state, self.update())
+        last, raster, update = self.config.batch_size - 1, self.rasterizer, self.update()
+        update_colors = partial(raster.update_colors, self.splats, self.state, update)
+        splits = self.updates_unseen_beside and update.dense
+        for slot in self._views_ahead(first) if self.projects_ahead else self._views(first):
+            if splits and slot == last:
+                join = self.backend.branch(partial(update_colors, UNSEEN_WARPS), urgent=False)
+            self._render(slot)
+            if slot == last:
+                raster.update_geometry(self.splats, self.state, update)
+                update_colors(SEEN_WARPS if splits else ALL_WARPS)
             self._auxiliary.step(self.state)
-        self.add_noise(self.rasterizer.updated)
-
-    def begin_step(self) -> None:
-        """Queue the start of a step: its view, learning rates and background."""
-        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), self.state.array, self._schedule, self._order)
+        self.add_noise(raster.updated)
+        if splits:
+            join()
 
     @property
     def view_source(self) -> tuple[Any, Any]:
@@ -89,12 +100,44 @@ class BatchStep:
             visible_in = projection if self.config.visible_adam else None
             langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share, visible_in)
 
-    def _launch_view(self, slot: int) -> None:
-        """Queue one step up to the gradients of projected splats."""
+    def _views(self, first: int) -> Iterator[int]:
+        """The views of a batch from the first-th on, each with its splats projected and sorted."""
+        for slot in range(first, self.config.batch_size):
+            self._project(slot, self.state)
+            yield slot
+
+    def _views_ahead(self, first: int) -> Iterator[int]:
+        """The same, where each view but the first is projected beside what is queued for the one before.
+
+        Few of the device's threads project and sort at a time, and wait for memory; blending waits for arithmetic.
+        """
+        join: Callable[[], None] | None = None
+        self._copy_view_state(self.state, self._ahead)
+        self._project(first, self._ahead)
+        for slot in range(first, size := self.config.batch_size):
+            if join:
+                join()
+            self._copy_view_state(self._ahead, self.state)
+            if slot + 1 < size:
+                join = self.backend.branch(partial(self._project, slot + 1, self._ahead), urgent=True)
+            self.rasterizer.select(slot)
+            yield slot
+
+    def _project(self, slot: int, state: IterState) -> None:
+        """Queue the start of a step (its view, learning rates and background), and the lists of its tiles."""
         raster = self.rasterizer
         raster.select(slot)
-        self.begin_step()
-        raster.forward(self.splats, self.state, self.config.dropout)
+        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), state.array, self._schedule, self._order)
+        raster.project(self.splats, state, self.config.dropout)
+        raster.tiles.build(raster.cameras, state, raster.projection)
+
+    def _copy_view_state(self, source: IterState, target: IterState) -> None:
+        self.backend.kernel("optim/begin_step", "copy_view_state")((1,), (1,), source.array, target.array)
+
+    def _render(self, slot: int) -> None:
+        """Queue a step from its projected splats to their gradients."""
+        raster = self.rasterizer
+        raster.blend(self.splats, self.state)
         self.measure_loss()
         self.differentiate()
         d_means = self._auxiliary.position_gradients(self.splats.capacity)

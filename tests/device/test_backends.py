@@ -95,6 +95,28 @@ def test_capture(small_kernels):
     np.testing.assert_array_equal(backend.download(y), 1)
 
 
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("urgent", [False, True])
+def test_branch(small_kernels, urgent, captured):
+    """What is queued after the join finds the results of the branch, which finds those of what was queued before."""
+    backend, x, y = small_kernels, *(small_kernels.upload(np.arange(128, dtype=np.int32)) for _ in range(2))
+    reverse = backend.kernel("plain", "reverse")
+
+    def launch():
+        reverse((1,), (128,), x, 1)
+        join = backend.branch(lambda: reverse((1,), (128,), x, 1), urgent)
+        reverse((1,), (128,), y, 1)
+        join()
+        reverse((1,), (128,), x, 1)
+
+    launch()
+    if captured:
+        for _ in range(2):
+            backend.capture_graph(launch)()
+    for array in (x, y):
+        np.testing.assert_array_equal(backend.download(array), np.arange(128)[::-1])
+
+
 def test_capture_after_another_backend_was_opened(small_kernels):
     open_backend(small_kernels.name)
     test_capture(small_kernels)
@@ -176,8 +198,9 @@ class StreamOfCuPy:
 
     current = None
 
-    def __init__(self, non_blocking):
+    def __init__(self, non_blocking, priority):
         assert non_blocking
+        assert priority in (-2, -1, 0)
 
     def __enter__(self):
         StreamOfCuPy.current = self

@@ -82,8 +82,9 @@ def test_estimate_is_what_is_allocated(batch):
     trainer = _trainer(backend, num, max_splats=num, batch=batch)
     raster, model = trainer.rasterizer, trainer.model
     arrays = [*model.planes().values(), trainer.loss.d_maps, *(shown[0] for shown in trainer.images._resident.values())]
-    for part in (raster.updated, raster.picture, raster.tiles):
+    for part in (raster.updated, raster.picture, *raster.tile_lists):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
+    arrays = list({id(array): array for array in arrays}.values())  # lists of tiles share some
     plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
     growing = num * (4 * 59 + 8)  # a row of parameters and the scores of a scorer come and go
     expected = plan.photographs + plan.pictures + plan.splat_bytes(num) - growing
