@@ -1,6 +1,6 @@
 // What ranks exchange in a batch, apart from projected splats (send_splats.cu, receive_splats.cu): gradients on their way to the owners of
-// splats, the results of views, and, between two batches, the owners' parameters. In send_sums and copy_share one thread owns one splat, in
-// the others one thread does.
+// splats, the results of views, and, between two batches, the owners' parameters. In send_sums, copy_share and take_columns one thread owns
+// one splat, in the others there is one thread.
 #include "raster/visible.cuh"
 
 // What the rank that shows a view tells all others of it. train/ranked/exchange.py has its size.
@@ -75,4 +75,20 @@ extern "C" __global__ void copy_share(
     float* const in_part = part + (size_t)blockIdx.y * columns + j;
     if (gather) *in_planes = *in_part;
     else *in_part = *in_planes;
+}
+
+// Of changed splats, those that the share owns. blockIdx.y is the row.
+extern "C" __global__ void take_columns(
+    Share share,
+    const long long* __restrict__ index,    // [count] splats, with repetition
+    int count,
+    const float* __restrict__ values,       // [rows, count]
+    int columns,
+    float* __restrict__ part)               // [rows, columns] of the share
+{
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= count) return;
+    const int i = (int)index[k];
+    if (rank_of(share.num_ranks, i) != share.rank) return;
+    part[(size_t)blockIdx.y * columns + place_in_share(share.num_ranks, i)] = values[(size_t)blockIdx.y * count + k];
 }

@@ -21,6 +21,7 @@ class ADCStrategy:
 
     collects_stats = True
     noise_scale = 0.0
+    num_score_views = 0
 
     def __init__(self, config: ResolvedConfig, extent: float) -> None:
         self.config, self.extent = config, extent

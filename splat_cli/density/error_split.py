@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from splat_cli.density.error_copy import ErrorCopyStrategy
@@ -14,8 +16,9 @@ from splat_cli.optim.model import Model
 class ErrorSplitStrategy(ErrorCopyStrategy):
     """As ErrorCopyStrategy, but splits in place of copies: coincident copies need many steps of noise to separate."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> list[Any]:
         ratings, num_new = self._demand(model, scorer)
         parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, random)
         slots = self._add(model, len(parents), ratings.dead[: len(parents)])
         split_long_axis(model, parents, slots)
+        return [parents, slots]

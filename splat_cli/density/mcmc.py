@@ -18,15 +18,15 @@ from splat_cli.optim.model import Model
 class MCMCStrategy(PeriodicStrategy):
     """Relocate dead splats to live ones sampled by opacity; grow by adding copies of sampled splats."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> list[Any]:
         ratings, num_new = self._demand(model, scorer)
-        dead, sampler = ratings.dead, WeightedSampler(model.backend, ratings)
+        dead, sampler, changed = ratings.dead, WeightedSampler(model.backend, ratings), list[Any]()
         if 0 < len(dead) < model.num_trained:
-            self._relocate(model, sampler.sample(len(dead), random), dead)
+            changed += self._relocate(model, sampler.sample(len(dead), random), dead)
         if num_new > 0:
             parents = sampler.sample(num_new, random)
-            slots = self._add(model, num_new)
-            self._relocate(model, parents, slots)
+            changed += self._relocate(model, parents, self._add(model, num_new))
+        return changed
 
     def _demand(self, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
         """Ratings of all splats, and number of splats to add."""
@@ -45,5 +45,7 @@ class MCMCStrategy(PeriodicStrategy):
         model.extend(num_new)
         return list_slots(model.backend, holes, first, count)
 
-    def _relocate(self, model: Model, parents: Any, slots: Any) -> None:
+    def _relocate(self, model: Model, parents: Any, slots: Any) -> list[Any]:
+        """Copy parents to slots; returns both."""
         relocate(model, parents, slots, self.config.prune_opacity)
+        return [parents, slots]

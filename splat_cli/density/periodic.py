@@ -9,6 +9,7 @@ class PeriodicStrategy:
     """Rounds every densify_interval steps, from densify_start to densify_stop."""
 
     collects_stats = False
+    num_score_views = 0
 
     def __init__(self, config: ResolvedConfig, extent: float) -> None:
         self.config, self.extent = config, extent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,9 +22,14 @@ class Strategy(Protocol):
 
     collects_stats: bool  # whether training steps sum screen-space gradients
     noise_scale: float  # of langevin_noise in each step; 0: none
+    num_score_views: int  # of the scores that `refine` asks for first; 0: none
 
     def due(self, step: int) -> bool:
         """Whether `refine` is called after this step."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
-        """Add, relocate and prune splats: never frozen ones, and up to config.max_splats others."""
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> Sequence[Any] | None:
+        """Add, relocate and prune splats: never frozen ones, and up to config.max_splats others.
+
+        Returns indices int64 [K] on the device, with repetition, of all splats that are not as before; or None: any may
+        have changed.
+        """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from splat_cli.errors import DeviceError
@@ -90,6 +91,17 @@ class NcclRanks:
         self._stream_beside.wait_event(self._begin)
         self._exchange(pairs, self._stream_beside)
         self._end.record(self._stream_beside)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """See Ranks.beside. Kernels go to the stream that is current, transfers to that of this object."""
+        stream, self._stream = self._stream, self._stream_beside
+        try:
+            with self._stream_beside:
+                yield
+                self._end.record(self._stream_beside)
+        finally:
+            self._stream = stream
 
     def end_exchanges(self) -> None:
         """See Ranks.end_exchanges."""

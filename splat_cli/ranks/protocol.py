@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from splat_cli.errors import SplatError
@@ -32,6 +33,9 @@ class Ranks(Protocol):
 
     def begin_exchange(self, pairs: Sequence[Pair]) -> None:
         """As `exchange`, after what is queued, but beside what is queued from now on, until `end_exchanges`."""
+
+    def beside(self) -> AbstractContextManager[object]:
+        """What a block queues follows the last `begin_exchange`, beside all else, until `end_exchanges`."""
 
     def end_exchanges(self) -> None:
         """What is queued from now on waits for the end of all exchanges."""
@@ -64,6 +68,10 @@ class Alone:
         """See Ranks.exchange."""
 
     begin_exchange = exchange
+
+    def beside(self) -> AbstractContextManager[object]:
+        """See Ranks.beside."""
+        return nullcontext()
 
     def end_exchanges(self) -> None:
         """See Ranks.end_exchanges."""

@@ -6,6 +6,7 @@ import mmap
 import os
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ class SharedRanks:
                 begin += len(target)
 
     begin_exchange = exchange
+
+    def beside(self) -> AbstractContextManager[object]:
+        """See Ranks.beside: at once."""
+        return nullcontext()
 
     def end_exchanges(self) -> None:
         """See Ranks.end_exchanges: they have ended."""

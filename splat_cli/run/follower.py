@@ -18,7 +18,7 @@ from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_splats
 from splat_cli.run.setup.training_data import load_part
-from splat_cli.train.ranked.ranked_trainer import FollowingTrainer
+from splat_cli.train.ranked.following_trainer import FollowingTrainer
 
 
 def main(arguments: list[str]) -> None:

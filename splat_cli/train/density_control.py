@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -54,14 +56,15 @@ class DensityControl:
             step += 1
         return step
 
-    def refine(self, step: int) -> None:
-        """One round."""
+    def refine(self, step: int) -> Sequence[Any] | None:
+        """One round. Returns indices of all splats that are not as before, see Strategy.refine."""
         model, capacity = self.model, self.model.splats.capacity
-        self.num_removed += model.remove_nonfinite()
+        self.num_removed += (removed := model.remove_nonfinite())
         self._state.write(num_splats=model.num)
-        self.strategy.refine(step, model, self._scorer, self.random)
-        if step % SORT_INTERVAL < self.config.densify_interval:
+        changed = self.strategy.refine(step, model, self._scorer, self.random)
+        if is_sorted := step % SORT_INTERVAL < self.config.densify_interval:
             model.sort_spatially()
-        if model.splats.capacity != capacity:
+        if is_resized := model.splats.capacity != capacity:
             self._rasterizer.resize_splats(model.splats.capacity)
         self._state.write(num_splats=model.num)
+        return None if removed or is_sorted or is_resized else changed

@@ -4,7 +4,7 @@ progress and runs densification."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -190,8 +190,9 @@ class Trainer:
     def _run_steps(self, target: int) -> None:
         self.loop.run_until(target)
 
-    def _refine(self) -> None:
-        self.density.refine(self.step)
+    def _refine(self) -> Sequence[Any] | None:
+        """See DensityControl.refine."""
+        return self.density.refine(self.step)
 
     def _set_resolution(self) -> None:
         """Show photographs at the resolution of the next step; it changes at multiples of densify_interval only."""

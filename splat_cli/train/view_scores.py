@@ -62,10 +62,8 @@ class ViewScorer:
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
         """Mean over random views of every splat's blending weight and share of the error, float32 [num], px."""
-        num_cameras = len(self.rasterizer.cameras.views)
-        views = in_slots(self.random.permutation(num_cameras).astype(np.int32), self._batch)[:num_views]
-        means = mean_scores(self.rasterizer.backend, self.sums(views), self.model.num, len(views))
-        return means[0], means[1]
+        views = self._draw(num_views)
+        return self._means(self.sums(views), len(views))
 
     def sums(self, views: np.ndarray) -> Any:
         """Sums of the scores over `views` int32, as blend_scores leaves them; valid until the next call."""
@@ -74,6 +72,15 @@ class ViewScorer:
         while self._grow_if_overflowed():
             self._score(views)
         return self._sums
+
+    def _draw(self, num_views: int) -> np.ndarray:
+        """Random views to score, int32."""
+        num_cameras = len(self.rasterizer.cameras.views)
+        return in_slots(self.random.permutation(num_cameras).astype(np.int32), self._batch)[:num_views]
+
+    def _means(self, sums: Any, num_views: int) -> tuple[Any, Any]:
+        means = mean_scores(self.rasterizer.backend, sums, self.model.num, num_views)
+        return means[0], means[1]
 
     def _load(self, views: np.ndarray) -> None:
         """Load the photographs of `views`."""

@@ -45,6 +45,20 @@ def test_a_round_adds_splats_up_to_the_cap(backend, name):
         assert sorted(np.flatnonzero((host(model)[:, :NUM] != before).any(axis=0))) == [102, 103, 104]
 
 
+@pytest.mark.parametrize("name", ["mcmc", "copies", "splits"])
+def test_a_round_names_all_splats_that_it_has_changed(backend, name):
+    model = some_model(backend, dead=20)
+    before, num = {rows: host(model, rows) for rows in model.planes()}, model.num
+    scorer = blames(model, range(40))
+    changed = make_strategy(config_of(name), 1.0).refine(ROUND, model, scorer, np.random.default_rng(0))
+    named = np.unique(np.concatenate([backend.download(index) for index in changed]))
+    expected = set(range(num, model.num))
+    for rows, planes in before.items():
+        expected |= set(np.flatnonzero((host(model, rows)[:, :num] != planes).any(axis=0)))
+    assert expected == set(named)
+    assert 20 < len(named) < num / 2
+
+
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_round_without_splats(backend, name):
     model = some_model(backend)

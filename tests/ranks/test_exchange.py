@@ -15,6 +15,7 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, Projection, project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
+from splat_cli.train.ranked.shares import take_columns
 from tests.reference.exchange import Sent, sent_splats
 from tests.views import ring_of_views
 
@@ -151,6 +152,20 @@ def test_sums_return_to_their_owners(backend: Backend, rows: int) -> None:
         exchange.agree(state, SIZE)
         assert exchange.needed_rows == max(needed)
         assert bool(state.read()["overflowed"]) == (max(needed) > rows) == (rows < COLUMNS)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_take_the_changed_splats_that_they_own(backend: Backend, rank: int) -> None:
+    rng, share, rows = np.random.default_rng(0), Share(rank, SIZE, sharded=True), 3
+    index = rng.integers(0, NUM, 500)
+    index[-100:] = index[:100]  # some more than once
+    values = (index + NUM * np.arange(rows)[:, None]).astype(np.float32)
+    part = backend.upload(np.full((rows, COLUMNS), -1, np.float32))
+    take_columns(backend, share, backend.upload(index), backend.upload(values), part)
+    columns = np.arange(COLUMNS)
+    splats = (columns // RANK_BLOCK * SIZE + rank) * RANK_BLOCK + columns % RANK_BLOCK
+    expected = np.where(np.isin(splats, index), splats + NUM * np.arange(rows)[:, None], -1)
+    np.testing.assert_array_equal(backend.download(part), expected)
 
 
 @pytest.mark.parametrize("batch", [2, 4])

@@ -36,6 +36,12 @@ class _Stream:
     def synchronize(self) -> None:
         pass
 
+    def __enter__(self) -> None:
+        self._calls.append(("enter", self.ptr))
+
+    def __exit__(self, *exc: object) -> None:
+        self._calls.append(("leave", self.ptr))
+
 
 def _ranks(monkeypatch: pytest.MonkeyPatch, connect: Any = lambda *arguments: None) -> tuple[nccl.NcclRanks, list]:
     """Rank 1 of 3, and the calls that it makes."""
@@ -100,6 +106,21 @@ def test_exchange_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls[:3] == [("record", "main"), ("wait", "beside"), ("start",)]
     assert {call[-1] for call in calls[3:-3]} == {"beside"}
     assert calls[-3:] == [("end",), ("record", "beside"), ("wait", "main")]
+
+
+def test_transfers_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They follow the last exchange, not what was queued since."""
+    ranks, calls = _ranks(monkeypatch)
+    ranks._connecting.join()
+    calls.clear()
+    with ranks.beside():
+        ranks.send(_Array(1000, (8,)), 0)
+    ranks.end_exchanges()
+    ranks.receive(_Array(1000, (8,)), 0)
+    assert calls == [
+        ("enter", "beside"), ("start",), ("send", 1000, 8, 1, 0, "beside"), ("end",), ("record", "beside"),
+        ("leave", "beside"), ("wait", "main"), ("start",), ("recv", 1000, 8, 1, 0, "main"), ("end",),
+    ]  # fmt: skip
 
 
 def test_failed_connection_is_reported_by_the_first_transfer(monkeypatch: pytest.MonkeyPatch) -> None:

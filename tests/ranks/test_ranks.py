@@ -89,6 +89,23 @@ def test_ranks_divide_the_views_to_score(training, tmp_path):
     assert counted == [0, 1, 1, 1]  # of 5 views, the first, third and fifth
 
 
+@pytest.mark.parametrize("strategy", ["copies", "mcmc", "adc"])
+def test_what_a_round_moves_between_ranks(training, tmp_path, strategy):
+    """Shares are collected beside scores, if there are any; only changed splats are sent back, where they are known."""
+
+    def note(trainer):
+        if not told:
+            tell = trainer.ranks.tell
+            trainer.ranks.tell = lambda name, *rest: (told.append((trainer.step, name)), tell(name, *rest))
+            told.append("")
+
+    told, few = [], {"steps": 12, "keep": 0, "checkpoint_every": 0, "growth_rate": 1e-4, "noise_scale": 0.0}
+    train(training, tmp_path / "run", 2, Callback(note), strategy=strategy, **few)
+    collected = ["score"] if strategy == "copies" else ["collect"]
+    sent = ["run", "scatter"] if strategy == "adc" else ["change", "constrain", "run"]
+    assert sorted({name for step, name in told[1:] if step == 8}) == sorted([*collected, *sent])
+
+
 def test_splats_removed_before_scores_are_removed_on_all_ranks(training, tmp_path):
     def poison(trainer):
         if trainer.step == 8:

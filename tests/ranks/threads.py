@@ -19,7 +19,8 @@ from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked.ranked_trainer import FollowingTrainer, LeadingTrainer
+from splat_cli.train.ranked.following_trainer import FollowingTrainer
+from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
 from tests.views import ring_of_views
 
 NUM = 3 * RANK_BLOCK

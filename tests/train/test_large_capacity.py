@@ -14,7 +14,7 @@ from splat_cli.gaussians.splats import MAX_SPLATS, Splats
 from splat_cli.optim.model import Model
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.train import buffers
-from splat_cli.train.ranked.exchange import copy_share
+from splat_cli.train.ranked.shares import copy_share
 from tests.gaussians.some_splats import some_splats
 from tests.noise_trainer import noise_trainer
 

@@ -150,18 +150,6 @@ class Exchange:
         return self.backend.kernel("raster/exchange", name)
 
 
-def copy_share(backend: Backend, share: Share, num: int, planes: Any, part: Any, gather: bool) -> None:
-    """Copy the columns of a share between planes [rows, capacity] of `num` splats and part [rows, columns].
-
-    gather: into the planes, else out of them.
-    """
-    blocks = -(-part.shape[1] // THREADS)
-    backend.kernel("raster/exchange", "copy_share")(
-        (blocks, len(planes)), (THREADS,),
-        share.struct, num, planes.shape[1], part.shape[1], int(gather), planes, part,
-    )  # fmt: skip
-
-
 def index_words(columns: int) -> int:
     """Words of a slot before its splats, as in cuda_src/raster/visible.cuh."""
     return (columns // RANK_BLOCK + 4) // 4 * 4 + columns // 16

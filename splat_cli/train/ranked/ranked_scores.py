@@ -17,19 +17,36 @@ from splat_cli.train.view_scores import ViewScorer
 class RankedScorer(ViewScorer):
     """The j-th view to score is rank j % ranks' own. On rank 0, `sums` are those of all ranks.
 
-    lead: on rank 0, called with the views first, to have the others call `sums`, too.
+    lead: on rank 0, called with the views first, to have the others call `sums`, too. beside: called on all ranks once
+    the first views are being rendered, for what is to be transferred meanwhile; again, if these have overflowed.
     """
 
     def __init__(
-        self, ranked_views: RankedViews, *arguments: Any, lead: Callable[[np.ndarray], object] = lambda views: None
-    ) -> None:
+        self, ranked_views: RankedViews, *arguments: Any, lead: Callable[[np.ndarray], object],
+        beside: Callable[[], object],
+    ) -> None:  # fmt: skip
         super().__init__(*arguments)
-        self._ranked_views, self._ranks, self._lead = ranked_views, ranked_views.ranks, lead
+        self._ranked_views, self._ranks, self._lead, self._beside = ranked_views, ranked_views.ranks, lead, beside
         self._graphs: dict[int, list[CapturedGraph]] = {}  # by number of views, see _make_graphs
+        self._ahead: tuple[int, np.ndarray, Any] | None = None  # number of splats, views, sums
+
+    def score_ahead(self, num_views: int) -> None:
+        """On rank 0: scores for the next call of `scores`, before splats are collected."""
+        views = self._draw(num_views)
+        self._ahead = self.model.num, views, self.sums(views)
+
+    def scores(self, num_views: int) -> tuple[Any, Any]:
+        """See ViewScorer.scores. If splats were removed since `score_ahead`, its views are scored anew."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return super().scores(num_views)
+        num, views, sums = ahead
+        return self._means(sums if num == self.model.num else self.sums(views), len(views))
 
     def release(self) -> None:
         """Free the buffers of scores and those between the ranks."""
         super().release()
+        self._ahead = None
         self._graphs.clear()
         self._ranked_views.release()
 
@@ -49,15 +66,18 @@ class RankedScorer(ViewScorer):
         return sums
 
     def _load(self, views: np.ndarray) -> None:
-        load, own = super()._load, views[self._ranks.rank :: self._ranks.size]
-        all_or_none(self._ranks, self.rasterizer.backend, lambda: load(own))
+        """Nothing yet: `_reset` loads them."""
 
     def _grow_if_overflowed(self) -> bool:
         return self._ranked_views.grow_if_overflowed(self.state)
 
     def _reset(self, views: np.ndarray, keep: bool) -> None:
-        reset = super()._reset
-        all_or_none(self._ranks, self.rasterizer.backend, lambda: reset(views, keep))
+        def load_and_reset() -> None:
+            load(views[self._ranks.rank :: self._ranks.size])
+            reset(views, keep)
+
+        load, reset = super()._load, super()._reset
+        all_or_none(self._ranks, self.rasterizer.backend, load_and_reset)
 
     def _score(self, views: np.ndarray) -> None:
         is_current = all(graph.current for graphs in self._graphs.values() for graph in graphs)
@@ -72,6 +92,8 @@ class RankedScorer(ViewScorer):
             own.run(1)
             self._ranks.end_exchanges()
             render.run(1)
+            if first == 0:
+                self._beside()
             self._ranked_views.exchange.begin_results()
             self._ranks.end_exchanges()
             end.run(1)

@@ -1,0 +1,126 @@
+"""Splats on the way between rank 0, which holds all, and their owners: whole shares, or a few splats that have changed.
+
+Host side of copy_share and take_columns in cuda_src/raster/exchange.cu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from splat_cli.device import Backend
+from splat_cli.optim.columns import copy_columns
+from splat_cli.optim.model import Model
+from splat_cli.ranks.protocol import Ranks
+from splat_cli.ranks.share import Share
+from splat_cli.render.iter_state import ITER_STATE_DTYPE
+from splat_cli.render.project import THREADS
+
+FILE = "raster/exchange"
+
+
+class ShareBuffers:
+    """On rank 0: of one of the planes of a share, which follow one another, and of the states of all ranks."""
+
+    def __init__(self, ranks: Ranks, model: Model) -> None:
+        rows, zeros = [len(planes) for planes in model.planes().values()], model.backend.xp.zeros
+        buffer = zeros((max(rows), Share(0, ranks.size).columns(model.splats.capacity)), "float32")
+        self._ranks, self._model = ranks, model
+        self._parts = [buffer[:num] for num in rows]
+        self._states = zeros((ranks.size, ITER_STATE_DTYPE.itemsize // 4), "uint32")
+
+    def send(self) -> None:
+        """Queue all shares to be sent, for `receive_share`."""
+        for rank in range(1, self._ranks.size):
+            for planes, part in zip(self._model.planes().values(), self._parts, strict=True):
+                self._copy(rank, planes, part, gather=False)
+                self._ranks.send(part, rank)
+
+    def receive(self) -> None:
+        """Queue the reception of what `send_share` sends on the other ranks."""
+        for rank in range(1, self._ranks.size):
+            for planes, part in zip(self._model.planes().values(), self._parts, strict=True):
+                self._ranks.receive(part, rank)
+                self._copy(rank, planes, part, gather=True)
+            self._ranks.receive(self._states[rank], rank)
+
+    def skipped_updates(self) -> int:
+        """Of the ranks whose shares were received. Waits for the device."""
+        states = self._model.backend.download(self._states).view(ITER_STATE_DTYPE)
+        return int(states["skipped_updates"].sum())
+
+    def _copy(self, rank: int, planes: Any, part: Any, gather: bool) -> None:
+        copy_share(self._model.backend, Share(rank, self._ranks.size), self._model.num, planes, part, gather)
+
+
+def send_share(ranks: Ranks, model: Model, state: Any) -> None:
+    """Queue the share of another rank to be sent to rank 0, and its state."""
+    for planes in model.planes().values():
+        ranks.send(planes, 0)
+    ranks.send(state, 0)
+
+
+def receive_share(ranks: Ranks, model: Model) -> None:
+    """Queue the reception of another rank's share."""
+    for planes in model.planes().values():
+        ranks.receive(planes, 0)
+
+
+class ChangedSplats:
+    """All columns of `count` splats, with repetition: rank 0 sends them to all, which take those they own."""
+
+    def __init__(self, model: Model, count: int) -> None:
+        rows = sum(len(planes) for planes in model.planes().values())
+        self._model, empty = model, model.backend.xp.empty
+        self._index, self._values = empty(count, "int64"), empty((rows, count), "float32")
+
+    @staticmethod
+    def are_few(model: Model, num_ranks: int, count: int) -> bool:
+        """Whether they take no more memory than one of the planes of a share, as ShareBuffers does."""
+        rows = [len(planes) for planes in model.planes().values()]
+        return sum(rows) * count <= max(rows) * Share(0, num_ranks).columns(model.splats.capacity)
+
+    def send(self, ranks: Ranks, indices: Sequence[Any]) -> None:
+        """On rank 0, queue the splats `indices` int64 [K] each, `count` in all, to be sent."""
+        first = 0
+        for index in indices:
+            self._index[first : first + len(index)] = index
+            first += len(index)
+        for planes, values in self._planes_and_values():
+            copy_columns(self._model.backend, planes, first, self._index, out=values)
+        for rank in range(1, ranks.size):
+            ranks.send(self._index, rank)
+            ranks.send(self._values, rank)
+
+    def receive(self, ranks: Ranks, share: Share) -> None:
+        """On another rank, queue what it takes of them."""
+        ranks.receive(self._index, 0)
+        ranks.receive(self._values, 0)
+        for planes, values in self._planes_and_values():
+            take_columns(self._model.backend, share, self._index, values, planes)
+
+    def _planes_and_values(self) -> list[tuple[Any, Any]]:
+        found, first = list[tuple[Any, Any]](), 0
+        for planes in self._model.planes().values():
+            found.append((planes, self._values[first : first + len(planes)]))
+            first += len(planes)
+        return found
+
+
+def copy_share(backend: Backend, share: Share, num: int, planes: Any, part: Any, gather: bool) -> None:
+    """Copy the columns of a share between planes [rows, capacity] of `num` splats and part [rows, columns].
+
+    gather: into the planes, else out of them.
+    """
+    backend.kernel(FILE, "copy_share")(
+        (-(-part.shape[1] // THREADS), len(planes)), (THREADS,),
+        share.struct, num, planes.shape[1], part.shape[1], int(gather), planes, part,
+    )  # fmt: skip
+
+
+def take_columns(backend: Backend, share: Share, index: Any, values: Any, part: Any) -> None:
+    """Replace those of the splats index int64 [K] that a share owns, in part [rows, columns], by values [rows, K]."""
+    count = len(index)
+    backend.kernel(FILE, "take_columns")(
+        (-(-count // THREADS), len(part)), (THREADS,), share.struct, index, count, values, part.shape[1], part
+    )
