@@ -61,7 +61,7 @@ class OptimizerSettings:
     lr_shN: float = setting(
         1.5e-4,
         "Learning rate of the view-dependent colour where 30 photographs show a point on average; scales with their "
-        "number, and in runs with under 120 visits of each with the square root of 120 / visits.",
+        "number, and in runs with under 120 visits of each with (120 / visits)^0.75.",
         low=0,
     )
     lr_field: float = setting(5e-3, "Learning rate of the colour field.", low=0)

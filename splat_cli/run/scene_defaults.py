@@ -16,7 +16,7 @@ SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them,
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/quality.md
 REFERENCE_OVERLAP = 30.0  # views per point that lr_shN is given for
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
-MAX_SH_FACTOR_OF_VISITS = 3.0
+SH_POWER_OF_VISITS, MAX_SH_FACTOR_OF_VISITS = 0.75, 3.0
 DROPOUT, MAX_DROPOUT = 0.05, 0.1
 ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
 DROPOUT_PER_VISIT = 6e-5  # beyond HARMLESS_VISITS of each photograph
@@ -62,7 +62,7 @@ def sh_lr_factor(overlap: float, visits: float) -> float:
     View-dependent colour overfits where few views show a point, and needs higher rates where many do or in short runs.
     """
     low, high = SH_FACTOR_RANGE
-    by_visits = min(max((STEPS_PER_VIEW / visits) ** 0.5, 1.0), MAX_SH_FACTOR_OF_VISITS)
+    by_visits = min(max((STEPS_PER_VIEW / visits) ** SH_POWER_OF_VISITS, 1.0), MAX_SH_FACTOR_OF_VISITS)
     return by_visits * min(max(overlap / REFERENCE_OVERLAP, low), high)
 
 
