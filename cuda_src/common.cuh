@@ -19,7 +19,7 @@
 #define ROW_SHN 14
 
 // Learning rates in IterState.lr. render/iter_state.py has the same order.
-enum { LR_MEANS, LR_LOG_SCALES, LR_QUATS, LR_OPACITIES, LR_SH0, LR_SHN, NUM_LR };     // LR_SHN: or the field's
+enum { LR_MEANS, LR_LOG_SCALES, LR_QUATS, LR_OPACITIES, LR_SH0, LR_SHN, LR_FIELD, LR_FIELD_FEATURES, NUM_LR };
 
 // Columns of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (struct SplatSums in raster/splat_sums.cuh).
 #ifndef SPLAT_SUMS                  // a benchmark tries wider rows (scripts/blend_stages.py)

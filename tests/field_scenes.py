@@ -26,6 +26,13 @@ def some_splats(num=400):
     return random_splats(num, degree=0, spread=0.6, log_scales=(-2, 0.3), logit_opacities=(1, 1), color=0.5)
 
 
+def own_colored_splats(num=400):
+    """`some_splats` with harmonics of degree 1 and features."""
+    splats = random_splats(num, degree=1, spread=0.6, log_scales=(-2, 0.3), logit_opacities=(1, 1), color=0.3)
+    features = np.random.default_rng(4).normal(size=(num, 3)).astype(np.float32)
+    return dataclasses.replace(splats, features=features)
+
+
 def tinted_images(backend):
     tints = np.array([[0.5, 1, 1], [1, 0.5, 1], [1, 1, 0.5], [1, 1, 1]])
     shown = pictures(backend, some_splats(), ring_of_views(2) * 2)
@@ -45,7 +52,8 @@ def tinted_trainer(backend=None, images=None, **changes):
 
 def lively_field(backend, splats, num_views=6):
     """A field whose colours depend on everything, mildly."""
-    field = ColorField(backend, SHAPE, field_bounds(splats.means), num_views, len(splats), np.random.default_rng(1))
+    shape = dataclasses.replace(SHAPE, features=splats.num_features)
+    field = ColorField(backend, shape, field_bounds(splats.means), num_views, len(splats), np.random.default_rng(1))
     rng = np.random.default_rng(2)
     for part, size in (("tables", 0.2), ("network", 0.12), ("embeddings", 0.5)):
         parameters = field.parts()[part]

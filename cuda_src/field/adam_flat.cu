@@ -1,12 +1,14 @@
 // One step of Adam, or of plain gradient descent, on a flat array of values. One thread owns four values; it takes their
-// gradients away, so that the next step can add to zeros.
+// gradients away, so that the next step can add to zeros. With BATCH, gradients are sums over the views of a batch.
 #include "optim/adam.cuh"
 #include "field/half.cuh"
+#include "raster/slots.cuh"
 
 #define VALUES 4
 
 extern "C" __global__ void adam_flat(
     IterState* __restrict__ state,          // [1] learning rates and Adam's bias; skipped updates are counted
+    const BatchView* __restrict__ views,    // [BATCH]; with BATCH
     int rate,                               // index of the learning rate in the state
     float factor,                           // that it is multiplied by
     int num,                                // a multiple of 4
@@ -25,8 +27,8 @@ extern "C" __global__ void adam_flat(
     } else {
         gradients[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
-    if (!loss_is_finite(*state)) return;
-    const float g[VALUES] = {d.x, d.y, d.z, d.w}, lr = factor * state->lr[rate];
+    if (!losses_are_finite(*state, views)) return;
+    const float mean = 1.0f / NUM_SLOTS, g[VALUES] = {mean * d.x, mean * d.y, mean * d.z, mean * d.w}, lr = factor * state->lr[rate];
     float *p = (float*)&values[i], *m = (float*)&moments1[i], *v = (float*)&moments2[i];
 #pragma unroll
     for (int k = 0; k < VALUES; ++k) {

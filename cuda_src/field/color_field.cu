@@ -56,11 +56,53 @@ extern "C" __global__ void field_inputs(
     store_plane(directions, capacity, row, scale(rsqrtf(dot(ray, ray)), ray));
 }
 
+// blockIdx.y: one feature.
+extern "C" __global__ void gather_features(
+    const float* __restrict__ features,     // [size, capacity] of all splats
+    int capacity,
+    const int* __restrict__ splat_from_row, // [capacity]
+    const unsigned* __restrict__ num_rows,  // [1]
+    float* __restrict__ inputs)             // [size, capacity]
+{
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (int)*num_rows) return;
+    const size_t plane = (size_t)blockIdx.y * capacity;
+    inputs[plane + row] = features[plane + splat_from_row[row]];
+}
+
+// blockIdx.y: one feature.
+extern "C" __global__ void add_feature_gradients(
+    int capacity,
+    const int* __restrict__ splat_from_row, // [capacity]
+    const unsigned* __restrict__ num_rows,  // [1]
+    const float* __restrict__ d_inputs,     // [size, capacity]
+    float* __restrict__ d_features)         // [size, capacity] by splat; those of visible ones are added
+{
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (int)*num_rows) return;
+    const size_t plane = (size_t)blockIdx.y * capacity;
+    d_features[plane + splat_from_row[row]] += d_inputs[plane + row];
+}
+
+// The splat's own colour in a direction: harmonics of the state's degree.
+__device__ __forceinline__ float3 own_color(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 direction)
+{
+    const float* coefficients = params + ROW_SH0 * stride;
+    float3 color = mean_of(coefficients, stride, i);
+    color = make_vec(0.5f + SH_C0 * color.x, 0.5f + SH_C0 * color.y, 0.5f + SH_C0 * color.z);
+    sh_visit(degree, direction, [&](int k, float y, float3) {
+        color = add(color, scale(y, mean_of(coefficients + 3 * k * stride, stride, i)));
+    });
+    return color;
+}
+
 extern "C" __global__ void field_colors(
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const int* __restrict__ splat_from_row, // [capacity]
     const unsigned* __restrict__ num_rows,  // [1]
+    const float* __restrict__ directions,   // [3, capacity]
     const float* __restrict__ outputs,      // [6, capacity] gains less 1, offsets
     float4* __restrict__ colors)            // [capacity] rgb, unused; by splat
 {
@@ -68,19 +110,21 @@ extern "C" __global__ void field_colors(
     if (row >= (int)*num_rows) return;
     const size_t stride = capacity;
     const int i = splat_from_row[row];
+    const float3 color = own_color(params, stride, i, state->sh_degree, mean_of(directions, stride, row));
+    const float own[3] = {color.x, color.y, color.z};
     float rgb[3];
-    for (int c = 0; c < 3; ++c) {
-        const float own = 0.5f + SH_C0 * params[(ROW_SH0 + c) * stride + i];
-        rgb[c] = fmaxf(own * (1.0f + outputs[c * stride + row]) + outputs[(3 + c) * stride + row], 0.0f);
-    }
+    for (int c = 0; c < 3; ++c)
+        rgb[c] = fmaxf(own[c] * (1.0f + outputs[c * stride + row]) + outputs[(3 + c) * stride + row], 0.0f);
     colors[i] = make_float4(rgb[0], rgb[1], rgb[2], 0.0f);
 }
 
 extern "C" __global__ void field_colors_backward(
+    const IterState* __restrict__ state,    // [1]
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const int* __restrict__ splat_from_row, // [capacity]
     const unsigned* __restrict__ num_rows,  // [1]
+    const float* __restrict__ directions,   // [3, capacity]
     const float* __restrict__ outputs,      // [6, capacity]
     const float4* __restrict__ colors,      // [capacity] 0 where it was clamped
     float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS], d rgb of which becomes that of the splat's own colour
@@ -91,11 +135,13 @@ extern "C" __global__ void field_colors_backward(
     const size_t stride = capacity;
     const int i = splat_from_row[row];
     const float4 rgb = colors[i];
+    const float3 color = own_color(params, stride, i, state->sh_degree, mean_of(directions, stride, row));
+    const float own[3] = {color.x, color.y, color.z};
     const bool free[3] = {rgb.x > 0.0f, rgb.y > 0.0f, rgb.z > 0.0f};
     for (int c = 0; c < 3; ++c) {
         float* d_color = d_splats + (size_t)i * SPLAT_SUMS + SUM_RED + c;
-        const float d = free[c] ? *d_color : 0.0f, own = 0.5f + SH_C0 * params[(ROW_SH0 + c) * stride + i];
-        d_outputs[c * stride + row] = d * own;
+        const float d = free[c] ? *d_color : 0.0f;
+        d_outputs[c * stride + row] = d * own[c];
         d_outputs[(3 + c) * stride + row] = d;
         *d_color = d * (1.0f + outputs[c * stride + row]);
     }

@@ -7,7 +7,7 @@
 struct Schedule {
     float lr_means, lr_means_final; // world units; log-linear between them over max_steps
     float reference_size;           // see IterState in common.cuh
-    float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN;
+    float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN, lr_field, lr_field_features;
     float lr_decay;                 // factor of all other rates at max_steps; log-linear from 1 at lr_decay_start
     int lr_decay_start;
     int max_steps;
@@ -46,6 +46,7 @@ __device__ __forceinline__ void set_rates(IterState& s, const Schedule& k)
     const float decay = powf(k.lr_decay, fminf(late, 1.0f));
     s.lr[LR_LOG_SCALES] = decay * k.lr_log_scales; s.lr[LR_QUATS] = decay * k.lr_quats; s.lr[LR_OPACITIES] = decay * k.lr_opacities;
     s.lr[LR_SH0] = decay * k.lr_sh0; s.lr[LR_SHN] = decay * k.lr_shN;
+    s.lr[LR_FIELD] = decay * k.lr_field; s.lr[LR_FIELD_FEATURES] = decay * k.lr_field_features;
 }
 
 extern "C" __global__ void begin_step(

@@ -10,8 +10,12 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
     "--crop": (lambda config: config.crop is not None, ("crop_start",)),
     "--color field": (
         lambda config: config.color == "field",
-        ("field_table_size", "field_direction_degree", "field_appearance", "field_moves", "lr_field"),
+        (
+            "field_table_size", "field_direction_degree", "field_appearance", "field_moves", "field_sh_degree",
+            "field_features", "lr_field",
+        ),
     ),
+    "--field-features": (lambda config: config.num_features > 0, ("lr_field_features",)),
     "--pose-opt": (lambda config: config.pose_opt, ("pose_travel", "refine_intrinsics")),
     "--refine-intrinsics": (lambda config: config.refine_intrinsics, ("intrinsics_reg", "refine_distortion")),
     "--robust": (lambda config: config.robust, ("robust_threshold",)),

@@ -41,8 +41,13 @@ class TrainConfig(
 
     @property
     def trained_sh_degree(self) -> int:
-        """SH degree of the splats' own colours: 0 with a colour field."""
-        return 0 if self.color == "field" else self.sh_degree
+        """SH degree of the splats' own colours while they are trained."""
+        return self.field_sh_degree if self.color == "field" else self.sh_degree
+
+    @property
+    def num_features(self) -> int:
+        """Size of the splats' feature vectors: inputs of a colour field."""
+        return self.field_features if self.color == "field" else 0
 
 
 @dataclass(frozen=True)

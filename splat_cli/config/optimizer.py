@@ -65,6 +65,7 @@ class OptimizerSettings:
         low=0,
     )
     lr_field: float = setting(5e-3, "Learning rate of the colour field.", low=0)
+    lr_field_features: float = setting(5e-3, "Learning rate of the features of splats (--field-features).", low=0)
     lr_opacities: float = setting(0.05, "Learning rate of opacities (logits).", low=0)
     lr_scales: float = setting(
         1e-2, "Learning rate of log scales; scaled in runs under 30,000 steps, as --lr-means is.", low=0

@@ -27,6 +27,18 @@ class SplatSettings:
         low=1,
         high=4,
     )
+    field_sh_degree: int = setting(
+        0,
+        "With --color field, SH degree of the splats' own colours, which the field modifies; 0: one constant colour.",
+        low=0,
+        high=3,
+    )
+    field_features: int = setting(
+        0,
+        "With --color field, size of the feature vector that each splat learns as input of the network; 0 disables it.",
+        low=0,
+        high=16,
+    )
     field_appearance: int = setting(
         0,
         "With --color field, size of each photograph's appearance embedding (exposure, weather); 0 disables it.",

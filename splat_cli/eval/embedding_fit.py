@@ -18,7 +18,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.iter_state import IterState
+from splat_cli.render.iter_state import LEARNING_RATES, IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 
@@ -72,8 +72,8 @@ class _Fit:
             backend, self.cameras, splats.capacity, training=True, antialias=config.antialias, coloring=self.coloring
         )
         self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
-        lr = [FIT_RATE / EMBEDDING_RATE] * 6
-        self.state = IterState(backend, num_splats=splats.num, lr=lr, background=background)
+        lr = [FIT_RATE / EMBEDDING_RATE] * len(LEARNING_RATES)
+        self.state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree, lr=lr, background=background)
 
     def run(self) -> None:
         """Fit all embeddings."""

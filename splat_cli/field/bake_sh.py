@@ -61,7 +61,7 @@ def bake_field(
         parts.append(backend.download(fitted))
     table = np.concatenate([*parts, np.zeros((0, (degree + 1) ** 2, 3), np.float32)]).astype(np.float32)
     residual = (squares / max(3 * float(pixels.sum(dtype="float64")), 1e-9)) ** 0.5
-    return Baked(dataclasses.replace(splats, sh0=table[:, 0].copy(), shN=table[:, 1:].copy()), residual)
+    return Baked(dataclasses.replace(splats, sh0=table[:, 0].copy(), shN=table[:, 1:].copy(), features=None), residual)
 
 
 def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any:
@@ -83,6 +83,7 @@ def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, de
     """Values of the harmonics [N, D, K] and colours less 0.5 [N, D, 3], for N splats and D cameras."""
     backend, num = coloring.backend, len(splats)
     on_device, state = Splats.from_arrays(backend, splats, CHUNK), IterState(backend, num_splats=num)
+    state.write(sh_degree=on_device.sh_degree)
     size, xp = (degree + 1) ** 2, backend.xp
     colors, values = xp.empty((CHUNK, 4), "float32"), xp.empty((size, CHUNK), "float32")
     basis, seen = (xp.empty((num, len(cameras.views), width), "float32") for width in (size, 3))

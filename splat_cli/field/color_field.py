@@ -17,7 +17,7 @@ from splat_cli.field.parameters import Parameters
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
 
 OUTPUTS = 6  # gain - 1 and offset of three channels
-RATE = LEARNING_RATES.index("shN")  # learning rate of the tables
+RATE = LEARNING_RATES.index("field")  # learning rate of the tables
 NETWORK_RATE = 0.2  # learning rate of the network, relative to the tables
 EMBEDDING_RATE = 4.0  # of the embeddings, relative to the tables
 EMBEDDING_SIZE = 0.1  # initial standard deviation
@@ -25,7 +25,7 @@ EMBEDDING_SIZE = 0.1  # initial standard deviation
 
 @dataclass(frozen=True)
 class FieldShape:
-    """Sizes of a field. appearance: length of the embedding of a photograph; 0: none.
+    """Sizes of a field. appearance: length of the embedding of a photograph; features: of a splat's own vector.
 
     hidden: as the colour network of Instant-NGP (Mueller et al. 2022, sec. 5.4); 64 outputs are a block of dense.cu.
     """
@@ -34,11 +34,12 @@ class FieldShape:
     direction_degree: int = 4
     hidden: tuple[int, ...] = (64, 64)
     appearance: int = 0
+    features: int = 0
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Numbers of inputs (position, direction, appearance), values of hidden layers, and outputs."""
-        return (self.grid.width + self.direction_degree**2 + self.appearance, *self.hidden, OUTPUTS)
+        """Numbers of inputs (position, direction, appearance, features), values of hidden layers, and outputs."""
+        return (self.grid.width + self.direction_degree**2 + self.appearance + self.features, *self.hidden, OUTPUTS)
 
     def sizes(self) -> dict[str, int]:
         """Numbers of values of tables and network."""
@@ -107,12 +108,15 @@ class ColorField:
         self.grid.parameters.refresh()
         self.frame = self.backend.download(self._bounds).view(BOUNDS_DTYPE).reshape(())
 
-    def step(self, state: IterState) -> None:
-        """One Adam step: table entries and embeddings with a gradient, and the whole network."""
-        self.grid.parameters.adam_flat(state, RATE, sparse=True)
-        self.network.parameters.adam_flat(state, RATE, factor=NETWORK_RATE)
+    def step(self, state: IterState, views: Any | None = None) -> None:
+        """One Adam step: table entries and embeddings with a gradient, and the whole network.
+
+        views: `struct BatchView` of the batch that the gradients are sums over; None: of one view.
+        """
+        self.grid.parameters.adam_flat(state, RATE, sparse=True, views=views)
+        self.network.parameters.adam_flat(state, RATE, factor=NETWORK_RATE, views=views)
         if self.shape.appearance:
-            self.embeddings.adam_flat(state, RATE, sparse=True, factor=EMBEDDING_RATE)
+            self.embeddings.adam_flat(state, RATE, sparse=True, factor=EMBEDDING_RATE, views=views)
 
     def clear_gradients(self) -> None:
         """Set all gradients to zero."""

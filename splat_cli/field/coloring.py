@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from splat_cli.config import ResolvedConfig, TrainConfig
@@ -14,9 +15,10 @@ from splat_cli.field.from_config import FEATURES, field_shape, new_field
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
+from splat_cli.optim.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection
+from splat_cli.render.project import Projection, batch_defines
 
 THREADS = 256
 WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.cu
@@ -55,9 +57,16 @@ class FieldColoring(AuxiliaryModel):
         units: list[Unit] = [
             ("field/dense", {}), ("field/dense", {"ACTIVATION": 0}), ("field/dense", {"ACTIVATION": 1}),
             ("field/dense_weights", {}), ("field/hash_grid", table), ("field/hash_grid", table | {"HALF_TABLES": 1}),
-            ("field/color_field", {}), ("field/sh_encode", {}), ("field/adam_flat", {}),
+            ("field/color_field", {}), ("field/sh_encode", {}),
         ]  # fmt: skip
-        return units + ([("field/embedding", {})] if config.field_appearance else [])
+        batch = {"BATCH": config.batch_size} if config.batch_size > 1 else {}
+        units.append(("field/adam_flat", batch))
+        if config.field_appearance:
+            units.append(("field/embedding", {}))
+        if config.field_features:
+            update = batch | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {})
+            units.append(("field/splat_features", update))
+        return units
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> FieldColoring:
@@ -68,14 +77,22 @@ class FieldColoring(AuxiliaryModel):
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         shape = field_shape(config)
-        return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row)
+        return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row + 4 * shape.features)
 
     def position_gradients(self, capacity: int) -> Any | None:
         """See AuxiliaryModel.position_gradients."""
         return self.d_means
 
-    def step(self, state: IterState) -> None:
-        self.field.step(state)
+    def update(self, model: Model, state: IterState, views: Any | None, dense: bool) -> None:
+        """See AuxiliaryModel.update: Adam on the field, and on the features of all splats."""
+        self.field.step(state, views)
+        if size := self.field.shape.features:
+            defines = batch_defines(views) | model.moments.defines
+            self.backend.kernel("field/splat_features", "step_features", **defines)(
+                (-(-self._capacity // THREADS), size), (LANES, WARPS),
+                state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features,
+                model.splats.params, *model.moments.pair(),
+            )  # fmt: skip
 
     def arrays(self) -> dict[str, Any]:
         return self.field.arrays()
@@ -93,6 +110,7 @@ class FieldColoring(AuxiliaryModel):
         empty = self.backend.xp.empty
         self.splat_from_row = empty(capacity, "int32")
         self.positions, self.directions = empty((3, capacity), "float32"), empty((3, capacity), "float32")
+        self.d_features = self.backend.xp.zeros((self.field.shape.features, capacity), "float32")
         if self.moves:
             self.d_positions, self.d_directions, self.d_means = (empty((3, capacity), "float32") for _ in range(3))
 
@@ -115,24 +133,29 @@ class FieldColoring(AuxiliaryModel):
             "field_inputs", cameras.array, state.array, splats.params, self._capacity, self.field.frame, *rows,
             self.positions, self.directions,
         )  # fmt: skip
-        position, direction, appearance = self._parts(network.inputs)
+        position, direction, appearance, features = self._parts(network.inputs)
         self.field.grid.encode(self.positions, self.num_rows, position)
         encode_directions(self.backend, self.directions, self.num_rows, self.field.shape.direction_degree, direction)
         self._launch_embedding("embed", LANES, state.array, self.embeddings.values, appearance)
+        own = splats.params[splats.first_feature :]
+        self._launch_features("gather_features", own, self._capacity, *rows, features)
         network.forward(self.num_rows)
-        self._launch("field_colors", splats.params, self._capacity, *rows, network.outputs, colors)
+        self._launch(
+            "field_colors", state.array, splats.params, self._capacity, *rows, self.directions, network.outputs, colors
+        )
 
     def backward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """See Coloring.backward. Adds to the gradients of the field's parameters."""
         rows, network = (self.splat_from_row, self.num_rows), self.field.network
         self._launch(
-            "field_colors_backward", splats.params, self._capacity, *rows, network.outputs, projection.colors,
-            projection.d_splats, network.d_outputs,
+            "field_colors_backward", state.array, splats.params, self._capacity, *rows, self.directions,
+            network.outputs, projection.colors, projection.d_splats, network.d_outputs,
         )  # fmt: skip
         network.backward(self.num_rows)
-        position, direction, appearance = self._parts(network.d_inputs)
+        position, direction, appearance, features = self._parts(network.d_inputs)
         self._launch_embedding("embedding_backward", SUM_ROWS, state.array, appearance, self.embeddings.gradients)
         if not self.only_embeddings:
+            self._launch_features("add_feature_gradients", self._capacity, *rows, features, self.d_features)
             self.field.grid.backward(self.positions, self.num_rows, position)
         if self.moves:
             degree = self.field.shape.direction_degree
@@ -143,11 +166,12 @@ class FieldColoring(AuxiliaryModel):
                 *rows, self.d_positions, self.d_directions, self.d_means,
             )  # fmt: skip
 
-    def _parts(self, planes: Any) -> tuple[Any, Any, Any]:
-        """Planes of position, direction and appearance."""
+    def _parts(self, planes: Any) -> list[Any]:
+        """Planes of position, direction, appearance and features."""
         shape = self.field.shape
-        begin, end = shape.grid.width, shape.grid.width + shape.direction_degree**2
-        return planes[:begin], planes[begin:end], planes[end : end + shape.appearance]
+        sizes = (shape.grid.width, shape.direction_degree**2, shape.appearance, shape.features)
+        ends = list(itertools.accumulate(sizes))
+        return [planes[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def _launch(self, kernel: str, *args: Any) -> None:
         self.backend.kernel("field/color_field", kernel)((-(-self._capacity // THREADS),), (THREADS,), *args)
@@ -159,3 +183,8 @@ class FieldColoring(AuxiliaryModel):
                 (-(-self._capacity // (rows * WARPS)), size), (LANES, WARPS),
                 state, source, size, self._capacity, self.num_rows, target,
             )  # fmt: skip
+
+    def _launch_features(self, kernel: str, *args: Any) -> None:
+        if size := self.field.shape.features:
+            grid = (-(-self._capacity // THREADS), size)
+            self.backend.kernel("field/color_field", kernel)(grid, (THREADS,), *args)

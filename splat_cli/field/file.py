@@ -26,11 +26,12 @@ FORMAT = 1
 NAME = "field.npz"
 MEAN = "mean"
 COLUMNS = ("means", "log_scales", "quats", "logit_opacities", "sh0")
+OPTIONAL = ("shN", "features")  # left out where empty
 
 
 @dataclass(frozen=True)
 class FieldFile:
-    """splats: of SH degree 0. arrays: values of the field's parts by name. names: of the embedded photographs."""
+    """arrays: values of the field's parts by name. names: of the embedded photographs."""
 
     splats: SplatArrays
     shape: FieldShape
@@ -61,12 +62,13 @@ class FieldFile:
 
 
 def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Sequence[str]) -> None:
-    """Write the field and its splats, of SH degree 0. DiskError, UsageError as in `replacing`."""
+    """Write the field and its splats. DiskError, UsageError as in `replacing`."""
     lengths = np.maximum(np.linalg.norm(splats.quats, axis=1, keepdims=True), 1e-12)
     halves = {
         "log_scales": splats.log_scales, "quats": splats.quats / lengths, "logit_opacities": splats.logit_opacities,
         "sh0": splats.sh0,
     }  # fmt: skip
+    halves |= {name: array for name, array in splats.arrays().items() if name in OPTIONAL and array.size}
     frame = {name: field.frame[name].tolist() for name in BOUNDS_DTYPE.names or ()}
     header = {"format": FORMAT, "shape": field.shape.to_dict(), "frame": frame, "names": list(names)}
     header["antialiased"] = splats.antialiased
@@ -96,8 +98,11 @@ def read_field(path: Path) -> FieldFile:
         shape, frame, names = _shape(header["shape"]), _frame(header["frame"]), _names(header["names"])
         with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and their splats are dropped
             columns: dict[str, Any] = {name: arrays.pop(name).astype(np.float32) for name in COLUMNS}
-        none = np.zeros((len(columns["means"]), 0, 3), np.float32)
-        splats = finite_splats(SplatArrays(**columns, shN=none, antialiased=header["antialiased"] is True))
+            columns |= {name: arrays.pop(name).astype(np.float32) for name in OPTIONAL if name in arrays}
+        columns.setdefault("shN", np.zeros((len(columns["means"]), 0, 3), np.float32))
+        splats = finite_splats(SplatArrays(**columns, antialiased=header["antialiased"] is True))
+        if splats.num_features != shape.features:
+            raise ValueError(f"its splats have {splats.num_features} features, expected {shape.features}")
         expected = {**shape.sizes(), "embeddings": len(names) * shape.appearance}
         if {name: array.size for name, array in arrays.items()} != expected:
             raise ValueError("its arrays do not fit its shape")
@@ -114,10 +119,14 @@ def _shape(values: dict[str, Any]) -> FieldShape:
     shape = FieldShape.from_dict(values)
     grid = shape.grid
     counts = (grid.dimensions, grid.levels, grid.table_size, grid.features, grid.base_resolution,
-              shape.direction_degree, shape.appearance, *shape.hidden)  # fmt: skip
+              shape.direction_degree, shape.appearance, shape.features, *shape.hidden)  # fmt: skip
     if not all(type(count) is int for count in counts) or grid.dimensions != 3:
         raise ValueError("its shape is not one of whole numbers in three dimensions")
-    if not (grid.growth >= 1 and 1 <= shape.direction_degree <= MAX_DIRECTION_DEGREE and shape.appearance >= 0):
+    if not (
+        grid.growth >= 1
+        and 1 <= shape.direction_degree <= MAX_DIRECTION_DEGREE
+        and min(shape.appearance, shape.features) >= 0
+    ):
         raise ValueError("its shape has sizes that no field has")
     check_widths(shape.widths)
     return shape

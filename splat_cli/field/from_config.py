@@ -22,7 +22,9 @@ GROWTH = 2.0  # up to 2,048 cells, as there for scenes of one unit; corners of a
 def field_shape(config: TrainConfig) -> FieldShape:
     """Shape of the field from the settings."""
     grid = GridShape(3, LEVELS, config.field_table_size, FEATURES, COARSEST, GROWTH)
-    return FieldShape(grid, config.field_direction_degree, appearance=config.field_appearance)
+    return FieldShape(
+        grid, config.field_direction_degree, appearance=config.field_appearance, features=config.field_features
+    )
 
 
 def new_field(splats: Splats, num_views: int, config: TrainConfig) -> ColorField:

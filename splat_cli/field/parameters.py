@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import batch_defines
 
 THREADS = 256
 GRAIN = 4  # values per thread
@@ -46,18 +47,20 @@ class Parameters:
             self.halves[...] = self.values.astype("float16")
 
     def adam_flat(
-        self, state: IterState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0
-    ) -> None:
+        self, state: IterState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0,
+        views: Any | None = None,
+    ) -> None:  # fmt: skip
         """One step of Adam, or of gradient descent, with `factor` times learning rate number `rate` of the state.
 
-        sparse: skip values with a zero gradient. Non-finite gradients are skipped and counted in the state. Resets the
-        gradients.
+        sparse: skip values with a zero gradient. views: `struct BatchView` of the batch whose gradients were added up;
+        None: those of one view. Non-finite gradients are skipped and counted in the state. Resets the gradients.
         """
         halves = None if self.halves is None else self.halves.view("uint16")
         moments = (self.moments1, self.moments2) if adam else (None, None)
-        self.backend.kernel("field/adam_flat", "adam_flat")(
+        self.backend.kernel("field/adam_flat", "adam_flat", **batch_defines(views))(
             (-(-len(self) // (GRAIN * THREADS)),), (THREADS,),
-            state.array, rate, float(factor), len(self), int(sparse), self.values, self.gradients, *moments, halves,
+            state.array, views, rate, float(factor), len(self), int(sparse), self.values, self.gradients, *moments,
+            halves,
         )  # fmt: skip
 
 

@@ -34,6 +34,8 @@ class SplatArrays:
     """[N, K, 3], K in 0, 3, 8, 15"""
     num_dropped: int = 0
     antialiased: bool = False
+    features: np.ndarray | None = None
+    """[N, F] inputs of a colour field's network; None: F = 0"""
 
     def __post_init__(self) -> None:
         n = len(self)
@@ -46,6 +48,8 @@ class SplatArrays:
             "sh0": (n, 3),
             "shN": (n, k, 3),
         }
+        if self.features is not None:
+            expected["features"] = (n, self.features.shape[-1] if self.features.ndim else 0)
         for name, shape in expected.items():
             array = getattr(self, name)
             if array.shape != shape or array.dtype != np.float32:
@@ -58,12 +62,16 @@ class SplatArrays:
         return len(self.means)
 
     @property
+    def num_features(self) -> int:
+        return 0 if self.features is None else self.features.shape[1]
+
+    @property
     def sh_degree(self) -> int:
         """Degree of the spherical harmonics, 0 to 3."""
         return SH_DEGREE_FROM_COEFFICIENTS[self.shN.shape[1]]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The six arrays by name."""
+        """The arrays by name."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
@@ -77,13 +85,16 @@ class SplatArrays:
         return replace(self, **chosen)
 
 
-def zero_splats(num: int, degree: int) -> SplatArrays:
+def zero_splats(num: int, degree: int, num_features: int = 0) -> SplatArrays:
     """`num` splats of zeros, to be overwritten."""
 
     def zeros(*shape: int) -> np.ndarray:
         return np.zeros((num, *shape), np.float32)
 
-    return SplatArrays(zeros(3), zeros(3), zeros(4), zeros(), zeros(3), zeros((degree + 1) ** 2 - 1, 3))
+    return SplatArrays(
+        zeros(3), zeros(3), zeros(4), zeros(), zeros(3), zeros((degree + 1) ** 2 - 1, 3),
+        features=zeros(num_features) if num_features else None,
+    )  # fmt: skip
 
 
 def splat_bytes(degree: int) -> int:

@@ -18,9 +18,9 @@ MAX_SPLATS = {"cuda": 2**28, "cpu": 2**27}
 """By backend: with more, 32-bit indices of projected splats would overflow (on the CPU, those of single floats)."""
 
 
-def num_rows(sh_degree: int) -> int:
-    """Number of scalars of a splat: 14 and three channels of higher SH coefficients."""
-    return 14 + 3 * ((sh_degree + 1) ** 2 - 1)
+def num_rows(sh_degree: int, num_features: int = 0) -> int:
+    """Number of scalars of a splat: 14, three channels of higher SH coefficients, and features."""
+    return 14 + 3 * ((sh_degree + 1) ** 2 - 1) + num_features
 
 
 def check_capacity(backend: Backend, capacity: int) -> None:
@@ -33,36 +33,42 @@ class Splats:
     """Raw parameters as planes `params` float32 [rows, capacity]; the first `num` columns are splats.
 
     A row holds one scalar of all splats, so that neighbouring threads read neighbouring floats. Rows: 0-2 means, 3-5
-    log_scales, 6-9 quats (wxyz), 10 logit_opacities, 11-13 sh0, 14 + 3 (k - 1) + c coefficient k, channel c of shN.
+    log_scales, 6-9 quats (wxyz), 10 logit_opacities, 11-13 sh0, 14 + 3 (k - 1) + c coefficient k, channel c of shN;
+    then num_features inputs of a colour field.
     smooth_3d_sigmas: with --smooth-3d float32 [1, capacity], standard deviation of each splat's 3D smoothing filter in
     world units (optim/smooth_3d.py), else None.
     """
 
-    def __init__(self, backend: Backend, params: Any, num: int) -> None:
+    def __init__(self, backend: Backend, params: Any, num: int, num_features: int = 0) -> None:
         self.backend = backend
         self.params = params
-        self.num = num
+        self.num, self.num_features = num, num_features
         self.smooth_3d_sigmas: Any | None = None
 
     @classmethod
     def from_arrays(
-        cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None, sh_degree: int | None = None
-    ) -> Splats:
+        cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None, sh_degree: int | None = None,
+        num_features: int | None = None,
+    ) -> Splats:  # fmt: skip
         """Upload host arrays of N splats into planes of `capacity` columns (default N).
 
-        sh_degree: of the planes, at least that of the arrays, which is the default; missing coefficients are zero.
+        sh_degree, num_features: of the planes, at least those of the arrays, which are the defaults; missing rows are
+        zero.
         """
         num = len(arrays)
         check_capacity(backend, max(capacity or num, num))
-        rows = num_rows(arrays.sh_degree if sh_degree is None else sh_degree)
+        num_features = arrays.num_features if num_features is None else num_features
+        rows = num_rows(arrays.sh_degree if sh_degree is None else sh_degree, num_features)
         planes = backend.xp.zeros((rows, max(capacity or num, num, 1)), "float32")
         for first in range(0, num, CHUNK):
             row = 0
-            for table in arrays.rows():
+            for name, table in zip(arrays.arrays(), arrays.rows(), strict=True):
+                if name == "features":
+                    row = rows - num_features  # after coefficients that the arrays lack
                 columns = backend.upload(table[first : first + CHUNK])
                 planes[row : row + columns.shape[1], first : first + len(columns)] = columns.T
                 row += columns.shape[1]
-        return cls(backend, planes, num)
+        return cls(backend, planes, num, num_features)
 
     @property
     def capacity(self) -> int:
@@ -70,11 +76,16 @@ class Splats:
 
     @property
     def sh_degree(self) -> int:
-        return round(((self.params.shape[0] - 14) / 3 + 1) ** 0.5) - 1
+        return round(((self.params.shape[0] - self.num_features - 14) / 3 + 1) ** 0.5) - 1
+
+    @property
+    def first_feature(self) -> int:
+        """Row of the first feature."""
+        return len(self.params) - self.num_features
 
     def to_arrays(self) -> SplatArrays:
         """Download the splats, with the 3D smoothing filter, if any, applied."""
-        arrays = zero_splats(self.num, self.sh_degree)
+        arrays = zero_splats(self.num, self.sh_degree, self.num_features)
         rows = arrays.rows()
         for first in range(0, self.num, CHUNK):
             part, row = slice(first, min(first + CHUNK, self.num)), 0

@@ -14,6 +14,7 @@ from splat_cli.device.compiled_units import Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.appearance.camera_response import CameraResponse
+from splat_cli.optim.model import Model
 from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -99,7 +100,14 @@ class AuxiliaryModel:
         """
 
     def step(self, state: IterState) -> None:
-        """Queue one optimiser step."""
+        """Queue one optimiser step, after each view."""
+
+    def update(self, model: Model, state: IterState, views: Any | None, dense: bool) -> None:
+        """Queue one optimiser step after the last view of a batch, for models that add up gradients of its views.
+
+        model: the splats, after the rasterizer's update. views: `struct BatchView` (cuda_src/common.cuh) of the batch,
+        or None without batches. dense: see render.project_backward.Update.
+        """
 
     def arrays(self) -> dict[str, Any]:
         """Device arrays by name that are the model's state: saved in checkpoints."""

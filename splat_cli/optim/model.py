@@ -25,26 +25,28 @@ class Model:
 
     stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`.
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: number of
-    splats, the first ones, that are shown and never changed, moved to another column or removed. sh_degree: see
-    Splats.from_arrays.
+    splats, the first ones, that are shown and never changed, moved to another column or removed. sh_degree and
+    num_features: see Splats.from_arrays.
     """
 
     def __init__(
         self, backend: Backend, arrays: SplatArrays, capacity: int, smooth_3d: bool = False,
         packed_moments: bool = False, num_frozen: int = 0, sh_degree: int | None = None,
+        num_features: int = 0,
     ) -> None:  # fmt: skip
         self.backend, self.num_frozen = backend, num_frozen
-        self.splats = Splats.from_arrays(backend, arrays, _rounded(max(capacity, len(arrays))), sh_degree)
+        columns = _rounded(max(capacity, len(arrays)))
+        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features)
         self.moments = Moments(self.splats, packed_moments)
         self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
 
     @staticmethod
-    def memory_cost(sh_degree: int, smooth_3d: bool, packed_moments: bool = False) -> MemoryCost:
+    def memory_cost(sh_degree: int, smooth_3d: bool, packed_moments: bool = False, num_features: int = 0) -> MemoryCost:
         """Device memory of all planes, and of one more array of parameters during growth."""
         arrays = 3 if packed_moments else 4
-        return MemoryCost(per_splat=4 * (arrays * num_rows(sh_degree) + 2 + smooth_3d))
+        return MemoryCost(per_splat=4 * (arrays * num_rows(sh_degree, num_features) + 2 + smooth_3d))
 
     @property
     def num(self) -> int:

@@ -88,7 +88,7 @@ class Projection:
     @property
     def batch_defines(self) -> dict[str, int]:
         """Defines of kernels that process a batch of views at once."""
-        return {} if self.views is None else {"BATCH": len(self.views)}
+        return batch_defines(self.views)
 
     def layout_of(self, columns: int) -> np.ndarray:
         """`struct SlotLayout` of arrays with this number of columns."""
@@ -104,6 +104,11 @@ class Projection:
 def num_ahead(batch: int) -> int:
     """Number of views of a batch whose buffers for rendering exist at the same time."""
     return min(batch, 2)
+
+
+def batch_defines(views: Any | None) -> dict[str, int]:
+    """Defines of kernels that update from a batch of `struct BatchView`; None: from one view."""
+    return {} if views is None else {"BATCH": len(views)}
 
 
 @dataclass(frozen=True)

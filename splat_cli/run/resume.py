@@ -17,10 +17,10 @@ from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
 _FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
-          "field_appearance", "field_direction_degree", "crop_start", "points", "depths", "depth_maps", "depth_unit",
-          "init", "sky", "init_points", "init_from", "frozen", "init_opacity", "init_scale", "background", "smooth_3d",
-          "pose_opt", "refine_intrinsics", "refine_distortion", "appearance", "robust", "local_frame_adam",
-          "moments")  # fmt: skip
+          "field_appearance", "field_direction_degree", "field_sh_degree", "field_features", "crop_start", "points",
+          "depths", "depth_maps", "depth_unit", "init", "sky", "init_points", "init_from", "frozen", "init_opacity",
+          "init_scale", "background", "smooth_3d", "pose_opt", "refine_intrinsics", "refine_distortion", "appearance",
+          "robust", "local_frame_adam", "moments")  # fmt: skip
 """Settings that cannot change in a run: used at the start only, or defining held-out views or checkpoint arrays."""
 
 

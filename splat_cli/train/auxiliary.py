@@ -26,6 +26,7 @@ from splat_cli.optim.depth.free_space import FreeSpaceLoss
 from splat_cli.optim.depth.sparse_depth import DepthSupervision
 from splat_cli.optim.intrinsics import CameraRefinement
 from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.model import Model
 from splat_cli.optim.outliers import OutlierMask
 from splat_cli.optim.poses import PoseRefinement
 from splat_cli.render.blend import Picture
@@ -91,6 +92,11 @@ class AuxiliaryModels:
         """Queue the steps of the models' optimisers."""
         for model in self.models:
             model.step(state)
+
+    def update(self, splats: Model, state: IterState, views: Any | None, dense: bool) -> None:
+        """Queue the updates of models that follow the last view of a batch; see AuxiliaryModel.update."""
+        for model in self.models:
+            model.update(splats, state, views, dense)
 
     def set_views(self, views: Sequence[View]) -> None:
         """Adapt the models to a new resolution of the training views."""

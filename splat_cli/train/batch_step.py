@@ -61,6 +61,7 @@ class BatchStep:
                 raster.update_geometry(self.splats, self.state, update)
                 update_colors(SEEN_WARPS if splits else ALL_WARPS)
             self._auxiliary.step(self.state)
+        self._auxiliary.update(self._model, self.state, raster.updated.views, update.dense)
         self.add_noise(raster.updated)
         if splits:
             join()

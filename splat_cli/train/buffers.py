@@ -30,7 +30,8 @@ def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, fr
     shown = splats if frozen is None else merged([frozen, splats])
     capacity = min(2 * len(splats), config.max_splats) + num_frozen
     return Model(
-        backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen, config.trained_sh_degree
+        backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen, config.trained_sh_degree,
+        config.num_features,
     )  # fmt: skip
 
 
@@ -48,7 +49,9 @@ def make_rasterizer(
 
 def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
     """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
-    splats = Model.memory_cost(config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16")
+    splats = Model.memory_cost(
+        config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features
+    )
     is_alone = config.gpus == 1
     scratch = Rasterizer.memory_cost(True, deterministic, batch=_num_slots(config), updates=is_alone)
     if not is_alone:

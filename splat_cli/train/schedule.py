@@ -18,6 +18,7 @@ SCHEDULE_DTYPE = np.dtype([
     ("lr_means", np.float32), ("lr_means_final", np.float32), ("reference_size", np.float32),
     ("lr_log_scales", np.float32), ("lr_quats", np.float32),
     ("lr_opacities", np.float32), ("lr_sh0", np.float32), ("lr_shN", np.float32),
+    ("lr_field", np.float32), ("lr_field_features", np.float32),
     ("lr_decay", np.float32), ("lr_decay_start", np.int32),
     ("max_steps", np.int32), ("sh_degree", np.int32), ("sh_degree_interval", np.int32),
     ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("order_length", np.int32),
@@ -31,7 +32,8 @@ def upload_schedule(backend: Backend, config: ResolvedConfig) -> Any:
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_log_scales"], row["lr_quats"] = config.lr_scales, config.lr_quats
     row["lr_opacities"] = config.lr_opacities
-    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_field if config.color == "field" else config.lr_shN
+    row["lr_sh0"], row["lr_shN"] = config.lr_sh0, config.lr_shN
+    row["lr_field"], row["lr_field_features"] = config.lr_field, config.lr_field_features
     row["lr_decay"], row["lr_decay_start"] = config.lr_decay, config.lr_decay_start
     row["max_steps"], row["sh_degree"] = config.steps, config.trained_sh_degree
     row["sh_degree_interval"] = config.sh_degree_interval

@@ -49,7 +49,7 @@ NUMBERS: list[tuple[str, str, float]] = [
     ("ROW_MEAN", "common.cuh", MEANS.start), ("ROW_LOG_SCALE", "common.cuh", LOG_SCALES.start),
     ("ROW_QUAT", "common.cuh", QUATS.start), ("ROW_OPACITY", "common.cuh", OPACITIES.start),
     ("ROW_OPACITY", "common.cuh", OPACITY), ("ROW_SH0", "common.cuh", SH0.start), ("ROW_SHN", "common.cuh", SHN.start),
-    ("NUM_LR", "common.cuh", len(LEARNING_RATES)), ("LR_SHN", "common.cuh", RATE),
+    ("NUM_LR", "common.cuh", len(LEARNING_RATES)), ("LR_FIELD", "common.cuh", RATE),
     *((f"LR_{name.upper()}", "common.cuh", k) for k, name in enumerate(LEARNING_RATES)),
     ("LARGE_BOX", "raster/tile_walk.cuh", LARGE_BOX),
 ]  # fmt: skip

@@ -27,10 +27,11 @@ FRAME = np.array(([0.2, -0.1, 3.0], 1 / 1.5), BOUNDS_DTYPE)
 class Case:
     """A hard scene with a field of large random values, on the device and for the reference."""
 
-    def __init__(self, backend: Backend, shape: FieldShape = SHAPE) -> None:
+    def __init__(self, backend: Backend, shape: FieldShape = SHAPE, sh_degree: int = 0) -> None:
         rng = np.random.default_rng(0)
-        self.scene = hard_scene(1)
-        self.device: OnDevice = on_device(backend, self.scene, Options(sh_degree=0))
+        self.scene, self.sh_degree = hard_scene(1), sh_degree
+        self.features = np.random.default_rng(3).normal(size=(self.scene.splats.num, shape.features)).astype(np.float32)
+        self.device: OnDevice = on_device(backend, self.scene, Options(sh_degree=sh_degree), features=self.features)
         num_views = len(self.device.cameras.views)
         self.field = ColorField(backend, shape, FRAME, num_views, self.device.splats.capacity, rng)
         for parameters in self.field.parts().values():
@@ -55,7 +56,7 @@ class Case:
         self.coloring.backward(device.splats, device.cameras, device.state, device.projection)
 
     def reference(self) -> tuple[reference.Field, np.ndarray, np.ndarray, np.ndarray]:
-        """The field, and of the visible splats means and sh0; the camera's centre."""
+        """The field, and of the visible splats means and harmonics; the camera's centre."""
         download = self.device.backend.download
         grid = hash_grid.Grid(3, GRID.levels, GRID.table_size, GRID.features, GRID.base_resolution, GRID.growth)
         values = download(self.field.grid.parameters.values).astype(float)[: GRID.num_entries * GRID.features]
@@ -63,20 +64,25 @@ class Case:
         embedding = self.field.embedding_rows()[VIEW].astype(float)
         field = reference.Field(
             grid, tables, layers_of(self.field.network), embedding, self.field.shape.direction_degree,
-            FRAME["center"].astype(float), 1 / float(FRAME["inv_radius"]),
+            FRAME["center"].astype(float), 1 / float(FRAME["inv_radius"]), self.features[self.rows].astype(float),
         )  # fmt: skip
         splats = self.scene.splats
         w2c = self.scene.camera.w2c
         camera = -w2c[:3, :3].T @ w2c[:3, 3]
-        means, sh0 = (array.astype(np.float32).astype(float)[self.rows] for array in (splats.means, splats.sh0))
-        return field, means, sh0, camera
+        harmonics = np.concatenate([splats.sh0[:, None], splats.shN], axis=1)[:, : (self.sh_degree + 1) ** 2]
+        means, harmonics = (array.astype(np.float32).astype(float)[self.rows] for array in (splats.means, harmonics))
+        return field, means, harmonics, camera
 
 
-def test_colors_and_gradients(backend: Backend, comparison: Comparison) -> None:
-    case = Case(backend)
+@pytest.mark.parametrize(("num_features", "sh_degree"), [(0, 0), (3, 2)])
+def test_colors_and_gradients(
+    backend: Backend, comparison: Comparison, num_features: int, sh_degree: int
+) -> None:  # fmt: skip
+    """By default, and with features and harmonics of splats."""
+    case = Case(backend, dataclasses.replace(SHAPE, features=num_features), sh_degree)
     colors = case.forward()
-    field, means, sh0, camera = case.reference()
-    seen = reference.forward(field, means, sh0, camera)
+    field, means, harmonics, camera = case.reference()
+    seen = reference.forward(field, means, harmonics, camera)
     assert (seen.colors == 0).any()
     comparison.check("field_colors", "colors", colors, seen.colors, FORWARD)
 
@@ -94,6 +100,10 @@ def test_colors_and_gradients(backend: Backend, comparison: Comparison) -> None:
     d_embeddings = download(case.field.embeddings.gradients)[: 2 * SHAPE.appearance].reshape(2, -1)
     comparison.check("embedding_backward", "d embedding", d_embeddings[VIEW], expected.embedding, BACKWARD)
     assert not d_embeddings[1 - VIEW].any()
+    d_features = download(case.coloring.d_features)[:, : len(case.rows)].T
+    if num_features:
+        comparison.check("add_feature_gradients", "d features", d_features[case.rows], expected.features, BACKWARD)
+        assert not d_features[~case.rows].any()
     d_means = download(case.coloring.d_means)[:, : len(case.rows)].T[case.rows]
     comparison.check("field_means_backward", "d means", d_means, expected.means, BACKWARD)
 
@@ -118,10 +128,11 @@ def test_gradients_of_positions_are_added_to_those_of_the_projection(backend: Ba
 def test_reference_against_central_differences() -> None:
     rng = np.random.default_rng(0)
     grid = hash_grid.Grid(3, levels=2, table_size=60, features=2, base=2, growth=2.0)
-    layers = [rng.normal(size=(4 + 9 + 2 + 1, 16)), rng.normal(size=(17, 6))]
+    layers = [rng.normal(size=(4 + 9 + 2 + 2 + 1, 16)), rng.normal(size=(17, 6))]
     tables = [rng.normal(size=(size, 2)) for size in grid.sizes()]
     field = reference.Field(grid, tables, layers, rng.normal(size=2), 3, np.array([0.1, 0.2, 0.3]), 0.8)
-    means, sh0, camera = rng.normal(size=(30, 3)), rng.normal(size=(30, 3)), np.array([0.0, 0.5, -4.0])
+    field.features = rng.normal(size=(30, 2))
+    means, sh0, camera = rng.normal(size=(30, 3)), rng.normal(size=(30, 1, 3)), np.array([0.0, 0.5, -4.0])
     d_colors, h = rng.normal(size=(30, 3)), 1e-7
     gradients = reference.backward(field, means, reference.forward(field, means, sh0, camera), d_colors)
 
@@ -133,8 +144,9 @@ def test_reference_against_central_differences() -> None:
             array[index] -= sign * h
         return (sums[0] - sums[1]) / (2 * h)
 
-    d_sh0 = reference.sh.C0 * gradients.own
+    d_sh0 = reference.sh.C0 * gradients.own[:, None]
     pairs = [(means, gradients.means), (sh0, d_sh0), (field.embedding, gradients.embedding)]
+    pairs.append((field.features, gradients.features))
     for array, gradient in [*pairs, *zip(tables, gradients.tables, strict=True)]:
         for index in zip(*(rng.integers(size, size=6) for size in array.shape), strict=True):
             assert slope(array, index) == pytest.approx(gradient[index], rel=1e-4, abs=1e-5)
@@ -160,8 +172,7 @@ def test_field_begins_without_a_trace_and_a_halted_step_leaves_none(backend: Bac
 
 def test_a_field_without_appearance_has_no_embeddings(backend: Backend, comparison: Comparison) -> None:
     case = Case(backend, dataclasses.replace(SHAPE, appearance=0))
-    field, means, sh0, camera = case.reference()
-    expected = reference.forward(field, means, sh0, camera).colors
+    expected = reference.forward(*case.reference()).colors
     comparison.check("field_colors", "colors, no appearance", case.forward(), expected, FORWARD)
     assert case.field.embedding_rows().shape == (2, 0)
 

@@ -1,11 +1,15 @@
 """Adam and gradient descent on flat values: against the reference, sparse, and with gradients that are not finite."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from splat_cli.device import Backend
 from splat_cli.field.parameters import Parameters, adam_bias
+from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import BATCH_VIEW_BYTES
 from tests.compare import BACKWARD, Comparison
 from tests.reference import adam as reference
 
@@ -49,6 +53,32 @@ def test_adam(backend: Backend, comparison: Comparison, sparse: bool) -> None:
     assert not backend.download(parameters.gradients).any()
     values = backend.download(parameters.values)[touched]
     np.testing.assert_array_equal(backend.download(parameters.halves)[touched], values.astype(np.float16))
+
+
+def batch_of(backend: Backend, *losses: float) -> Any:
+    """`struct BatchView` of views with these losses, uint8 [B, bytes]."""
+    views = np.zeros((len(losses), BATCH_VIEW_BYTES), np.uint8)
+    views[:, CAMERA_DTYPE.itemsize :].view(np.float32)[:, 0] = losses
+    return backend.upload(views)
+
+
+def test_a_batch_moves_by_its_mean_gradient(backend: Backend, comparison: Comparison) -> None:
+    """By sqrt(2) times the rate, with squared decay rates (docs/architecture.md); not if a loss is not finite."""
+    parameters, before, gradients = prepared(backend)
+    columns = [before[name].astype(float)[None] for name in ("values", "moments1", "moments2")]
+    expected = reference.step(
+        columns[0], gradients[None] / 2, columns[1], columns[2], np.array([RATE * 2**0.5]), STEP, 0.9**2, 0.999**2,
+        bias_betas=(0.9, 0.999),
+    )  # fmt: skip
+    parameters.adam_flat(state_of(backend), 1, views=batch_of(backend, 1.0, 2.0))
+    for name, start, value in zip(before, columns, expected, strict=True):
+        moved = backend.download(getattr(parameters, name)).astype(float) - start[0]
+        comparison.check("adam_flat", f"{name}, batch", moved, (value - start)[0], BACKWARD)
+    after = backend.download(parameters.values)
+    parameters.gradients[...] = 1
+    parameters.adam_flat(state_of(backend), 1, views=batch_of(backend, 1.0, np.nan))
+    np.testing.assert_array_equal(backend.download(parameters.values), after)
+    assert not backend.download(parameters.gradients).any()
 
 
 def test_gradient_descent(backend: Backend) -> None:

@@ -17,16 +17,20 @@ def step(
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-15,
+    bias_betas: tuple[float, float] | None = None,
 ) -> tuple[Array, Array, Array]:
     """New parameters and moments, all [rows, n], after step `step_number` (the first is 1).
+
+    bias_betas: decay rates per step that the bias corrections are for, by default those of the moments.
 
     learning_rates: [rows], or [rows, n].
     """
     rates = learning_rates if learning_rates.ndim == 2 else learning_rates[:, None]
     moments1 = beta1 * moments1 + (1 - beta1) * grads
     moments2 = beta2 * moments2 + (1 - beta2) * grads**2
-    unbiased1 = moments1 / (1 - beta1**step_number)
-    unbiased2 = moments2 / (1 - beta2**step_number)
+    bias1, bias2 = bias_betas or (beta1, beta2)
+    unbiased1 = moments1 / (1 - bias1**step_number)
+    unbiased2 = moments2 / (1 - bias2**step_number)
     params = params - rates * unbiased1 / (np.sqrt(unbiased2) + epsilon)
     return params, moments1, moments2
 

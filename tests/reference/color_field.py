@@ -24,7 +24,7 @@ def contract_backward(x: Array, d: Array) -> Array:
 
 @dataclass
 class Field:
-    """grid and tables as in hash_grid, layers as in network; embedding [E] of the photograph."""
+    """grid and tables as in hash_grid, layers as in network; embedding [E] of the photograph, features [N, F]."""
 
     grid: hash_grid.Grid
     tables: list[Array]
@@ -33,6 +33,7 @@ class Field:
     degree: int
     center: Array
     radius: float
+    features: Array | None = None
 
 
 @dataclass
@@ -47,8 +48,8 @@ class Seen:
     colors: Array
 
 
-def forward(field: Field, means: Array, sh0: Array, camera: Array) -> Seen:
-    """Colours [N, 3] of splats with means and sh0 [N, 3] from a camera at `camera` [3]."""
+def forward(field: Field, means: Array, coefficients: Array, camera: Array) -> Seen:
+    """Colours [N, 3] of splats with means [N, 3] and harmonics [N, K, 3] from a camera at `camera` [3]."""
     ray = means - camera
     direction = ray / np.linalg.norm(ray, axis=1, keepdims=True)
     unit = contract((means - field.center) / field.radius)
@@ -56,9 +57,11 @@ def forward(field: Field, means: Array, sh0: Array, camera: Array) -> Seen:
         hash_grid.encode(field.grid, field.tables, unit),
         sh.basis(direction, field.degree - 1),
         np.tile(field.embedding, (len(means), 1)),
+        np.zeros((len(means), 0)) if field.features is None else field.features,
     ]
     values = network.forward(field.layers, np.concatenate(inputs, axis=1), sigmoid=False)
-    own = 0.5 + sh.C0 * sh0
+    basis = sh.basis(direction, round(coefficients.shape[1] ** 0.5) - 1)
+    own = 0.5 + np.einsum("nk,nkc->nc", basis, coefficients)
     return Seen(ray, unit, direction, values, own, np.maximum(own * (1 + values[-1][:, :3]) + values[-1][:, 3:], 0))
 
 
@@ -68,10 +71,12 @@ class Gradients:
     tables: list[Array]
     layers: list[Array]
     embedding: Array
+    features: Array
     means: Array
 
 
 def backward(field: Field, means: Array, seen: Seen, d_colors: Array) -> Gradients:
+    """Gradients of the sum of colours times d_colors [N, 3]; those of means keep own colours constant."""
     d = np.where(seen.colors > 0, d_colors, 0)
     d_outputs = np.concatenate([d * seen.own, d], axis=1)
     d_layers, d_inputs = network.backward(field.layers, seen.values, d_outputs, sigmoid=False)
@@ -84,4 +89,5 @@ def backward(field: Field, means: Array, seen: Seen, d_colors: Array) -> Gradien
     d_means = (d_direction - along) / np.linalg.norm(seen.ray, axis=1, keepdims=True)
     d_means += contract_backward((means - field.center) / field.radius, d_unit) / field.radius
     own = d * (1 + seen.values[-1][:, :3])
-    return Gradients(own, d_tables, d_layers, d_inputs[:, end:].sum(axis=0), d_means)
+    last = end + len(field.embedding)
+    return Gradients(own, d_tables, d_layers, d_inputs[:, end:last].sum(axis=0), d_inputs[:, last:], d_means)

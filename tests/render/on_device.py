@@ -83,8 +83,13 @@ class OnDevice:
         target[: d_image.size] = self.backend.upload(d_image.astype(np.float32).ravel())
 
 
-def on_device(backend: Backend, scene: Scene, options: Options, masked: bool = False) -> OnDevice:
+def on_device(
+    backend: Backend, scene: Scene, options: Options, masked: bool = False, features: Array | None = None
+) -> OnDevice:
+    """features: of the splats, float32 [N, F]."""
     arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
+    if features is not None:
+        arrays["features"] = features
     splats = Splats.from_arrays(backend, SplatArrays(**arrays), scene.splats.num + SPARE)
     camera = scene.camera
     larger = replace(camera, width=2 * camera.width, height=2 * camera.height)

@@ -27,12 +27,25 @@ def test_photographs_of_different_looks_need_appearances(backend):
     assert errors[1] < 0.6 * errors[0]
 
 
-def test_training_goes_on_to_the_same_bits():
-    whole = tinted_trainer(field_moves=True, densify_start=15)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"field_moves": True},
+        {"field_features": 3, "field_sh_degree": 1, "sh_degree_interval": 1, "batch": 2, "moments": "bf16"},
+    ],
+    ids=["moves", "features"],
+)
+def test_training_goes_on_to_the_same_bits(settings, tmp_path):
+    whole = tinted_trainer(densify_start=15, **settings)
     whole.run_until(20)
     checkpoint = capture_state(whole)
+    checkpoint.metadata["seconds"] = 0.0
+    write_checkpoint(tmp_path / "step_20.npz", checkpoint)
+    checkpoint = read_checkpoint(tmp_path / "step_20.npz")
     whole.run_until(40)
-    resumed = tinted_trainer(field_moves=True, densify_start=15)
+    features = whole.splats.to_arrays().features
+    assert features is None or features.any(axis=0).all()
+    resumed = tinted_trainer(densify_start=15, **settings)
     restore_state(resumed, checkpoint)
     resumed.run_until(40)
     np.testing.assert_array_equal(
@@ -90,7 +103,7 @@ def test_halves_share_no_pixel_and_respect_masks():
 def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
     """On resume, splats start as placeholders elsewhere: bounds of theirs would be others.
 
-    Checkpoints of earlier versions have no bounds: they follow from the initial splats again.
+    Checkpoints of earlier versions have no bounds: they follow from the initial splats again. Nor rates of the field.
     """
     settings = {"color": "field", "field_table_size": 2**10, "noise_scale": 0.0}
     whole = training.new(tmp_path / "whole", **settings)
@@ -101,7 +114,8 @@ def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
     if legacy:
         (path,) = checkpoint_paths(half.checkpoints_path)
         checkpoint = read_checkpoint(path)
-        del checkpoint.arrays["field_bounds"]
+        del checkpoint.arrays["field_bounds"], checkpoint.metadata["num_features"]
+        checkpoint.metadata["state"]["lr"] = checkpoint.metadata["state"]["lr"][:6]
         write_checkpoint(path, checkpoint)
     training.resume(half.path)
     assert any(line.startswith("Going on from step ") for line in training.said)

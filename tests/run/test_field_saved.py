@@ -1,6 +1,7 @@
 """Saving a colour field: its file, and the splats into which it is baked."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -15,18 +16,28 @@ from splat_cli.gaussians.ply import read_ply
 from splat_cli.run import export_splats
 from splat_cli.run.export_splats import save_splats
 from splat_cli.scene.images.image_set import ImageSet
-from tests.field_scenes import SHAPE, SMALL, lively_field, pictures, some_splats, tinted_images, tinted_trainer
+from tests.field_scenes import (
+    SHAPE,
+    SMALL,
+    lively_field,
+    own_colored_splats,
+    pictures,
+    some_splats,
+    tinted_images,
+    tinted_trainer,
+)
 from tests.views import ring_of_views
 
 
-def test_file_keeps_field_and_splats(backend, tmp_path):
-    splats, views = dataclasses.replace(some_splats(), antialiased=True), ring_of_views(6)
+@pytest.mark.parametrize("make", [some_splats, own_colored_splats])
+def test_file_keeps_field_and_splats(backend, tmp_path, make):
+    splats, views = dataclasses.replace(make(), antialiased=True), ring_of_views(6)
     field = lively_field(backend, splats)
     names = [view.name for view in views]
     write_field(tmp_path / NAME, field, splats, names)
     saved = read_field(tmp_path / NAME)
     assert saved.names == names
-    assert saved.shape == SHAPE
+    assert saved.shape == dataclasses.replace(SHAPE, features=splats.num_features)
     assert saved.splats.antialiased
     np.testing.assert_array_equal(saved.embedding("a_02.jpg"), field.embedding_rows()[2])
     np.testing.assert_allclose(saved.embedding(None), field.embedding_rows().mean(axis=0), rtol=1e-5)
@@ -37,9 +48,9 @@ def test_file_keeps_field_and_splats(backend, tmp_path):
     assert psnr(np.stack(before), np.stack(after)) > 45
 
 
-@pytest.mark.parametrize("damage", ["cut", "other", "shape"])
+@pytest.mark.parametrize("damage", ["cut", "other", "shape", "features"])
 def test_damaged_file_is_an_error(backend, tmp_path, damage):
-    splats = some_splats(20)
+    splats = own_colored_splats(20)
     path = tmp_path / NAME
     write_field(path, lively_field(backend, splats), splats, [f"{i}" for i in range(6)])
     if damage == "cut":
@@ -47,22 +58,36 @@ def test_damaged_file_is_an_error(backend, tmp_path, damage):
     elif damage == "other":
         np.savez(path, means=splats.means)
     else:
+        name, wrong = {"shape": ("tables", np.s_[:-4]), "features": ("features", np.s_[:, :-1])}[damage]
         with np.load(path) as content:
-            np.savez(path, **{**content, "tables": content["tables"][:-4]})
+            np.savez(path, **{**content, name: content[name][wrong]})
     with pytest.raises(FormatError, match="is not the file of a colour field"):
         read_field(path)
 
 
-def test_baked_splats_look_as_the_field(backend):
+def test_file_of_an_earlier_version_has_no_features(backend, tmp_path):
+    splats = some_splats(20)
+    write_field(tmp_path / NAME, lively_field(backend, splats), splats, [f"{i}" for i in range(6)])
+    with np.load(tmp_path / NAME) as content:
+        arrays = dict(content)
+    assert not {"shN", "features"} & arrays.keys()
+    header = json.loads(arrays["header"].tobytes())
+    del header["shape"]["features"]
+    np.savez(tmp_path / NAME, **{**arrays, "header": np.frombuffer(json.dumps(header).encode(), np.uint8)})
+    assert read_field(tmp_path / NAME).shape == SHAPE
+
+
+@pytest.mark.parametrize("make", [some_splats, own_colored_splats])
+def test_baked_splats_look_as_the_field(backend, make):
     """To the views, and the better the higher the degree."""
-    splats, views = some_splats(), ring_of_views(12)
+    splats, views = make(), ring_of_views(12)
     field = lively_field(backend, splats, len(views))
     mean = Parameters(backend, np.tile(field.embedding_rows().mean(axis=0), (len(views), 1)))
     own = np.stack(pictures(backend, splats, views, FieldColoring(field, mean)))
     residuals, scores = [], []
     for degree in (0, 2, 3):
         baked = bake_field(field, splats, views, degree)
-        assert baked.splats.sh_degree == degree
+        assert (baked.splats.sh_degree, baked.splats.num_features) == (degree, 0)
         residuals.append(baked.residual)
         scores.append(psnr(np.stack(pictures(backend, baked.splats, views)), own))
     assert residuals[0] > residuals[1] > residuals[2]

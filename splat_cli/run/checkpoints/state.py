@@ -27,6 +27,7 @@ def capture_state(trainer: Trainer) -> Checkpoint:
     arrays |= {name: array.copy() for name, array in trainer.auxiliary.arrays().items()}
     metadata = {
         "capacity": model.splats.capacity,
+        "num_features": model.splats.num_features,
         "size": trainer.size,
         "state": {name: state[name].tolist() for name in ITER_STATE_DTYPE.names or ()},
         "removed": trainer.density.num_removed,

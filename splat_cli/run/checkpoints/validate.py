@@ -15,14 +15,17 @@ _MAX_STEP = 2**31 - 1
 _PLANES = ("params", "stats")
 _GEOMETRY_ROWS = 11
 """Rows of `params` before the coefficients of colours."""
+_RATES_WITHOUT_FIELD = 6
+"""Length of `lr` in checkpoints of earlier versions; each step sets all rates anew."""
 _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
 """Fields of the state that may be non-finite after a skipped step."""
 
 
 def check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
     """ValueError with a short reason if arrays or metadata are invalid."""
-    _check_arrays(arrays)
-    rows, num = arrays["params"].shape
+    features = metadata.get("num_features", 0)
+    colour_rows = _check_arrays(arrays, features if _is_count(features) else 0)
+    num = arrays["params"].shape[1]
     for key, (is_valid, wanted) in _METADATA.items():
         if key in metadata and not is_valid(metadata[key]):
             raise ValueError(f"its `{key}` is not {wanted}")
@@ -31,10 +34,11 @@ def check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> N
         raise ValueError(f"it lacks `{missing[0]}`")
     if metadata["capacity"] < num:
         raise ValueError(f"it has room for {metadata['capacity']} splats and holds {num}")
-    _check_state(metadata["state"], metadata["step"], len(metadata["views"]), rows, num)
+    _check_state(metadata["state"], metadata["step"], len(metadata["views"]), colour_rows, num)
 
 
-def _check_arrays(arrays: dict[str, np.ndarray]) -> None:
+def _check_arrays(arrays: dict[str, np.ndarray], num_features: int) -> int:
+    """Returns the number of rows of `params` that hold colours."""
     for name, array in arrays.items():
         if array.dtype != np.float32:
             raise ValueError(f"`{name}` is {array.dtype}, expected float32")
@@ -43,22 +47,26 @@ def _check_arrays(arrays: dict[str, np.ndarray]) -> None:
     if missing:
         raise ValueError(f"it lacks `{missing[0]}`")
     params = arrays["params"]
-    coefficients = (params.shape[0] - _GEOMETRY_ROWS) / 3 - 1 if params.ndim == 2 else -1
-    if coefficients not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
+    colour_rows = params.shape[0] - _GEOMETRY_ROWS - num_features if params.ndim == 2 else 0
+    if colour_rows / 3 - 1 not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
     expected = dict.fromkeys(moments, params.shape) | {"stats": (2, params.shape[1])}
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {list(shape)}")
+    return colour_rows
 
 
-def _check_state(state: dict[str, Any], step: int, num_views: int, rows: int, num: int) -> None:
+def _check_state(state: dict[str, Any], step: int, num_views: int, colour_rows: int, num: int) -> None:
     """Check the fields of `struct IterState`, as stored in JSON."""
     for name in sorted(state.keys() & set(ITER_STATE_DTYPE.names or ())):
         dtype = ITER_STATE_DTYPE[name]
-        if not _fits(state[name], dtype, name in _UNBOUNDED):
+        value = state[name]
+        if name == "lr" and isinstance(value, list) and len(value) == _RATES_WITHOUT_FIELD:
+            value = value + [0.0] * (dtype.shape[0] - len(value))
+        if not _fits(value, dtype, name in _UNBOUNDED):
             raise ValueError(f"`{name}` of its `state` does not fit {dtype}")
-    degree = SH_DEGREE_FROM_COEFFICIENTS[(rows - _GEOMETRY_ROWS) // 3 - 1]
+    degree = SH_DEGREE_FROM_COEFFICIENTS[colour_rows // 3 - 1]
     consistent = {
         "step": state.get("step") == step, "num_splats": state.get("num_splats") == num,
         "num_frozen": 0 <= state.get("num_frozen", 0) <= num, "view": 0 <= state.get("view", 0) < num_views,
@@ -107,6 +115,7 @@ _METADATA: dict[str, tuple[Callable[[Any], bool], str]] = {
     "capacity": (_is_count, "a number of splats"),
     "size": (_is_size, "a positive length"),
     "removed": (_is_count, "a number of splats"),
+    "num_features": (_is_count, "a number of features"),
     "state": (lambda value: isinstance(value, dict), "an object"),
     "random": (_is_random, "the state of a generator"),
     "views": (
@@ -115,4 +124,4 @@ _METADATA: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
 }
 """Key of the header -> (predicate of valid values, description of these)."""
-_REQUIRED = tuple(key for key in _METADATA if key != "size")  # older checkpoints lack it
+_REQUIRED = tuple(key for key in _METADATA if key not in ("size", "num_features"))  # older checkpoints lack them

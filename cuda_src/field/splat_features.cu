@@ -1,0 +1,40 @@
+// Feature vectors of splats: inputs of the colour field's network that each splat learns for itself. They are the last rows of
+// its parameters.
+#include "common.cuh"
+#include "lanes.cuh"
+#include "optim/splat_adam.cuh"
+#include "raster/slots.cuh"
+#include "raster/update.cuh"
+
+// One lane owns a feature of one splat. Grid (splats / 32 warps, size), block (32, warps).
+extern "C" __global__ void step_features(
+    IterState* __restrict__ state,          // [1] skipped updates are counted
+    const BatchView* __restrict__ views,    // [BATCH]; with BATCH
+    int capacity,
+    int first_row,                          // of the features in the planes of parameters
+    int dense,                              // 1: features without a gradient move on with their momentum
+    float* __restrict__ d_features,         // [size, capacity] become zero
+    float* __restrict__ params,             // [rows, capacity]
+    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh
+    float* __restrict__ moments2)           // [rows, capacity]; not used with BF16_MOMENTS
+{
+    const int first = (blockIdx.x * blockDim.y + threadIdx.y) * 32, n = state->num_splats, row = first_row + blockIdx.y;
+    if (first >= n || state->overflowed) return;
+    const vbool on = trainable(*state, first);
+    const int i = own(first);
+    float* const own_gradients = d_features + (size_t)blockIdx.y * capacity + i;
+    const vfloat d = load_own(own_gradients, on) * (1.0f / NUM_SLOTS);
+    store_own(own_gradients, vfloat(0.0f), on);
+    if (!losses_are_finite(*state, views)) return;
+    const vbool fits = d * d < 1e36f;       // then its square fits in Adam's moment
+    add_count(&state->skipped_updates, on & !fits);
+    const vbool used = on & fits & ((d != 0.0f) | vbool(dense != 0));
+    if (!some(used)) return;
+    const size_t plane = (size_t)row * capacity + i;
+    const Moments<PACKED> moments = {moments1 + plane, moments2 + plane};
+    vfloat p = load_own(params + plane, used), m, v;
+    load_moments(moments, 0, m, v, used);
+    adam_update(p, m, v, d, state->lr[LR_FIELD_FEATURES], *state);
+    store_own(params + plane, p, used);
+    store_moments(moments, 0, m, v, rounding_seed<PACKED>(*state, first + lane_id()), row, used);
+}
