@@ -2,8 +2,13 @@
 // several times; a tile's list fits in shared memory and is sorted there.
 // scan_tiles: one block owns all tiles. sort_tiles: one block owns a tile; with RADIX, for the CPU, one thread.
 //
-// Bitonic sorting network (Batcher 1968). Stage `run` = 2, 4, 8, ... merges neighbouring sorted runs of run / 2 keys in log2(run)
-// steps of independent compare-exchanges: the first between mirror images within the run, the others between keys a stride apart.
+// Merge sort of up to CHUNK keys. Each thread sorts some keys in registers; then neighbouring sorted runs are merged, level by level.
+// In the merged run, thread t owns as many keys as before, and finds by binary search how many of those before its own
+// come from the first run ("merge path", Green, McColl and Bader 2012).
+//
+// Longer lists: bitonic sorting network (Batcher 1968) on sorted chunks. Stage `run` merges neighbouring sorted runs of run / 2
+// keys in log2(run) steps of independent compare-exchanges: the first between mirror images within the run, the others between
+// keys a stride apart.
 //     run = 8:   mirrored 0-7 1-6 2-5 3-4    stride 2: 0-2 1-3 4-6 5-7    stride 1: 0-1 2-3 4-5 6-7
 // Every compare-exchange puts the smaller key first, so that a list of any length n is sorted as if infinities followed it:
 // those that reach past the end are left out.
@@ -14,8 +19,108 @@
 
 typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
 
-#define CHUNK 4096                  // keys that fit in shared memory
-#define WARP_WINDOW 64              // keys that the 32 compare-exchanges of a warp cover
+#define THREADS 256                 // of a block of sort_tiles, without RADIX
+#define MOST_EACH 16                // keys of a thread
+#define CHUNK (MOST_EACH * THREADS) // keys that fit in shared memory
+#define INFINITE_KEY ~0ull
+
+// Where key i of a chunk is in shared memory: a gap after each 16 keys, so that threads that own 4, 8 or 16 each use other banks.
+__device__ __forceinline__ unsigned spread(unsigned i) { return i + i / 16; }
+#define SPREAD_CHUNK (CHUNK + CHUNK / 16)
+
+template <int EACH>
+__device__ __forceinline__ void sort_in_registers(Key (&own)[EACH])     // odd-even transposition
+{
+#pragma unroll
+    for (int round = 0; round < EACH; ++round) {
+#pragma unroll
+        for (int k = round & 1; k + 1 < EACH; k += 2) {
+            const Key a = own[k], b = own[k + 1];
+            own[k] = a < b ? a : b;
+            own[k + 1] = a < b ? b : a;
+        }
+    }
+}
+
+// Of the first `diagonal` keys of the merged runs [begin, middle) and [middle, end), the number that comes from the first run.
+__device__ __forceinline__ unsigned merge_path(
+    const Key* shared /* [SPREAD_CHUNK] */, unsigned begin, unsigned middle, unsigned end, unsigned diagonal)
+{
+    unsigned low = diagonal > end - middle ? diagonal - (end - middle) : 0, high = min(diagonal, middle - begin);
+    while (low < high) {
+        const unsigned k = (low + high) / 2;
+        if (shared[spread(begin + k)] < shared[spread(middle + diagonal - 1 - k)]) low = k + 1;
+        else high = k;
+    }
+    return low;
+}
+
+// The EACH keys from the diagonal on of the merged runs.
+template <int EACH>
+__device__ __forceinline__ void merge(
+    Key (&own)[EACH], const Key* shared /* [SPREAD_CHUNK] */, unsigned begin, unsigned middle, unsigned end, unsigned diagonal)
+{
+    const unsigned path = merge_path(shared, begin, middle, end, diagonal);
+    unsigned i = begin + path, j = middle + diagonal - path;
+    Key a = i < middle ? shared[spread(i)] : INFINITE_KEY, b = j < end ? shared[spread(j)] : INFINITE_KEY;
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        const bool first = a < b;
+        own[k] = first ? a : b;
+        const unsigned next = first ? ++i : ++j;
+        const Key key = next < (first ? middle : end) ? shared[spread(next)] : INFINITE_KEY;
+        a = first ? key : a;
+        b = first ? b : key;
+    }
+}
+
+__device__ __forceinline__ void sync(bool within_warps)
+{
+    if (within_warps) __syncwarp();
+    else __syncthreads();
+}
+
+// Sorts n <= EACH * THREADS keys into out, which may be keys. All threads of the block call it. Other uses of `shared` need a barrier
+// before and after.
+template <int EACH, class T>
+__device__ __forceinline__ void merge_sort(Key* shared /* [SPREAD_CHUNK] */, const Key* keys /* [n] */, unsigned n, T* out /* [n] */)
+{
+    const unsigned num_threads = (n + EACH - 1) / EACH, size = EACH * num_threads, first = EACH * threadIdx.x;
+    const bool active = first < size;
+    Key own[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) {                    // in any order: neighbours read neighbours
+        const unsigned i = k * num_threads + threadIdx.x;
+        own[k] = active && i < n ? keys[i] : INFINITE_KEY;
+    }
+    sort_in_registers(own);
+    for (unsigned run = EACH; run < size; run *= 2) {
+        sync(run <= 32 * EACH);                         // until all have read the runs before
+#pragma unroll
+        for (int k = 0; k < EACH; ++k)
+            if (active) shared[spread(first + k)] = own[k];
+        sync(2 * run <= 32 * EACH);
+        const unsigned begin = first & ~(2 * run - 1);
+        if (active) merge(own, shared, begin, min(begin + run, size), min(begin + 2 * run, size), first - begin);
+    }
+#pragma unroll
+    for (int k = 0; k < EACH; ++k)
+        if (first + k < n) out[first + k] = (T)own[k];
+}
+
+// Sorts n <= CHUNK keys into out, which may be keys.
+template <class T>
+__device__ __forceinline__ void sort_chunk(Key* shared /* [SPREAD_CHUNK] */, Key* keys /* [n] */, unsigned n, T* out /* [n] */)
+{
+#ifdef RADIX
+    sort_by_depth(keys, shared, n);
+    for (unsigned i = 0; i < n; ++i) out[i] = (T)keys[i];
+#else
+    if (n <= 4 * THREADS) merge_sort<4>(shared, keys, n, out);
+    else if (n <= 8 * THREADS) merge_sort<8>(shared, keys, n, out);
+    else merge_sort<MOST_EACH>(shared, keys, n, out);
+#endif
+}
 
 __device__ __forceinline__ void compare_exchange(Key* keys /* [n] */, unsigned i, unsigned j, unsigned n)
 {
@@ -24,90 +129,48 @@ __device__ __forceinline__ void compare_exchange(Key* keys /* [n] */, unsigned i
     if (a > b) { keys[i] = b; keys[j] = a; }
 }
 
-// Compare-exchanges of a step: half of n, rounded up to a power of two.
-__device__ __forceinline__ unsigned exchanges_of(unsigned n)
+// The step of a stage that compares mirror images, and those that compare keys a stride apart. `half`: of n, rounded up to a power of two.
+__device__ __forceinline__ void mirrored_step(Key* keys /* [n] */, unsigned n, unsigned half, unsigned run)
 {
-    unsigned half = 1;
-    while (2 * half < n) half *= 2;
-    return half;
+    __syncthreads();
+    for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+        const unsigned offset = c & (run / 2 - 1), begin = 2 * (c - offset);
+        compare_exchange(keys, begin + offset, begin + run - 1 - offset, n);
+    }
 }
 
-// The network on one list. All threads of the block call each step.
-struct BitonicSort {
-    Key* keys;
-    unsigned n;
-    unsigned num_exchanges;         // of a step
-    unsigned window;                // aligned groups of this many keys are what the step before mixed; at first: unknown, so large
-
-    // Makes visible what the step before wrote. While both steps keep within the windows of warps, a warp reads only what it
-    // wrote itself, and the block need not wait.
-    __device__ __forceinline__ void sync(unsigned next_window)
-    {
-        if (max(window, next_window) > WARP_WINDOW) __syncthreads();
-        else __syncwarp();
-        window = next_window;
+__device__ __forceinline__ void strided_step(Key* keys /* [n] */, unsigned n, unsigned half, unsigned stride)
+{
+    __syncthreads();
+    for (unsigned c = threadIdx.x; c < half; c += blockDim.x) {
+        const unsigned offset = c & (stride - 1), i = 2 * (c - offset) + offset;
+        compare_exchange(keys, i, i + stride, n);
     }
-
-    __device__ __forceinline__ void mirrored_step(unsigned run)
-    {
-        sync(run);
-        for (unsigned c = threadIdx.x; c < num_exchanges; c += blockDim.x) {
-            const unsigned offset = c & (run / 2 - 1), begin = 2 * (c - offset);
-            compare_exchange(keys, begin + offset, begin + run - 1 - offset, n);
-        }
-    }
-
-    __device__ __forceinline__ void strided_step(unsigned stride)
-    {
-        sync(2 * stride);
-        for (unsigned c = threadIdx.x; c < num_exchanges; c += blockDim.x) {
-            const unsigned offset = c & (stride - 1), i = 2 * (c - offset) + offset;
-            compare_exchange(keys, i, i + stride, n);
-        }
-    }
-
-    __device__ __forceinline__ void strided_steps(unsigned stride)      // and all smaller strides
-    {
-        for (; stride > 0; stride /= 2) strided_step(stride);
-    }
-
-    __device__ __forceinline__ void sort()
-    {
-        for (unsigned run = 2; run / 2 < n; run *= 2) {
-            mirrored_step(run);
-            strided_steps(run / 4);
-        }
-    }
-};
+}
 
 __device__ __forceinline__ void copy(Key* to, const Key* from, unsigned n)
 {
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
 }
 
-// A list longer than a chunk: chunks are sorted in shared memory; then, of each stage, steps that reach over chunks work in
-// global memory, the further ones in shared memory again, a chunk after the other.
-__device__ __forceinline__ void sort_long(Key* shared /* [CHUNK] */, Key* keys /* [n] */, unsigned n)
+// A list longer than a chunk, in place: of each stage, steps that reach over chunks work in global memory, the further ones in shared
+// memory, a chunk after the other.
+__device__ __forceinline__ void sort_long(Key* shared /* [SPREAD_CHUNK] */, Key* keys /* [n] */, unsigned n)
 {
+    unsigned half = CHUNK;
+    while (2 * half < n) half *= 2;
     for (unsigned first = 0; first < n; first += CHUNK) {
-        const unsigned size = min((unsigned)CHUNK, n - first);
-        copy(shared, keys + first, size);
-        BitonicSort chunk = {shared, size, exchanges_of(size), 2 * CHUNK};
-        chunk.sort();
-        __syncthreads();
-        copy(keys + first, shared, size);
+        sort_chunk(shared, keys + first, min((unsigned)CHUNK, n - first), keys + first);
         __syncthreads();
     }
-    BitonicSort whole = {keys, n, exchanges_of(n), 2 * CHUNK};
     for (unsigned run = 2 * CHUNK; run / 2 < n; run *= 2) {
-        whole.mirrored_step(run);
-        for (unsigned stride = run / 4; stride >= CHUNK; stride /= 2) whole.strided_step(stride);
+        mirrored_step(keys, n, half, run);
+        for (unsigned stride = run / 4; stride >= CHUNK; stride /= 2) strided_step(keys, n, half, stride);
         __syncthreads();
         for (unsigned first = 0; first < n; first += CHUNK) {
             const unsigned size = min((unsigned)CHUNK, n - first);
             copy(shared, keys + first, size);
-            BitonicSort chunk = {shared, size, CHUNK / 2, 2 * CHUNK};
-            chunk.strided_steps(CHUNK / 2);
+            for (unsigned stride = CHUNK / 2; stride > 0; stride /= 2) strided_step(shared, size, CHUNK / 2, stride);
             __syncthreads();
             copy(keys + first, shared, size);
             __syncthreads();
@@ -171,7 +234,7 @@ extern "C" __global__ void scan_tiles(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) sort_tiles(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) sort_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
     const IterState* __restrict__ state,    // [1]
     const unsigned* __restrict__ tile_order,    // [num_tiles]
@@ -179,24 +242,14 @@ extern "C" __global__ void __launch_bounds__(256) sort_tiles(
     Key* __restrict__ keys,                     // [pair_capacity] undefined afterwards
     unsigned* __restrict__ splat_from_pair)     // [pair_capacity] splats by tile, then by depth
 {
-    __shared__ Key shared[CHUNK];
+    __shared__ Key shared[SPREAD_CHUNK];
     const Camera& camera = cameras[state->view];
     if (state->overflowed || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
     const unsigned tile = tile_order[blockIdx.x], begin = tile_begins[tile], n = tile_begins[tile + 1] - begin;
-    const Key* sorted = shared;
-    if (n > CHUNK) {
-        sort_long(shared, keys + begin, n);
-        sorted = keys + begin;
-    } else {
-#ifdef RADIX
-        sort_by_depth(keys + begin, shared, n);
-        sorted = keys + begin;
-#else
-        copy(shared, keys + begin, n);
-        BitonicSort list = {shared, n, exchanges_of(n), 2 * CHUNK};
-        list.sort();
-        __syncthreads();
-#endif
+    if (n <= CHUNK) {
+        sort_chunk(shared, keys + begin, n, splat_from_pair + begin);
+        return;
     }
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)sorted[i];
+    sort_long(shared, keys + begin, n);
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) splat_from_pair[begin + i] = (unsigned)keys[begin + i];
 }
