@@ -72,7 +72,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
         ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
         ("l1_ssim", lambda: loss.forward(state, pic.image)),
         ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
-        ("blend_backward", lambda: blend_backward(cameras, state, p, raster.tiles, pic, absgrad=False)),
+        ("blend_backward", lambda: blend_backward(cameras, state, p, raster.tiles, pic, False, raster.matrix_sums)),
         ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, p, update)),
     ]
     return Bench(backend, splats, raster, state, passes)

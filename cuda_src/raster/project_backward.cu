@@ -169,7 +169,8 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
 
 // Apart from project_backward, because a thread that updated all 16 coefficients would wait for each before it could load the next.
 // Blocks of the same splats follow one another, so that their rays are read from memory once. Where only visible splats are
-// updated, most warps find nothing to do, and COEFFICIENTS is larger, so that fewer warps have to look.
+// updated, most warps find nothing to do, and where gradients are stored, warps have a sixth as much to move: there, COEFFICIENTS is
+// larger, so that fewer warps have to start.
 // An update of UNSEEN_WARPS needs neither d_rays nor losses, and may be queued before both are known.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]

@@ -17,7 +17,7 @@ from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, Projection, smo
 GEOMETRY_THREADS = 128
 GEOMETRY_LANES = (32, GEOMETRY_THREADS // 32)  # a block of project_backward
 ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS = range(3)  # as in cuda_src/raster/update.cuh
-VISIBLE_DEFINES = {"COEFFICIENTS": 4}  # where an update leaves invisible splats alone
+FEW_BLOCKS = {"COEFFICIENTS": 4}  # of color_backward: where most of them have little to move
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
 UPDATE_OPTIONS_DTYPE = np.dtype([
@@ -58,7 +58,7 @@ class Update:
         return (
             ({"FUSED_ADAM": 1} if self.moments1 is not None else {})
             | ({"BF16_MOMENTS": 1} if packed else {})
-            | ({} if self.dense else VISIBLE_DEFINES)
+            | ({} if self.dense and self.moments1 is not None else FEW_BLOCKS)
         )
 
     @property

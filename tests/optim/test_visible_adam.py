@@ -30,7 +30,7 @@ PLAIN = {
 @pytest.fixture
 def same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of Adam on all splats: a compiler may round other code in another way."""
-    monkeypatch.setattr(project_backward, "VISIBLE_DEFINES", {})
+    monkeypatch.setattr(project_backward, "FEW_BLOCKS", {})
 
 
 @pytest.mark.usefixtures("same_kernels")
