@@ -11,13 +11,22 @@ import click
 from click.core import ParameterSource
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, SettingsCommand, device_option, given, server_options, setting_options
+from splat_cli.cli.options import (
+    PATH,
+    SettingsCommand,
+    cluster_option,
+    device_option,
+    given,
+    server_options,
+    setting_options,
+)
 from splat_cli.cli.output import Output
 from splat_cli.phase_timer import PhaseTimer
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
     from splat_cli.run.resume import Resumption
+    from splat_cli.run.storage.result import RunResult
     from splat_cli.run.storage.run_dir import RunDir
 
     _Run = tuple[RunDir, Resumption | None]
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--preset", metavar="PRESET", help="Name of a preset (quality, compact, ...) or a .toml file; options override it."
 )
+@cluster_option
 @device_option
 @click.option("--viewer", is_flag=True, help="Show training in a browser until Ctrl-C; needs the extra `viewer`.")
 @server_options
@@ -50,6 +60,7 @@ def command(
     out: Path | None,
     resume: Path | None,
     preset: str | None,
+    cluster: str | None,
     device: str,
     viewer: bool,
     host: str,
@@ -63,7 +74,8 @@ def command(
     transforms.json, or an export of Metashape, RealityScan, Polycam, ... (docs/formats.md); or a zip file of one. Of
     photographs without camera poses, or a video, it makes a scene in scenes/NAME first, as `splat sfm` does. After an
     interruption, the same command continues then.
-    With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run.
+    With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run. With
+    --cluster, each of the --gpus processes runs on another worker.
     """
     timer = PhaseTimer("starting")
     from splat_cli.report import try_report, write_report
@@ -75,6 +87,8 @@ def command(
     for name in () if viewer else ("host", "port"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             display.warn(f"--{name} does nothing without --viewer")
+    if cluster is not None:
+        return _output(_train_on_cluster(scene, out, resume, preset, given(options), cluster, device, viewer, display))
     opened = _run_to_train(scene, out, resume, preset, given(options), display, timer)
     with training_viewer(viewer, host, port, display) as callback, opened as (run, start):
         if start is None:
@@ -84,10 +98,35 @@ def command(
             backend = open_device(device, start.config, display)
             result = train_scene(start.scene, run, start.config, backend, display, start.checkpoint, callback, timer)
             try_report(run, backend, display)
+    return _output(result)
+
+
+def _output(result: "RunResult") -> Output:
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s", *result.lines()]
     if result.run.report_path.is_file():
         lines.append(f"Report: {result.run.report_path} (open it in a browser)")
     return Output(lines, result.to_dict())
+
+
+def _train_on_cluster(
+    scene: Path | None, out: Path | None, resume: Path | None, preset: str | None, changes: dict[str, Any],
+    cluster: str, device: str, viewer: bool, display: "Display",
+) -> "RunResult":  # fmt: skip
+    """A new or resumed run on the workers of a Dask cluster, which lock its folder. UsageError."""
+    from splat_cli.config.presets import load_config
+    from splat_cli.errors import UsageError
+    from splat_cli.run.storage.run_lock import unused_folder
+    from splat_cli.tools.cluster_training import new_run_on_cluster, resumed_run_on_cluster
+
+    if viewer:
+        raise UsageError("--viewer does not work with --cluster: leave out one of them")
+    _check_places(scene, out, resume, preset)
+    if resume:
+        return resumed_run_on_cluster(resume, scene, changes, cluster, device, display)
+    assert scene is not None
+    name = scene.resolve().stem if scene.is_file() else scene.resolve().name
+    path = out or unused_folder(Path("runs") / name)
+    return new_run_on_cluster(scene, path, load_config(preset, changes), cluster, device, display)
 
 
 @contextmanager
@@ -96,15 +135,19 @@ def _run_to_train(
     display: "Display", timer: PhaseTimer,
 ) -> "Iterator[_Run]":  # fmt: skip
     """The locked folder of a new or resumed run, and its settings: None if only the report is missing. UsageError."""
-    from splat_cli.errors import UsageError
-
-    if resume and (out or preset):
-        raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
+    _check_places(scene, out, resume, preset)
     if resume:
         yield from _resumed_run(resume, scene, changes, display)
     elif scene:
         yield from _new_run(scene, out, preset, changes, display, timer)
-    else:
+
+
+def _check_places(scene: Path | None, out: Path | None, resume: Path | None, preset: str | None) -> None:
+    from splat_cli.errors import UsageError
+
+    if resume and (out or preset):
+        raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
+    if not (resume or scene):
         raise UsageError("name a SCENE to train on, or a run with --resume")
 
 

@@ -7,7 +7,7 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from distributed import CancelledError, Client, Future, KilledWorker
@@ -20,7 +20,7 @@ from splat_cli.errors import SplatError, UsageError
 
 _SAVING = 90.0  # seconds that interrupted jobs have to save
 _POLL = 0.2  # seconds
-_LOST = "the connection to the Dask scheduler is lost; the same command again goes on with what is left"
+LOST = "the connection to the Dask scheduler is lost; the same command again goes on with what is left"
 
 
 class DaskEngine:
@@ -40,9 +40,8 @@ class DaskEngine:
         """See Engine.submit."""
         (job.folder / job.log).touch()  # seen by a worker that shares the folder
         there = dataclasses.replace(job, inputs=tuple(path for path in job.inputs if (job.folder / path).exists()))
-        # pickled here: the scheduler unpickles arguments, and need not have this program
-        work = pickle.dumps((run_on_worker, (there, self._device, __version__, self._topic)))
-        future = self._client.submit(_unpickling(), work, key=f"{job.name}-{uuid.uuid4()}", pure=False)
+        call = remote_call(run_on_worker, there, self._device, __version__, self._topic)
+        future = self._client.submit(*call, key=f"{job.name}-{uuid.uuid4()}", pure=False)
         self._jobs[future] = job
         self._results.expect()
         future.add_done_callback(self._results.put)
@@ -54,36 +53,20 @@ class DaskEngine:
 
     def close(self) -> None:
         """See Engine.close."""
-        left = [future for future in self._jobs if not future.done()]
-        if not left or self._client.status != "running":
-            return
-        self._client.cancel(left)
-        end = time.monotonic() + _SAVING
-        while time.monotonic() < end and self._num_running():
-            time.sleep(_POLL)
-
-    def _num_running(self) -> int:
-        running: dict[str, int] = self._client.run(num_running, self._topic, on_error="ignore")
-        return sum(running.values())
+        drop(self._client, list(self._jobs), self._topic)
 
     def _check(self) -> None:
         self._interrupted()
         if self._client.status == "closed":
-            raise SplatError(_LOST)
+            raise SplatError(LOST)
 
     def _result(self, future: Future) -> JobResult:
         job = self._jobs.pop(future)
         try:
-            result: JobResult = future.result()
+            result: JobResult = result_of(future)
         except KilledWorker as error:
             reason = f"{error.allowed_failures + 1} workers were lost while they ran it, see {job.log}"
             return JobResult(job, 1, 0.0, "", json.dumps({"error": reason, "exit_code": 1}), reason)
-        except ImportError as error:
-            raise UsageError(
-                f"a worker lacks splat {__version__} ({error}): install it on all machines of the cluster"
-            ) from None
-        except CancelledError:
-            raise SplatError(_LOST) from None
         return result
 
     def _show(self, event: tuple[float, tuple[str, str]]) -> None:
@@ -91,8 +74,38 @@ class DaskEngine:
         self._say(f"{name}: {text}")
 
 
-def _unpickling() -> Callable[[bytes], Any]:
-    """A function that calls a pickled function; itself pickled as code, since it is local, not by its name."""
+def result_of(future: Future) -> Any:
+    """The result of a task. UsageError where its worker lacks this program, SplatError where the scheduler is lost."""
+    try:
+        return future.result()
+    except ImportError as error:
+        raise lacks_program(error) from None
+    except CancelledError:
+        raise SplatError(LOST) from None
+
+
+def lacks_program(error: ImportError) -> UsageError:
+    """The error for a worker on which a call has failed so."""
+    return UsageError(f"a worker lacks splat {__version__} ({error}): install it on all machines of the cluster")
+
+
+def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
+    """Have tasks end, and wait until they have saved. topic: by which `num_running` knows them."""
+    left = [future for future in futures if not future.done()]
+    if not left or client.status != "running":
+        return
+    client.cancel(left)
+    end = time.monotonic() + _SAVING
+    while time.monotonic() < end and any(client.run(num_running, topic, on_error="ignore").values()):
+        time.sleep(_POLL)
+
+
+def remote_call(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[[bytes], Any], bytes]:
+    """A call as workers need it: (function, argument). ImportError there where this program is missing.
+
+    Pickled here: the scheduler unpickles arguments, and need not have this program. The function that is returned is
+    pickled as code, since it is local, not by its name.
+    """
 
     def call(work: bytes) -> Any:
         import pickle
@@ -104,4 +117,4 @@ def _unpickling() -> Callable[[bytes], Any]:
             raise ImportError(f"{platform.node()}: {error}") from None
         return function(*arguments)
 
-    return call
+    return call, pickle.dumps((function, arguments))

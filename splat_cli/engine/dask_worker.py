@@ -14,6 +14,7 @@ from typing import Any
 
 import dask
 from distributed import Reschedule, Worker, get_worker
+from distributed.comm import get_address_host
 
 from splat_cli import __version__
 from splat_cli.engine.job import Job, JobResult
@@ -22,8 +23,8 @@ from splat_cli.engine.process import run_job
 from splat_cli.errors import UsageError
 from splat_cli.folder_lock import wait_until_unlocked
 
-_LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
-_TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command that was told to end
+LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
+TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command that was told to end
 _POLL = 0.1  # seconds
 
 _running: Counter[str] = Counter()
@@ -43,39 +44,58 @@ def num_running(topic: str) -> int:
     return _running[topic]
 
 
+class WorkerTask:
+    """The task that this thread of a worker executes. topic: of events for the client."""
+
+    def __init__(self, topic: str) -> None:
+        self._worker, self._topic = get_worker(), topic
+        self._key = self._worker.get_current_task()
+        self.place = f"{platform.node()} ({self._worker.address})"
+
+    @property
+    def host(self) -> str:
+        """The address at which other workers reach this one."""
+        return str(get_address_host(self._worker.address))
+
+    def is_dropped(self) -> bool:
+        """Whether the client, or the scheduler, no longer wants it."""
+        task = self._worker.state.tasks.get(self._key)
+        return task is None or task.state == "cancelled"
+
+    def must_end(self) -> bool:
+        """Whether it is dropped, or the worker closes."""
+        return self.is_dropped() or self._worker.status.name not in ("running", "paused")
+
+    def tell(self, *message: Any) -> None:
+        """Send an event to the client."""
+        self._worker.log_event(self._topic, message)
+
+
 def run_on_worker(job: Job, device: str, version: str, topic: str) -> JobResult:
     """Run a job on a free device of this worker. UsageError where it cannot run here.
 
     It is interrupted when the client drops it. Rescheduled, to run on another worker, if this one closes. topic: of
     events for the client, (name of the job, text).
     """
-    worker, started = get_worker(), f"{platform.node()} ({get_worker().address})"
-    _check(job, version, started)
-    key = worker.get_current_task()
-
-    def is_dropped() -> bool:
-        task = worker.state.tasks.get(key)
-        return task is None or task.state == "cancelled"
-
-    def must_end() -> bool:
-        return is_dropped() or worker.status.name not in ("running", "paused")
+    task = WorkerTask(topic)
+    check_visible(job, version, task.place)
 
     def say(text: str) -> None:
-        worker.log_event(topic, (job.name, text))
+        task.tell(job.name, text)
 
-    with _counted(topic), _free_device(device, must_end) as environment:
-        place = ", ".join(filter(None, (started, describe_device(environment))))
+    with counted(topic), free_device(device, task.must_end) as environment:
+        place = ", ".join(filter(None, (task.place, describe_device(environment))))
         if job.run:
-            wait_until_unlocked(job.folder / job.run, _LOCK_PATIENCE, must_end, say)
+            wait_until_unlocked(job.folder / job.run, LOCK_PATIENCE, task.must_end, say)
         say(f"{'resumed' if job.is_begun() else 'runs'} on {place}")
-        result = run_job(job, {**_without_dask(), **environment}, place, must_end)
-    if not is_dropped() and (must_end() or result.exit_code in _TERMINATED):
+        result = run_job(job, {**without_dask(), **environment}, place, task.must_end)
+    if not task.is_dropped() and (task.must_end() or result.exit_code in TERMINATED):
         say(f"interrupted on {place}, to be continued elsewhere")
         raise Reschedule
     return result
 
 
-def _check(job: Job, version: str, place: str) -> None:
+def check_visible(job: Job, version: str, place: str) -> None:
     """UsageError where the worker has another version, or does not see the files of the job."""
     if version != __version__:
         raise UsageError(
@@ -87,7 +107,8 @@ def _check(job: Job, version: str, place: str) -> None:
 
 
 @contextmanager
-def _counted(topic: str) -> Iterator[None]:
+def counted(topic: str) -> Iterator[None]:
+    """Count a task among those of a topic that run."""
     with _lock:
         _running[topic] += 1
     try:
@@ -98,7 +119,7 @@ def _counted(topic: str) -> Iterator[None]:
 
 
 @contextmanager
-def _free_device(device: str, must_end: Callable[[], bool]) -> Iterator[dict[str, str]]:
+def free_device(device: str, must_end: Callable[[], bool]) -> Iterator[dict[str, str]]:
     """Environment of a device that no other job of this worker uses; waits for one, or raises Reschedule."""
     with _lock:
         if device not in _free_devices:
@@ -118,7 +139,7 @@ def _free_device(device: str, must_end: Callable[[], bool]) -> Iterator[dict[str
         free.put(environment)
 
 
-def _without_dask() -> Mapping[str, str | None]:
+def without_dask() -> Mapping[str, str | None]:
     """Removal of variables that Dask sets for its workers, such as a single thread for NumPy."""
     variables: Mapping[str, Any] = dask.config.get("distributed.nanny.pre-spawn-environ", {})
     return {name: None for name, value in variables.items() if os.environ.get(name) == str(value)}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from splat_cli.child_process import NEW_SESSION, child_environment
@@ -17,10 +17,14 @@ _POLL = 0.1  # seconds
 _TAIL = 4096  # bytes
 
 
-def run_job(job: Job, environment: Mapping[str, str | None], place: str, is_cancelled: Callable[[], bool]) -> JobResult:
+def run_job(
+    job: Job, environment: Mapping[str, str | None], place: str, is_cancelled: Callable[[], bool],
+    files: Sequence[int] = (), on_start: Callable[[], object] = lambda: None,
+) -> JobResult:  # fmt: skip
     """Run a job to its end. It ends with this process, and is interrupted as soon as `is_cancelled`: it saves then.
 
-    environment: additional variables; None removes one. The terminal's signals do not reach it.
+    environment: additional variables; None removes one. files: descriptors that it inherits. on_start: called when it
+    has been started. The terminal's signals do not reach it.
     """
     start, log = time.monotonic(), job.folder / job.log
     with tempfile.TemporaryFile() as output:
@@ -28,9 +32,10 @@ def run_job(job: Job, environment: Mapping[str, str | None], place: str, is_canc
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "splat_cli.child_process", *job.command()], cwd=job.folder,
                 env=child_environment(environment), stdin=subprocess.PIPE, stdout=output, stderr=errors,
-                **NEW_SESSION,
+                pass_fds=files, **NEW_SESSION,
             )  # fmt: skip
         with process:
+            on_start()
             code = _wait(process, is_cancelled)
         output.seek(0)
         printed = output.read().decode("utf-8", "replace")

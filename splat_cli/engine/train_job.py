@@ -1,6 +1,8 @@
 """Jobs that train a scene."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.config.presets import changed_settings
@@ -10,17 +12,29 @@ from splat_cli.engine.job import Job
 def train_job(name: str, scene: Path, run: Path, config: TrainConfig, device: str) -> Job:
     """`splat train --json` on a scene, with its log beside the folder of the run; resumed if the run has begun."""
     command = ("train", str(scene), "--json", "--device", device)
-    settings = _arguments(config)
+    settings = _arguments(changed_settings(config))
     return Job(
-        name, (*command, "--out", str(run), *settings), Path.cwd(), run.with_name(f"{run.name}.log"), run,
+        name, (*command, "--out", str(run), *settings), Path.cwd(), _log_of(run), run,
         (*command, "--resume", str(run), *settings), (scene,),
     )  # fmt: skip
 
 
-def _arguments(config: TrainConfig) -> list[str]:
-    """Settings that differ from their defaults, as options."""
+def resume_job(run: Path, scene: Path | None, changes: Mapping[str, Any], device: str) -> Job:
+    """`splat train --resume --json` of a run with changed settings, with the log of `train_job`. scene: if it moved."""
+    moved = () if scene is None else (scene,)
+    settings = _arguments(changes)
+    command = ("train", *map(str, moved), "--json", "--device", device, "--resume", str(run), *settings)
+    return Job(run.name, command, Path.cwd(), _log_of(run), run, command, (run, *moved))
+
+
+def _log_of(run: Path) -> Path:
+    return run.with_name(f"{run.name}.log")
+
+
+def _arguments(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options."""
     arguments = []
-    for name, value in changed_settings(config).items():
+    for name, value in settings.items():
         option = SETTINGS[name].option
         if isinstance(value, bool):
             arguments.append(option if value else option.replace("--", "--no-", 1))

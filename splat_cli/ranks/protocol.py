@@ -14,9 +14,13 @@ Pair = tuple[Any, Any]
 class RankError(SplatError):
     """A rank has ended or stopped: training cannot go on without it. A restart may help."""
 
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
+
 
 class FailedRankError(RankError):
     """A rank has reported an error that would occur again after a restart."""
+
+    exit_code = 1
 
 
 class Ranks(Protocol):

@@ -11,9 +11,9 @@ from splat_cli.data.view_order import own_views
 from splat_cli.errors import DeviceError, SplatError, one_line
 from splat_cli.ranks.agreement import OUT_OF_MEMORY_ADVICE
 from splat_cli.ranks.channel import Channel
-from splat_cli.ranks.followers import MAY_HELP_TO_RESTART, Lifeline
 from splat_cli.ranks.protocol import RankError
 from splat_cli.ranks.share import Share
+from splat_cli.ranks.watch import Lifeline
 from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_splats
@@ -33,8 +33,9 @@ def main(arguments: list[str]) -> None:
         lifeline.fail(f"out of device memory: {OUT_OF_MEMORY_ADVICE}")
         sys.exit(1)
     except Exception as error:
-        lifeline.fail(str(error) if isinstance(error, SplatError) else f"{type(error).__name__}: {one_line(error)}")
-        sys.exit(MAY_HELP_TO_RESTART if isinstance(error, (DeviceError, RuntimeError)) else 1)  # CuPy's: RuntimeErrors
+        reason = str(error) if isinstance(error, SplatError) else f"{type(error).__name__}: {one_line(error)}"
+        lifeline.fail(reason, of_device=isinstance(error, (DeviceError, RuntimeError)))  # CuPy's: RuntimeErrors
+        sys.exit(1)
 
 
 def _follow(channel: Channel, files: list[int]) -> None:

@@ -1,4 +1,7 @@
-"""Ranks of a run: options that work with them, and the processes of ranks 1, 2, ... (run/follower.py)."""
+"""Ranks of a run: options that work with them, and the processes of ranks 1, 2, ... (run/follower.py).
+
+A process that has inherited links (ranks/links.py) does not start the others: they were started with it.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,15 @@ from splat_cli.device.cuda import visible_gpus
 from splat_cli.errors import UsageError
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.followers import Followers
+from splat_cli.ranks.links import LinkedFollowers, inherited_links
 from splat_cli.ranks.nccl import NcclRanks, why_no_nccl
 from splat_cli.ranks.protocol import Alone, Ranks
 from splat_cli.ranks.shared import SharedRanks, make_shared_memory
+from splat_cli.ranks.watch import RankWatch
 
 
-def check_ranks(config: TrainConfig, backend: Backend) -> None:
-    """UsageError where the settings do not work with --gpus, or the machine has too few."""
+def check_settings(config: TrainConfig) -> None:
+    """UsageError where the settings do not work with --gpus."""
     if config.gpus == 1:
         return
     for option, is_wanted in TRAINED_WITH_SPLATS.items():
@@ -30,11 +35,18 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
         raise UsageError(
             f"--batch {config.batch_size} is no multiple of --gpus {config.gpus}: each shows as many views"
         )
+
+
+def check_ranks(config: TrainConfig, backend: Backend) -> None:
+    """UsageError where the settings do not work with --gpus, or the machine has too few."""
+    check_settings(config)
+    if config.gpus == 1:
+        return
     if sys.platform != "linux":
         raise UsageError(f"--gpus {config.gpus} needs Linux, this is {sys.platform}")
     if backend.name == "cuda":
         count = backend.xp.cuda.runtime.getDeviceCount()
-        if count < config.gpus:
+        if count < config.gpus and inherited_links() is None:
             raise UsageError(f"--gpus {config.gpus}: there are only {count} (nvidia-smi, CUDA_VISIBLE_DEVICES)")
         if reason := why_no_nccl():
             raise UsageError(f"--gpus {config.gpus} needs NCCL: {reason}")
@@ -47,12 +59,9 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
     if config.gpus == 1:
         yield Alone()
         return
-    is_cuda, size = backend.name == "cuda", config.gpus
-    files = [] if is_cuda else make_shared_memory(size)
-    environments = [{"CUDA_VISIBLE_DEVICES": device} for device in visible_gpus(size)[1:size]] if is_cuda else []
-    followers = Followers("splat_cli.run.follower", size, environments, files)
+    followers, files = _followers(config.gpus, is_cuda=backend.name == "cuda")
     try:
-        channel = Channel(0, size, followers.connections, followers.check)
+        channel = Channel(0, config.gpus, followers.connections, followers.check)
         channel.tell(config, backend.name)
         ranks = make_ranks(channel, backend, files)
         if isinstance(ranks, NcclRanks):
@@ -68,6 +77,15 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
         followers.close()
         for file in files:
             os.close(file)
+
+
+def _followers(size: int, is_cuda: bool) -> tuple[RankWatch, list[int]]:
+    """The processes of the other ranks, and on the CPU the files of memory that all share."""
+    if links := inherited_links():
+        return LinkedFollowers(links), list(links.files)
+    files = [] if is_cuda else make_shared_memory(size)
+    environments = [{"CUDA_VISIBLE_DEVICES": device} for device in visible_gpus(size)[1:size]] if is_cuda else []
+    return Followers("splat_cli.run.follower", size, environments, files), files
 
 
 def make_ranks(channel: Channel, backend: Backend, files: list[int]) -> Ranks:

@@ -4,32 +4,46 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.protocol import FailedRankError, RankError
-from splat_cli.run.checkpoints.checkpointer import checkpoint_paths, newest_checkpoint
-from splat_cli.run.checkpoints.file import Checkpoint
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
+
+class Saved(Protocol):
+    """As much of a checkpoint as restarts need."""
+
+    step: int
+
+
 T = TypeVar("T")
+Start = TypeVar("Start", bound=Saved)
 MAX_RESTARTS = 3  # without a new checkpoint in between
 
 
-class Restarts:
-    """Counts the restarts of a run. first: the checkpoint it starts from, or None."""
+class Restarts(Generic[Start]):
+    """Counts the restarts of a run. find: its newest checkpoint, or None. options: see `resume_advice`.
 
-    def __init__(self, run: RunDir, config: TrainConfig, first: Checkpoint | None, display: Display) -> None:
-        self.run, self.config, self.display = run, config, display
+    first: the checkpoint from which it starts.
+    """
+
+    def __init__(
+        self, run: RunDir, config: TrainConfig, first: Start | None, find: Callable[[], Start | None], display: Display,
+        options: str = "",
+    ) -> None:  # fmt: skip
+        self.run, self.config, self.display, self.options = run, config, display, options
+        self._find = find
         self._first = first
         self._last_step = first.step if first else 0
         self._count = 0
 
-    def repeat(self, attempt: Callable[[Checkpoint | None], T], clean_up: Callable[[], object]) -> T:
+    def repeat(self, attempt: Callable[[Start | None], T], clean_up: Callable[[], object]) -> T:
         """The result of `attempt`, which is called again, from another checkpoint, after the loss of a rank.
 
         clean_up: called between two attempts. RankError as `next_start`.
@@ -42,35 +56,43 @@ class Restarts:
                 checkpoint = self.next_start(error)
             clean_up()  # the exception, which holds what the attempt has made, is gone
 
-    def next_start(self, error: RankError) -> Checkpoint | None:
+    def next_start(self, error: RankError) -> Start | None:
         """The checkpoint to go on from after the loss of a rank, None for step 0; tells the user.
 
         RankError with advice if a restart would not help, or if there were too many.
         """
-        checkpoint = newest_checkpoint(self.run.checkpoints_path, self.display.warn)
+        checkpoint = self._find()
         step = checkpoint.step if checkpoint else 0
         if step > self._last_step:
             self._last_step, self._count = step, 0
         if isinstance(error, FailedRankError) or self._count >= MAX_RESTARTS:
-            raise RankError(f"{error}{resume_advice(self.run, self.config)}") from None
+            raise type(error)(f"{error}{resume_advice(self.run, self.config, self.options)}") from None
         self._count += 1
         self.display.warn(f"{error}; restarting from step {step} (restart {self._count} of {MAX_RESTARTS})")
         return checkpoint
 
 
-def resume_advice(run: RunDir, config: TrainConfig) -> str:
-    """The end of a message that says how to go on with a run; empty where that is not possible."""
-    can_resume = config.keep and is_run(run.path)
-    return f"; go on with: splat train --resume {run.path}" if can_resume else ""
+def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
+    """The end of a message that says how to go on with a run; empty where that is not possible.
+
+    options: of the command, which are no settings.
+    """
+    command = " ".join(filter(None, ("splat train --resume", str(run.path), options)))
+    return f"; go on with: {command}" if config.keep and is_run(run.path) else ""
 
 
-def interruption(run: RunDir, config: TrainConfig, signal: KeyboardInterrupt) -> KeyboardInterrupt | Interrupted:
-    """The exception for a signal outside of training: of a run, it says what is saved and how to go on."""
+def interruption(
+    run: RunDir, config: TrainConfig, signal: KeyboardInterrupt, options: str = ""
+) -> KeyboardInterrupt | Interrupted:
+    """The exception for a signal outside of training: of a run, it says what is saved and how to go on.
+
+    options: see `resume_advice`.
+    """
     if not is_run(run.path):
         return signal
     newest = checkpoint_paths(run.checkpoints_path)[:1]
     saved = f"the newest checkpoint is {newest[0]}" if newest else "no checkpoint is saved yet"
-    return Interrupted(f"Interrupted; {saved}{resume_advice(run, config)}", signal)
+    return Interrupted(f"Interrupted; {saved}{resume_advice(run, config, options)}", signal)
 
 
 def free_memory(backend: Backend) -> None:

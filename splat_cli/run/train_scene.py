@@ -1,6 +1,7 @@
 """Training of a dataset into an output folder: read the scene, build the trainer, run a session; restart lost ranks."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
@@ -9,8 +10,10 @@ from splat_cli.device import Backend
 from splat_cli.files import require_space
 from splat_cli.gaussians.ply import ply_bytes
 from splat_cli.phase_timer import PhaseTimer
+from splat_cli.ranks.links import inherited_links
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.callback import TrainingCallback
+from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state
 from splat_cli.run.cpu_duration import warn_of_duration
@@ -42,8 +45,9 @@ def train_scene(
     """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
 
     timer: has measured since the command started.
-    With several GPUs, goes on from the newest checkpoint after the loss of a rank. Raises SceneError; Interrupted after
-    Ctrl-C or SIGTERM, when the state is saved; DiskError if the final splats could not be written; RankError.
+    With several GPUs, goes on from the newest checkpoint after the loss of a rank, unless other programs have started
+    the ranks. Raises SceneError; Interrupted after Ctrl-C or SIGTERM, when the state is saved; DiskError if the final
+    splats could not be written; RankError.
     """
     if config.tensorboard:
         require_tensorboard()
@@ -65,7 +69,10 @@ def train_scene(
         free_memory(backend)
 
     try:
-        return Restarts(run, config, checkpoint, display).repeat(attempt, clean_up)
+        if inherited_links():  # of ranks that only their parents can start again
+            return attempt(checkpoint)
+        newest = functools.partial(newest_checkpoint, run.checkpoints_path, display.warn)
+        return Restarts(run, config, checkpoint, newest, display).repeat(attempt, clean_up)
     except KeyboardInterrupt as signal:  # while the scene is read, again after the loss of a rank
         raise interruption(run, config, signal) from None
 

@@ -110,7 +110,7 @@ def test_job_of_a_closing_worker_is_rescheduled(worker, started, tmp_path, scene
 def test_a_device_has_one_job_at_a_time(worker, monkeypatch):
     environments = [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
     monkeypatch.setattr(dask_worker, "device_environments", lambda device: environments)
-    free = lambda must_end=lambda: False: dask_worker._free_device("cuda", must_end)  # noqa: E731
+    free = lambda must_end=lambda: False: dask_worker.free_device("cuda", must_end)  # noqa: E731
     with free() as first, free() as second:
         assert sorted([first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]]) == ["0", "1"]
         with pytest.raises(Reschedule), free(lambda: True):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from splat_cli.ranks import followers
+from splat_cli.ranks import watch
 from splat_cli.train import density_control
 from tests.processes import HANG
 from tests.ranks.runs import train
@@ -36,4 +36,4 @@ def alone(scene, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def grace(monkeypatch):
     """Rank 0, which is this process, is never ended for being slow."""
-    monkeypatch.setattr(followers, "_GRACE", 2 * HANG)
+    monkeypatch.setattr(watch, "_GRACE", 2 * HANG)

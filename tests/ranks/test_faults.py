@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from splat_cli.ranks import followers
+from splat_cli.ranks import followers, watch
 from splat_cli.run import restart
 from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 from tests.ranks.disturbances import kill, lost, restarts
@@ -13,7 +13,7 @@ from tests.ranks.runs import SETTINGS, children
 
 def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):
     codes = []
-    monkeypatch.setattr(followers, "_GRACE", 0.0)
+    monkeypatch.setattr(watch, "_GRACE", 0.0)
     monkeypatch.setattr(os, "_exit", codes.append)
     others = followers.Followers("splat_cli.run.follower", 2)
     others.is_waiting = lambda: not codes
@@ -21,7 +21,7 @@ def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):
     kill(children()[-1], 0)
     wait_until(lambda: codes)
     others.close()
-    assert codes == [1]
+    assert codes == [75]
     assert "Error: rank 1 of 2 was ended by SIGKILL" in capfd.readouterr().err
 
 
@@ -32,7 +32,7 @@ def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
     def stop(trainer):
         stopped.append(children()[0])
         os.kill(stopped[0], signal.SIGSTOP)
-        monkeypatch.setattr(followers, "STOPPED", 0.0)
+        monkeypatch.setattr(watch, "STOPPED", 0.0)
 
     message = lost(training, tmp_path / "run", stop)
     assert message.startswith("rank 1 of 2 has stopped: no sign of life")

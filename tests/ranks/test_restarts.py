@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from splat_cli.interrupt import Interrupted
-from splat_cli.ranks import followers
+from splat_cli.ranks import watch
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run import restart, train_scene
 from tests.processes import HANG, wait_until
@@ -18,7 +18,7 @@ from tests.ranks.runs import Callback, bits, children, train
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
 def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
-    monkeypatch.setattr(followers, "STOPPED", 2 * HANG)  # what tells of the end is the end itself
+    monkeypatch.setattr(watch, "STOPPED", 2 * HANG)  # what tells of the end is the end itself
     run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], delay)))
     assert restarts(training) == ["Warning: rank 1 of 2 was ended by SIGKILL; restarting from step 16 (restart 1 of 3)"]
     assert bits(run) == bits(alone)
@@ -41,7 +41,7 @@ def test_loss_while_rank_0_works_alone_does_not_end_it(training, tmp_path, monke
         wait_until(lambda: not watcher.is_alive())
 
     codes = []
-    monkeypatch.setattr(followers, "_GRACE", 0.0)
+    monkeypatch.setattr(watch, "_GRACE", 0.0)
     monkeypatch.setattr(os, "_exit", codes.append)
     train(training, tmp_path / "run", 2, once(lose, after=8), keep=0, steps=12)
     assert len(restarts(training)) == 1

@@ -1,0 +1,157 @@
+"""Which workers of a Dask cluster run the ranks of a run: those that are free, and close to each other."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from distributed import Client
+
+from splat_cli import __version__
+from splat_cli.device.cuda import why_no_cuda
+from splat_cli.engine.dask_engine import lacks_program, remote_call
+from splat_cli.engine.dask_worker import check_visible
+from splat_cli.engine.job import Job
+from splat_cli.engine.local import device_environments
+from splat_cli.errors import SplatError, UsageError
+
+_POLL = 0.2  # seconds
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """A worker. host: equal for workers that can share memory; gpus: names of those it sees."""
+
+    host: str
+    gpus: tuple[str, ...]
+    why_no_gpu: str
+
+
+class FreeWorkers:
+    """Finds workers for several ranks. device: "auto", "cuda" or "cpu".
+
+    can_grow: whether further workers may join the cluster. say: shows a line of progress. check: called often, to
+    raise.
+    """
+
+    def __init__(
+        self, client: Client, device: str, can_grow: bool, say: Callable[[str], None], check: Callable[[], None]
+    ) -> None:
+        self._client, self._device, self._can_grow, self._say, self._check = client, device, can_grow, say, check
+        self._facts: dict[str, WorkerFacts] = {}
+        self._were_there = False  # enough workers: those that are lost may return
+
+    def wait(self, job: Job, size: int) -> tuple[list[str], str]:
+        """Workers of ranks 0 to size - 1 of a job, with a free device for each, and the kind of devices.
+
+        UsageError where there will be none, or where the job cannot run on them.
+        """
+        is_told = False
+        while True:
+            self._check()
+            threads = self._client.nthreads()
+            self._describe([worker for worker in threads if worker not in self._facts], job)
+            facts = {worker: self._facts[worker] for worker in threads if worker in self._facts}
+            device = _kind_of_devices(self._device, facts)
+            busy = {worker: len(keys) for worker, keys in self._client.processing().items()}
+            if workers := chosen_workers(facts, slots(facts, threads, device, busy), size, device):
+                self._were_there = True
+                return workers, device
+            if not self._were_there and len(facts) == len(threads):
+                self._refuse(facts, slots(facts, threads, device), size, device)
+            if not is_told:
+                self._say(f"Waiting for {size} free {_NAMES[device]} of the cluster")
+                is_told = True
+            time.sleep(_POLL)
+
+    def _describe(self, workers: list[str], job: Job) -> None:
+        if not workers:
+            return
+        call, work = remote_call(describe_worker, job, __version__)
+        found = self._client.run(call, work, workers=workers, on_error="return")
+        for worker, facts in found.items():
+            if isinstance(facts, ImportError):
+                raise lacks_program(facts)
+            if isinstance(facts, SplatError):
+                raise facts
+            if isinstance(facts, WorkerFacts):  # else it is lost
+                self._facts[worker] = facts
+
+    def _refuse(self, facts: Mapping[str, WorkerFacts], places: Mapping[str, int], size: int, device: str) -> None:
+        """UsageError where workers suffice on no host, or are too few and cannot become more."""
+        num, most = sum(places.values()), max(map(len, _by_host(facts, places).values()), default=0)
+        if device == "cpu" and most < size <= num:
+            raise UsageError(
+                f"--gpus {size} on the CPU: processes share memory, but no host has {size} workers; start them on one "
+                "host, or use GPUs, which NCCL connects across hosts"
+            )
+        if not self._can_grow and num < size:
+            raise UsageError(f"--gpus {size}: the cluster has {num} {_NAMES[device]}, and one process needs one")
+
+
+_NAMES = {"cuda": "GPUs", "cpu": "workers"}
+
+
+def describe_worker(job: Job, version: str) -> WorkerFacts:
+    """Facts of this worker. UsageError where the job cannot run here."""
+    check_visible(job, version, platform.node())
+    why_not = why_no_cuda()
+    gpus = () if why_not else tuple(one["CUDA_VISIBLE_DEVICES"] for one in device_environments("cuda"))
+    return WorkerFacts(_memory_space(), gpus, why_not)
+
+
+def _memory_space() -> str:
+    """Equal for processes that reach each other through /proc: this kernel and this namespace of processes."""
+    if sys.platform != "linux":
+        return platform.node()
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').stat().st_ino}"
+
+
+def _kind_of_devices(device: str, facts: Mapping[str, WorkerFacts]) -> str:
+    """The device, without "auto". UsageError for "cuda" where no worker has a GPU."""
+    has_gpus = any(one.gpus for one in facts.values())
+    if device == "cuda" and facts and not has_gpus:
+        raise UsageError(f"--device cuda: no worker has a GPU ({next(iter(facts.values())).why_no_gpu})")
+    return "cuda" if device != "cpu" and (has_gpus or device == "cuda") else "cpu"
+
+
+def slots(
+    facts: Mapping[str, WorkerFacts], threads: Mapping[str, int], device: str, busy: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """How many ranks each worker can run: one per thread and device. A GPU of several workers is that of the first.
+
+    busy: number of tasks that it has.
+    """
+    found, taken = {}, set[tuple[str, str]]()
+    for worker in sorted(facts):
+        gpus = {(facts[worker].host, gpu) for gpu in facts[worker].gpus} - taken
+        taken |= gpus
+        num = min(len(gpus) if device == "cuda" else 1, threads[worker])
+        found[worker] = max(num - (busy or {}).get(worker, 0), 0)
+    return found
+
+
+def chosen_workers(
+    facts: Mapping[str, WorkerFacts], places: Mapping[str, int], size: int, device: str
+) -> list[str] | None:
+    """Workers of `size` ranks, on as few hosts as possible, on one on the CPU; None where they do not suffice.
+
+    places: `slots` of each.
+    """
+    hosts = sorted(_by_host(facts, places).values(), key=len, reverse=True)
+    if device == "cpu":
+        hosts = hosts[:1]
+    workers = [worker for host in hosts for worker in host][:size]
+    return workers if len(workers) == size else None
+
+
+def _by_host(facts: Mapping[str, WorkerFacts], places: Mapping[str, int]) -> dict[str, list[str]]:
+    """Host -> its workers, each as often as it can run a rank."""
+    hosts: dict[str, list[str]] = {}
+    for worker, num in places.items():
+        hosts.setdefault(facts[worker].host, []).extend([worker] * num)
+    return hosts

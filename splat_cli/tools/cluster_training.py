@@ -1,0 +1,122 @@
+"""One run on the workers of a Dask cluster, a rank on each: started, shown, and started again after a loss."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display
+from splat_cli.engine.job import Job, JobResult
+from splat_cli.engine.train_job import resume_job, train_job
+from splat_cli.errors import UsageError
+from splat_cli.interrupt import deferred_interrupt
+from splat_cli.ranks.protocol import FailedRankError, RankError
+from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.ranks import check_settings
+from splat_cli.run.restart import Restarts, interruption
+from splat_cli.run.storage.find_run import open_run
+from splat_cli.run.storage.result import RunResult, read_result
+from splat_cli.run.storage.run_dir import RunDir
+
+_WARNING, _REPEATED = "Warning: ", ("Error: ", "Interrupted")  # beginnings of lines
+
+
+def new_run_on_cluster(
+    scene: Path, path: Path, config: TrainConfig, cluster: str, device: str, display: Display
+) -> RunResult:
+    """Train a scene into a new folder. See `_train`."""
+    check_settings(config)
+    job = train_job(path.name, scene, path, config, device)
+    return _train(job, RunDir(path), config, cluster, device, display)
+
+
+def resumed_run_on_cluster(
+    path: Path, scene: Path | None, changes: dict[str, Any], cluster: str, device: str, display: Display
+) -> RunResult:
+    """Continue a run with changes to its settings. See `_train`."""
+    config = dataclasses.replace(open_run(path).config(), **changes)
+    check_settings(config)
+    return _train(resume_job(path, scene, changes, device), RunDir(path), config, cluster, device, display)
+
+
+def _train(job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str, display: Display) -> RunResult:
+    """Run the job on as many workers as the settings have GPUs; its log is shown.
+
+    SplatError with the exit code and message of the job, RankError where workers are lost too often, Interrupted.
+    """
+    from splat_cli.engine.clusters import connected_client
+
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    job.log.touch()
+    log = _Log(job.log, display)
+    restarts = Restarts(run, config, _saved(run), lambda: _saved(run), display, f"--cluster {cluster}")
+    try:
+        with deferred_interrupt() as check, connected_client(cluster, device, display.say) as client:
+            from splat_cli.engine.rank_group import RankGroup
+
+            def look() -> None:
+                log.show()
+                check()
+
+            group = RankGroup(client, device, not cluster.startswith("local:"), display.say, look)
+
+            def attempt(_: object) -> None:
+                try:
+                    _check(group.run(job, config.gpus))
+                finally:
+                    log.show()
+
+            restarts.repeat(attempt, lambda: None)
+    except KeyboardInterrupt as signal:
+        raise interruption(run, config, signal, restarts.options) from None
+    return read_result(run)
+
+
+@dataclass
+class _Saved:
+    """A checkpoint, which this process does not read."""
+
+    step: int
+
+
+def _saved(run: RunDir) -> _Saved | None:
+    """The newest one of a run."""
+    return next((_Saved(int(path.stem.removeprefix("step_"))) for path in checkpoint_paths(run.checkpoints_path)), None)
+
+
+def _check(ended: JobResult) -> None:
+    """The error with which the job has ended, if any. RankError where it should be started again."""
+    output = ended.json_output()
+    if "error" not in output:
+        return
+    error, code = str(output["error"]), int(output["exit_code"])
+    if code == UsageError.exit_code:
+        raise UsageError(error)
+    if code > 128:
+        raise RankError("the worker of rank 0 closes")
+    if code < 0 or code == RankError.exit_code:
+        raise RankError(error)
+    raise FailedRankError(error)
+
+
+class _Log:
+    """Shows what is added to the log of a job."""
+
+    def __init__(self, path: Path, display: Display) -> None:
+        self._path, self._display = path, display
+        self._position = path.stat().st_size
+
+    def show(self) -> None:
+        """Show new lines."""
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._position += len(whole) + len(newline)
+        for line in whole.decode("utf-8", "replace").splitlines():
+            if line.startswith(_WARNING):
+                self._display.warn(line.removeprefix(_WARNING))
+            elif not line.startswith(_REPEATED):
+                self._display.say(line)

@@ -1,0 +1,81 @@
+"""Which workers run the ranks of a run, and what is said where there are too few."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+
+from splat_cli.engine import free_workers
+from splat_cli.engine.free_workers import FreeWorkers, WorkerFacts, chosen_workers, describe_worker, slots
+from splat_cli.errors import UsageError
+from tests.engine.test_dask_worker import job
+
+GPUS = {
+    "a": WorkerFacts("one", ("0",), ""),
+    "b": WorkerFacts("two", ("0", "1"), ""),
+    "c": WorkerFacts("two", ("2",), ""),
+}
+CPUS = {name: WorkerFacts(host, (), "no driver") for name, host in (("a", "one"), ("b", "two"), ("c", "two"))}
+
+
+def _chosen(facts, size, device, threads=2, busy=None):
+    return chosen_workers(facts, slots(facts, dict.fromkeys(facts, threads), device, busy), size, device)
+
+
+@pytest.mark.parametrize(("facts", "size", "device", "expected"), [
+    (GPUS, 2, "cuda", ["b", "b"]), (GPUS, 3, "cuda", ["b", "b", "c"]), (GPUS, 4, "cuda", ["b", "b", "c", "a"]),
+    (GPUS, 5, "cuda", None), (CPUS, 2, "cpu", ["b", "c"]), (CPUS, 3, "cpu", None), (CPUS, 1, "cuda", None),
+], ids=str)  # fmt: skip
+def test_ranks_are_close_to_each_other(facts, size, device, expected):
+    assert _chosen(facts, size, device) == expected
+
+
+def test_workers_that_are_busy_are_left_out():
+    assert _chosen(GPUS, 2, "cuda", busy={"b": 1}) == ["b", "c"]
+    assert _chosen(GPUS, 2, "cuda", threads=1) == ["b", "c"]
+    assert _chosen(CPUS, 2, "cpu", busy={"c": 1}) is None
+
+
+def test_a_gpu_of_two_workers_is_used_once():
+    same = {name: WorkerFacts("one", ("0", "1"), "") for name in "ab"}
+    assert _chosen(same, 2, "cuda", threads=1) is None
+    assert _chosen(same, 2, "cuda") == ["a", "a"]
+
+
+def _wait(monkeypatch, facts, size, device="auto", can_grow=False, **changes):
+    """FreeWorkers.wait for a cluster of these workers."""
+    client = SimpleNamespace(
+        nthreads=lambda: dict.fromkeys(facts, 1), processing=dict, run=lambda *_, **__: {**facts, **changes}
+    )
+    monkeypatch.setattr(free_workers, "remote_call", lambda *_: (None, b""))
+    return FreeWorkers(client, device, can_grow, pytest.fail, lambda: None).wait(None, size)
+
+
+def test_free_workers_are_found(monkeypatch):
+    assert _wait(monkeypatch, GPUS, 2) == (["b", "c"], "cuda")
+    assert _wait(monkeypatch, CPUS, 2) == (["b", "c"], "cpu")
+
+
+@pytest.mark.parametrize(("facts", "size", "device", "can_grow", "message"), [
+    (CPUS, 3, "auto", True, "--gpus 3 on the CPU: processes share memory, but no host has 3 workers"),
+    (CPUS, 4, "cpu", False, "--gpus 4: the cluster has 3 workers"),
+    (GPUS, 4, "auto", False, "--gpus 4: the cluster has 3 GPUs"),
+    (CPUS, 1, "cuda", True, r"--device cuda: no worker has a GPU \(no driver\)"),
+], ids=str)  # fmt: skip
+def test_too_few_workers_are_told(monkeypatch, facts, size, device, can_grow, message):
+    with pytest.raises(UsageError, match=message):
+        _wait(monkeypatch, facts, size, device, can_grow)
+
+
+def test_workers_that_cannot_run_the_job_are_told(monkeypatch):
+    with pytest.raises(UsageError, match=r"a worker lacks splat .*\(host: no module\)"):
+        _wait(monkeypatch, CPUS, 1, a=ImportError("host: no module"))
+    with pytest.raises(UsageError, match="versions differ"):
+        _wait(monkeypatch, CPUS, 1, a=UsageError("versions differ"))
+
+
+def test_processes_of_one_host_share_memory(tmp_path):
+    facts = [describe_worker(job(tmp_path), free_workers.__version__) for _ in range(2)]
+    assert facts[0] == facts[1]
+    assert facts[0].host
