@@ -14,8 +14,7 @@ def bent_away(positions: np.ndarray, points: np.ndarray, distance: float, is_loo
     In each round, positions that are too near are pushed away from their nearest point, and their neighbours with them:
     by the mean of the pushes with Gaussian weights along the curve, which fades where no position is too near.
     """
-    steps = np.abs(np.arange(len(positions))[:, None] - np.arange(len(positions)))
-    steps = np.minimum(steps, len(positions) - steps) if is_loop else steps
+    steps = _steps_between(len(positions), is_loop)
     spacing = np.linalg.norm(np.diff(positions, axis=0), axis=1).mean()
     width = max(_WIDTH, _WIDTH_IN_DISTANCES * distance / max(spacing, 1e-12))
     weights = np.exp(-0.5 * (steps / width) ** 2)
@@ -30,6 +29,24 @@ def bent_away(positions: np.ndarray, points: np.ndarray, distance: float, is_loo
         pushes, shares = (away * (distance / lengths - 1))[near], weights[:, rows[near]]
         moved += shares @ pushes / shares.sum(axis=1).max()
     return moved
+
+
+def raised(values: np.ndarray, least: np.ndarray, spacing: float, is_loop: bool) -> np.ndarray:
+    """Displacements [N] of a curve's positions, smoothly raised to `least` [N].
+
+    The envelope of Gaussian bumps around the positions that are raised. spacing: of the positions, world units.
+    """
+    steps = _steps_between(len(values), is_loop)
+    lacking = np.flatnonzero(least > values)
+    widths = np.maximum(_WIDTH, _WIDTH_IN_DISTANCES * least[lacking] / max(spacing, 1e-12))
+    bumps = least[lacking] * np.exp(-0.5 * (steps[:, lacking] / widths) ** 2)
+    return np.maximum(values, bumps.max(axis=1, initial=0))
+
+
+def _steps_between(count: int, is_loop: bool) -> np.ndarray:
+    """[N, N]: steps along the curve from each position to each other."""
+    steps = np.abs(np.arange(count)[:, None] - np.arange(count))
+    return np.minimum(steps, count - steps) if is_loop else steps
 
 
 def _close(positions: np.ndarray, points: np.ndarray, distance: float) -> tuple[np.ndarray, np.ndarray]:

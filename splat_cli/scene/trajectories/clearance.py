@@ -1,10 +1,11 @@
 """Distances of cameras from obstacles."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from splat_cli.scene.trajectories.bending import bent_away
+from splat_cli.scene.trajectories.bending import bent_away, raised
 from splat_cli.scene.view import View, evenly_spread
 
 SHARE = 0.5
@@ -19,7 +20,9 @@ _ROWS = 64
 _CHECKED = 200
 """Maximum number of frames of a path whose pictures are checked."""
 _MARGIN = 1.1
-"""Distance to which curves are bent away, relative to the required one."""
+"""Distance to which curves are bent away, and depth to which cameras move back, relative to the required ones."""
+_ROUNDS = 10
+"""Of moves backwards: a picture shows more from farther back."""
 _SUPPORTS = 400
 """Maximum number of positions of a curve that are checked and moved; those between follow."""
 
@@ -81,18 +84,44 @@ class Obstacles:
         in_view = depth / self.required_depth if np.isfinite(self.required_depth) else 1.0
         return min(self.clearance(path) / self.required, in_view, 1.0)
 
+    def retreated(self, path: Sequence[View]) -> list[View]:
+        """The path, moved smoothly backwards where obstacles in a picture are nearer than required."""
+        if not np.isfinite(self.required_depth) or len(path) < 2:
+            return list(path)
+        chosen = np.unique(np.linspace(0, len(path) - 1, min(_CHECKED, len(path))).round().astype(int))
+        supports = [path[i] for i in chosen]
+        centers = np.array([view.center for view in supports])
+        spacing = float(np.linalg.norm(np.diff(centers, axis=0), axis=1).mean())
+        is_loop = bool(np.linalg.norm(centers[-1] - centers[0]) < 2 * spacing)
+        back = np.zeros(len(supports))
+        for _ in range(_ROUNDS):
+            depths = np.array([self.depth(_moved_back(view, by)) for view, by in zip(supports, back, strict=True)])
+            missing = np.maximum(_MARGIN * self.required_depth - depths, 0)
+            if not missing.any():
+                break
+            back = raised(back, back + missing, spacing, is_loop)
+        amounts = np.interp(np.arange(len(path)), chosen, back)
+        return [_moved_back(view, by) for view, by in zip(path, amounts, strict=True)]
+
     def first_clear(self, make: Callable[[float], list[View]], options: Sequence[float]) -> list[View]:
-        """The first path make(option) that keeps the required distances, or the one that comes closest to it."""
-        best: tuple[float, list[View]] | None = None
-        for option in options:
-            path = make(option)
-            freedom = self.freedom(path)
-            if freedom >= 1:
-                return path
-            if best is None or freedom > best[0]:
-                best = (freedom, path)
-        assert best is not None
-        return best[1]
+        """The first path make(option) that keeps the required distances, if need be after moves backwards.
+
+        Without any, the one that comes closest to it.
+        """
+        paths: list[tuple[float, list[View]]] = []
+        for change in (list, self.retreated):
+            for option in options:
+                path = change(make(option))
+                paths.append((self.freedom(path), path))
+                if paths[-1][0] >= 1:
+                    return path
+        return max(paths, key=lambda pair: pair[0])[1]
+
+
+def _moved_back(view: View, distance: float) -> View:
+    w2c = view.w2c.copy()
+    w2c[2, 3] += distance
+    return dataclasses.replace(view, w2c=w2c)
 
 
 def _percentile(values: Sequence[float] | np.ndarray) -> float:

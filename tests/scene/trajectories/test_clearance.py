@@ -81,3 +81,21 @@ def test_a_path_keeps_its_pictures_free():
     kept = CameraPath("orbit").through(views, np.concatenate([screen, object_in_focus]))[0]
     assert min(obstacles.depth(frame) for frame in plain) < obstacles.required_depth
     assert min(obstacles.depth(frame) for frame in kept) >= obstacles.required_depth
+
+
+def test_a_walk_backs_off_where_something_stands_in_its_picture():
+    """Two groups of cameras before a wall; an object between them, nearer than the wall, that none of them sees."""
+    east, north = np.array([1.0, 0, 0]), np.cross(UP, [1.0, 0, 0])
+    xs = np.concatenate([np.linspace(-12, -7, 12), np.linspace(7, 12, 12)])
+    first = ring_of_views(1)[0]
+    views = [dataclasses.replace(first, w2c=look_at(x * east, x * east + north, UP)) for x in xs]
+    grid = np.linspace(-14, 14, 60)
+    wall = np.array([x * east + 6 * north + z * UP for x in grid for z in np.linspace(-3, 3, 13)])
+    thing = 1.5 * north + np.random.default_rng(0).normal(0, 0.1, (60, 3))
+    dense = np.concatenate([wall, thing])
+    obstacles = Obstacles(dense, views)
+    walk = CameraPath("walk", 120).through(views, dense)[0]
+    assert min(obstacles.depth(frame) for frame in walk) >= obstacles.required_depth
+    assert obstacles.clearance(walk) >= obstacles.required
+    steps = np.linalg.norm(np.diff([frame.center for frame in walk], axis=0), axis=1)
+    assert steps.max() < 2 * np.median(steps)
