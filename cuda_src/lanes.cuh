@@ -97,6 +97,11 @@ template <int N> SPLAT_LANE void warp_add(float* dst, vfloat (&v)[N])
 SPLAT_LANE void add_count(unsigned* counter, vbool m) { if (m) atomicAdd(counter, 1u); }
 // The same; numbers these lanes from the counter's old value on, in any order.
 SPLAT_LANE vint take_numbers(unsigned* counter, vbool m) { return m ? (int)atomicAdd(counter, 1u) : 0; }
+// The counter's old value; the warp adds `count` to it once. All lanes call it.
+SPLAT_LANE unsigned take_for_warp(unsigned* counter, unsigned count)
+{
+    return __shfl_sync(0xffffffffu, leader() ? atomicAdd(counter, count) : 0u, 0);
+}
 // p[i of the lane] += v where m holds; what stood there before.
 SPLAT_LANE vint atomic_add(unsigned* p, vint i, int v, vbool m) { return m ? (int)atomicAdd(p + i, (unsigned)v) : 0; }
 // Writes high << 32 | low to p[i of the lane] where m holds.

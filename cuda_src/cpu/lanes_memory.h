@@ -174,4 +174,7 @@ SPLAT_CPU_INLINE vint take_numbers(unsigned* counter, vbool m)
     return number;
 }
 
+// The counter's old value; the warp adds `count` to it once.
+SPLAT_CPU_INLINE unsigned take_for_warp(unsigned* counter, unsigned count) { return atomicAdd(counter, count); }
+
 }  // namespace splat_cpu

@@ -101,9 +101,9 @@ __device__ __forceinline__ void show(IterState* state /* [1] */, const BatchView
     clear_sums(*state);
 }
 
-__device__ __forceinline__ void clear_counts(int num_counts, unsigned* __restrict__ counts)
+__device__ __forceinline__ void clear_slots(int count, int stride, float* __restrict__ slots)
 {
-    for (int k = threadIdx.x; k < num_counts; k += blockDim.x) counts[k] = 0;
+    for (int b = threadIdx.x; b < count; b += blockDim.x) slots[(size_t)b * stride] = 0.0f;
 }
 
 // Several views at once, on one of several ranks: begin_step and record_view for all of a batch; then show_view for `first_shown` of them, if
@@ -114,12 +114,12 @@ extern "C" __global__ void begin_batch(
     const int* __restrict__ order,          // [order_length] view of step 1, 2, ...
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_shown,
-    int num_counts,
-    unsigned* __restrict__ counts,          // [num_counts] set to 0: see send_splats
+    int stride,
+    float* __restrict__ slots,              // [count, stride] of which the number of visible splats is set to 0 (visible.cuh)
     BatchView* __restrict__ views)          // [count]
 {
     if (state->overflowed) return;
-    clear_counts(num_counts, counts);
+    clear_slots(count, stride, slots);
     IterState s = *state;
     const Schedule k = *schedule;
     const int b = min((int)threadIdx.x, count - 1);
@@ -159,12 +159,12 @@ extern "C" __global__ void next_views(
     int* __restrict__ cursor,               // [1] looks done
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_shown,
-    int num_counts,
-    unsigned* __restrict__ counts,          // see begin_batch
+    int stride,
+    float* __restrict__ slots,              // see begin_batch
     BatchView* __restrict__ views)          // [count]
 {
     if (state->overflowed) return;
-    clear_counts(num_counts, counts);
+    clear_slots(count, stride, slots);
     IterState s = *state;
     const int b = min((int)threadIdx.x, count - 1), first = *cursor;
     s.view = looked_at[first + b];

@@ -1,4 +1,4 @@
-// What ranks exchange in a batch, apart from projected splats (send_splats.cu, receive_splats.cu): gradients on their way to the owners of
+// What ranks exchange in a batch, apart from projected splats (project.cu, receive_splats.cu): gradients on their way to the owners of
 // splats, the results of views, and, between two batches, the owners' parameters. In send_sums, copy_share and take_columns one thread owns
 // one splat, in the others there is one thread.
 #include "raster/visible.cuh"
@@ -22,7 +22,7 @@ extern "C" __global__ void send_sums(
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed) return;
     const int r = rank_of(slots.num_ranks, i);
-    const VisibleGroup group = group_of(slot_of(slots, r), columns, place_in_share(slots.num_ranks, i));
+    const VisibleGroup group = group_of(slot_of(slots, r), place_in_share(slots.num_ranks, i));
     const int row = row_of(group, i % 32);
     if (!has_row(group, i % 32) || row >= rows) return;
     float4* to = (float4*)((r == slots.rank ? kept : sent) + ((size_t)r * rows + row) * SPLAT_SUMS);
@@ -38,7 +38,7 @@ extern "C" __global__ void send_result(
     ViewResult* __restrict__ sent)          // [num_ranks]
 {
     int needed = 0;
-    for (int r = 0; r < slots.num_ranks; ++r) needed = max(needed, num_visible(slot_of(slots, r), columns));
+    for (int r = 0; r < slots.num_ranks; ++r) needed = max(needed, num_visible(slot_of(slots, r)));
     const ViewResult result = {checked_loss(*state), state->overflowed || needed > rows, needed};
     for (int r = 0; r < slots.num_ranks; ++r) (r == slots.rank ? kept : sent)[r] = result;
 }

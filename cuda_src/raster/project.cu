@@ -1,4 +1,5 @@
-// Project every splat into the current view, and count the tiles it touches, or queue it where they are many.
+// Project every splat into the current view, and count the tiles it touches, or queue it where they are many. With SENT: project a rank's share
+// into a view of the batch, for the rank that shows it.
 // One lane owns one splat, blocks are independent. EWA splatting (Zwicker et al. 2001); colours by spherical harmonics.
 #include "raster/tile_walk.cuh"
 #include "raster/projection.cuh"
@@ -66,14 +67,23 @@ __device__ __forceinline__ vbool project_splat(
     return seen & (fabsf(color.x) + fabsf(color.y) + fabsf(color.z) < 1e9f);    // before fmaxf, which turns NaN into 0
 }
 
-// Tells send_splats which of a warp's splats are visible.
-__device__ __forceinline__ void list_visible(
-    int first_own, vbool visible, VisibleGroup* __restrict__ groups, unsigned* __restrict__ counts)
+// Puts a warp's visible splats into the slot of another rank's view (visible.cuh). first_own: the warp's first splat of the share.
+__device__ __forceinline__ void put_splats(float* __restrict__ slot, int columns, int rows, int first_own, vbool visible, const SplatInView& view)
 {
-    const unsigned mask = ballot(visible);
-    if (!leader()) return;
-    groups[(first_own + first_of_warp()) / 32].mask = mask;
-    if (mask) atomicAdd(counts + first_own / RANK_BLOCK, __popc(mask));
+    VisibleGroup group = {ballot(visible), 0};
+    if (group.mask) group.begin = take_for_warp((unsigned*)slot, __popc(group.mask));
+    if (leader()) ((VisibleGroup*)(slot + GROUPS_AT))[first_own / 32] = group;
+    const vint row = row_of(group, lane_id());
+    const vbool sent = visible & (row < rows);
+    if (!some(sent)) return;
+    float4* const conics = (float4*)(slot + splats_at(columns));
+    float* const means = (float*)(conics + 2 * (size_t)rows);
+    vfloat4 color = view.color;
+    color.w = view.depth;
+    store4(conics, row, view.conic_opacity, sent);
+    store4(conics + rows, row, color, sent);
+    store(means, 2 * row, view.x, sent);
+    store(means, 2 * row + 1, view.y, sent);
 }
 
 extern "C" __global__ void project(
@@ -83,24 +93,29 @@ extern "C" __global__ void project(
     IterState* __restrict__ state,          // [1] num_large is counted
     const BatchView* __restrict__ shown,    // [1] the view; null: that of `state`
     int antialias,                          // 0 or 1
-    Share share,                            // splats to project; `columns` below is their number, rounded up
+    Share share,                            // splats to project
+    int columns,                            // their number, rounded up
     float* __restrict__ depths,             // [columns] z; 0 where invisible
-    float2* __restrict__ means2d,           // [columns] px
+    float2* __restrict__ means2d,           // [columns] px; not with SENT, as the next
     float4* __restrict__ conic_opacity,     // [columns] px^-2 (a, b, c), opacity
     float4* __restrict__ colors,            // [columns] rgb, unused
-    unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added; null: tiles are not counted
+    unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added; not with SENT, as the next
     unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
-    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
+    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null; not with SENT
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
-    VisibleGroup* __restrict__ groups,      // [columns / 32] masks are written; may be null, as the next
-    unsigned* __restrict__ counts,          // [columns / RANK_BLOCK] number of visible splats of each block is added
+    int rows,                               // of the slot, for visible splats; with SENT, as the next
+    float* __restrict__ slot,               // of the view (visible.cuh): its number of visible splats is added to
     float dropout)                          // share of splats to leave out; the others' opacities make up for them; with DROPOUT
 {
+#ifndef SENT
     __shared__ TileWork work;
+#endif
     const int first_own = blockIdx.x * 32 * blockDim.y, first = splat_of(share, first_own), n = state->num_splats;
     if (state->overflowed) return;
     if (first >= n) {
-        if (groups) list_visible(first_own, false, groups, counts);
+#ifdef SENT
+        put_splats(slot, columns, rows, first_own + first_of_warp(), false, {});
+#endif
         return;
     }
     const Camera& camera = shown ? shown->camera : cameras[state->view];
@@ -118,11 +133,14 @@ extern "C" __global__ void project(
     SplatInView view = {};
     const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
     const vbool visible = project_splat(params + i, capacity, drawn, camera, degree, antialias, own_sigmas, gain, view);
-    if (groups) list_visible(first_own, visible, groups, counts);
     store_own(depths + j, select(visible, view.depth, vfloat(0.0f)), exists);
+    store4_own(colors + j, view.color, visible);
+#ifdef SENT
+    put_splats(slot, columns, rows, first_own + first_of_warp(), visible, view);
+#else
     store2_own(means2d + j, view.x, view.y, visible);
     store4_own(conic_opacity + j, view.conic_opacity, visible);
-    store4_own(colors + j, view.color, visible);
     if (d_splats) clear_sums(d_splats, j, visible);
-    if (tile_counts) list_splats(work, first, capacity, visible, view.ellipse, camera, view.depth, state, tile_counts, large_splats);
+    list_splats(work, first, capacity, visible, view.ellipse, camera, view.depth, state, tile_counts, large_splats);
+#endif
 }

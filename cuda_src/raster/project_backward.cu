@@ -56,7 +56,7 @@ __device__ __forceinline__ SplatSums sums_of(
 {
     const float* const sums = d_splats + (size_t)slot * layout.rows * SPLAT_SUMS;
     if (NUM_SLOTS == 1 || !sent) return load_sums(sums + (size_t)first * SPLAT_SUMS, lane_id(), m);
-    return load_sums(sums, row_of(group_of(sent + (size_t)slot * layout.sent_stride, layout.columns, first), lane_id()), m);
+    return load_sums(sums, row_of(group_of(sent + (size_t)slot * layout.sent_stride, first), lane_id()), m);
 }
 
 // Whether an update of `warps` (update.cuh) is that of this warp. All of its lanes call it.

@@ -21,7 +21,7 @@ extern "C" __global__ void receive_splats(
     if (first >= n || state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const float* const slot = slot_of(slots, rank_of(slots.num_ranks, first));      // that of the whole block
-    const VisibleGroup group = group_of(slot, columns, place_in_share(slots.num_ranks, first) + first_of_warp());
+    const VisibleGroup group = group_of(slot, place_in_share(slots.num_ranks, first) + first_of_warp());
     const int i = own(first + first_of_warp());
     const vbool exists = first + first_of_warp() + lane_id() < n;
     const vint row = row_of(group, lane_id());

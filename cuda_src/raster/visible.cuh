@@ -1,28 +1,25 @@
 // Which splats of a share a view shows, and the row of each among these: the index that a rank sends before them. A slot, the memory of a
 // view's splats between two ranks, has three parts, in words of 4 bytes:
-//     begins  [columns / RANK_BLOCK + 1] first row of each block of RANK_BLOCK splats; last: number of visible splats. Padded to 16 bytes
+//     number  [1]                        of visible splats. Padded to 16 bytes
 //     groups  [columns / 32]             VisibleGroup
 //     splats  [rows, PROJECTED]          as arrays of conic and opacity, of rgb and depth, and of mean2d
-// `columns`: the number of a share's splats, rounded up to blocks, the same for each rank. Rows follow the order of splats. A slot may have
-// fewer rows than its view has visible splats: those beyond are not sent, and the batch is repeated (agree in exchange.cu).
+// `columns`: the number of a share's splats, rounded up to blocks, the same for each rank. Splats of a group have consecutive rows; groups
+// have theirs in any order, another one in each run, on which no result depends. A slot may have fewer rows than its view has visible splats:
+// those beyond are not sent, and the batch is repeated (agree in exchange.cu).
 #pragma once
 #include "numbers.cuh"
 #include "raster/share.cuh"
 
 #define PROJECTED 10                // floats of a projected splat
-#define GROUPS_OF_BLOCK (RANK_BLOCK / 32)
+#define GROUPS_AT 4                 // word of a slot at which its groups begin
 
-// Of 32 splats: a bit for each that is visible; the row of the first of these, counted from the first row of its block.
+// Of 32 splats: a bit for each that is visible; the row of the first of these.
 struct VisibleGroup { unsigned mask, begin; };
 
-// Where the parts of a slot begin. train/ranked/exchange.py has the same sizes.
-__device__ __forceinline__ size_t groups_at(int columns) { return (columns / RANK_BLOCK + 4) / 4 * 4; }
-__device__ __forceinline__ size_t splats_at(int columns) { return groups_at(columns) + columns / 16; }
+// Where the splats of a slot begin. train/ranked/exchange.py has the same size.
+__device__ __forceinline__ size_t splats_at(int columns) { return GROUPS_AT + columns / 16; }
 
-__device__ __forceinline__ int num_visible(const float* __restrict__ slot, int columns)
-{
-    return ((const int*)slot)[columns / RANK_BLOCK];
-}
+__device__ __forceinline__ int num_visible(const float* __restrict__ slot) { return *(const int*)slot; }
 
 // The slots of a view on the rank that shows it, one from each rank: what it has of its own splats lies where it has put it, the others where
 // they arrive. train/ranked/exchange.py mirrors this layout.
@@ -36,12 +33,10 @@ __device__ __forceinline__ const float* slot_of(const ViewSlots& s, int rank)
     return rank == s.rank ? (const float*)s.own : (const float*)s.received + (size_t)rank * s.stride;
 }
 
-// The group of splat j of a share; `begin` counts from the first row of the slot.
-__device__ __forceinline__ VisibleGroup group_of(const float* __restrict__ slot, int columns, int j)
+// The group of splat j of a share.
+__device__ __forceinline__ VisibleGroup group_of(const float* __restrict__ slot, int j)
 {
-    VisibleGroup group = ((const VisibleGroup*)(slot + groups_at(columns)))[j / 32];
-    group.begin += ((const unsigned*)slot)[j / RANK_BLOCK];
-    return group;
+    return ((const VisibleGroup*)(slot + GROUPS_AT))[j / 32];
 }
 
 // Of its lanes: which ones have a row, of `rows`; that row.

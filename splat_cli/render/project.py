@@ -113,15 +113,14 @@ def batch_defines(views: Any | None) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SentView:
-    """A view into which a rank projects its share for another rank.
+    """A view into which a rank projects its share for the rank that shows it.
 
-    view: `struct BatchView`. groups: `struct VisibleGroup` (cuda_src/raster/visible.cuh) for each 32 splats, of which
-    masks are written. counts uint32 [columns / RANK_BLOCK]: the number of visible splats of each block is added.
+    view: `struct BatchView`. slot: float32, of the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
     """
 
     view: Any
-    groups: Any
-    counts: Any
+    slot: Any
+    rows: int
 
 
 def project(
@@ -132,26 +131,23 @@ def project(
 
     out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random, others in
     each step; the opacities of the rest are scaled to compensate.
-    share: splats to project; `out` has room for them only, and no tile_counts where they are not all. sent: another
-    view than the state's, and what its visible splats are listed in.
+    share: splats to project; `out` has room for them only. sent: another view than the state's, and where its visible
+    splats are put; `out` then needs depths and colors only.
     ShapeError if `out` has another capacity.
     """
     columns = "C" if share.num_ranks == 1 else "S"
-    check_arrays(
-        "project",
-        params=(splats.params, "float32", "R C"),
-        depths=(out.depths, "float32", columns),
-        means2d=(out.means2d, "float32", f"{columns} 2"),
-        conic_opacity=(out.conic_opacity, "float32", f"{columns} 4"),
-        colors=(out.colors, "float32", f"{columns} 4"),
-        **smooth_3d_array(splats),
-    )
-    defines = cameras.defines | ({"DROPOUT": 1} if dropout else {})
+    arrays = {"depths": columns, "colors": f"{columns} 4"}
+    if not sent:
+        arrays |= {"means2d": f"{columns} 2", "conic_opacity": f"{columns} 4"}
+    outputs = {name: (getattr(out, name), "float32", shape) for name, shape in arrays.items()}
+    check_arrays("project", params=(splats.params, "float32", "R C"), **outputs, **smooth_3d_array(splats))
+    defines = cameras.defines | ({"DROPOUT": 1} if dropout else {}) | ({"SENT": 1} if sent else {})
     splats.backend.kernel("raster/project", "project", **defines)(
         (-(-len(out.depths) // THREADS),), LANES,
-        splats.params, splats.capacity, cameras.array, state.array, sent and sent.view, int(antialias), share.struct,
+        splats.params, splats.capacity, cameras.array, state.array, sent and sent.view, int(antialias),
+        share.struct, len(out.depths),
         out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
-        splats.smooth_3d_sigmas, *((sent.groups, sent.counts) if sent else (None, None)), float(dropout),
+        splats.smooth_3d_sigmas, *((sent.rows, sent.slot) if sent else (0, None)), float(dropout),
     )  # fmt: skip
 
 

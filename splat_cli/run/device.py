@@ -54,6 +54,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
     )
+    sent = {"SENT": 1} if config.gpus > 1 else {}
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed),
         ("raster/blend", {}),
@@ -65,9 +66,9 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("optim/begin_step", {}),
     ]
     if config.gpus > 1:
-        units += [(f"raster/{name}", {}) for name in ("send_splats", "receive_splats", "exchange")]
+        units += [("raster/project", sent), ("raster/receive_splats", {}), ("raster/exchange", {})]
     if config.dropout != 0:
-        units.append(("raster/project", radial | {"DROPOUT": 1}))
+        units.append(("raster/project", radial | sent | {"DROPOUT": 1}))
     if fixed:
         units.append(("raster/fixed_to_float", {}))
     if config.smooth_3d > 0:

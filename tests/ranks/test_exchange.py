@@ -1,5 +1,6 @@
 """Visible splats on their way between two ranks, and the sums of their gradients on the way back."""
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,6 @@ from splat_cli.render.project import SPLAT_SUMS, Projection, project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
 from splat_cli.train.ranked.shares import take_columns
-from tests.reference.exchange import Sent, sent_splats
 from tests.views import ring_of_views
 
 SIZE, NUM = 2, 3 * RANK_BLOCK + 100  # ranks; splats
@@ -29,42 +29,12 @@ def _exchange(backend: Backend, rank: int = 0, rows: int = COLUMNS) -> Exchange:
     return Exchange(backend, ranks, Share(rank, SIZE), CAPACITY, SIZE, rows)
 
 
-def _parts(backend: Backend, slot: Any, rows: int) -> Sent:
-    """Of what lies in a slot."""
-    host = backend.download(slot)
-    blocks, words = COLUMNS // RANK_BLOCK, index_words(COLUMNS)
-    groups = host[words - COLUMNS // 16 : words].view(np.uint32).reshape(-1, 2)
-    splats = host[words:]
-    quads = splats[: 8 * rows].reshape(2, rows, 4)
-    return Sent(
-        host[: blocks + 1].view(np.uint32), groups[:, 0], groups[:, 1],
-        np.column_stack([*quads, splats[8 * rows :].reshape(rows, 2)]),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(("rank", "rows"), [(0, COLUMNS), (1, COLUMNS), (0, 1024)])
-def test_visible_splats_are_sent_in_order(backend: Backend, rank: int, rows: int) -> None:
-    rng, exchange, share = np.random.default_rng(rank), _exchange(backend, rank, rows), Share(rank, SIZE)
-    seen = rng.random(COLUMNS) < rng.choice([0.0, 0.3, 1.0], COLUMNS // 32).repeat(32)
-    seen[RANK_BLOCK - 32 : RANK_BLOCK + 32] = True  # on both sides of two blocks
-    arrays = {"depths": np.where(seen, rng.uniform(1, 9, COLUMNS), 0), "means2d": rng.normal(size=(COLUMNS, 2)),
-              "conics": rng.normal(size=(COLUMNS, 4)), "colors": rng.normal(size=(COLUMNS, 4))}  # fmt: skip
-    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
-    for name, array in arrays.items():
-        getattr(exchange.slots[1], "conic_opacity" if name == "conics" else name)[...] = backend.upload(array)
-    arrays["depths"][share.count(NUM) :] = 0  # no splats
-    expected = sent_splats(**arrays)
-    exchange.sent_views[1].groups[::2] = backend.upload(expected.masks.astype(np.uint32).view(np.float32))
-    exchange.counts[1] = backend.upload(np.diff(expected.begins).astype(np.uint32))
-    exchange.send_splats(1, IterState(backend, num_splats=NUM))
-
-    got = _parts(backend, exchange._splats[0][1], rows)
-    for name in ("begins", "masks", "group_begins"):
-        np.testing.assert_array_equal(getattr(got, name), getattr(expected, name), err_msg=name)
-    num = min(rows, len(expected.splats))
-    assert num == rows or rows == COLUMNS
-    np.testing.assert_array_equal(got.splats[:num], expected.splats[:num])
-    assert not got.splats[num:].any()
+def _rows(backend: Backend, exchange: Exchange, view: int) -> np.ndarray:
+    """Row of each splat of a share in what is sent of a view; -1 where it is not visible."""
+    words = backend.download(exchange.sent[view, 4 : index_words(COLUMNS)])
+    masks, begins = words.view(np.uint32).reshape(-1, 2).astype(np.int64).T
+    seen = (masks[:, None] >> np.arange(32) & 1) > 0
+    return np.where(seen, begins[:, None] + np.cumsum(seen, axis=1) - 1, -1).ravel()
 
 
 class _Pair:
@@ -90,7 +60,6 @@ class _Pair:
                 record((1,), (1,), self.cameras.array, state.array, exchange.views[view])
                 sent = exchange.sent_views[view]
                 project(self.splats, self.cameras, state, False, slot, share=exchange.share, sent=sent)
-                exchange.send_splats(view, state)
         self.transfer("_splats")
 
     def transfer(self, name: str) -> None:
@@ -102,6 +71,20 @@ class _Pair:
 
     def rasterizer(self) -> Rasterizer:
         return Rasterizer(self.backend, self.cameras, CAPACITY, training=True)
+
+
+@pytest.mark.parametrize("rows", [COLUMNS, 1024])
+def test_rows_of_visible_splats(backend: Backend, rows: int) -> None:
+    """Each has one of its own, those of a group of 32 follow one another, and all of them are used."""
+    pair = _Pair(backend, rows)
+    for view, exchange in itertools.product(range(SIZE), pair.exchanges):
+        seen = backend.download(exchange.whole.depths)[view] > 0
+        seen[exchange.share.count(NUM) :] = False
+        number = backend.download(exchange.sent[view, :1]).view(np.uint32)[0]
+        taken = _rows(backend, exchange, view)
+        np.testing.assert_array_equal(taken >= 0, seen)
+        np.testing.assert_array_equal(np.sort(taken[seen]), np.arange(number))
+        assert number > 1024
 
 
 def test_received_splats_are_those_projected(backend: Backend) -> None:
@@ -146,8 +129,11 @@ def test_sums_return_to_their_owners(backend: Backend, rows: int) -> None:
             depths = backend.download(exchange.whole.depths)[view]
             own = splats[(splats < NUM) & (depths > 0)]
             needed.append(len(own))
-            got = backend.download(exchange._sums[1])[view][: min(len(own), rows)]
-            np.testing.assert_array_equal(got, sums[view][own[:rows]])
+            of_splat = _rows(backend, exchange, view)[depths > 0][: len(own)]
+            has_row = of_splat < rows
+            got = backend.download(exchange._sums[1])[view][of_splat[has_row]]
+            np.testing.assert_array_equal(got, sums[view][own[has_row]])
+            assert has_row.sum() == min(len(own), rows)
     for state, exchange in zip(pair.states, pair.exchanges, strict=True):
         exchange.agree(state, SIZE)
         assert exchange.needed_rows == max(needed)
@@ -174,11 +160,10 @@ def test_memory_cost_is_what_it_allocates(backend: Backend, batch: int) -> None:
     capacity = 20 * SIZE * RANK_BLOCK
     columns = Share(0, SIZE).columns(capacity)
     exchange = Exchange(backend, ranks, Share(0, SIZE), capacity, batch, columns // 2)
-    common = exchange.slots[0].means2d.nbytes + exchange.slots[0].conic_opacity.nbytes
     whole = exchange.whole.depths.nbytes + exchange.whole.colors.nbytes + exchange.whole.d_rays.nbytes
     exchanged = sum(array.nbytes for pair in (exchange._splats, exchange._sums) for array in pair)
     planned = Exchange.memory_cost(batch, SIZE).per_splat * capacity
-    assert common + whole + exchanged == pytest.approx(planned, rel=0.001)
+    assert whole + exchanged == pytest.approx(planned, rel=0.001)
     assert exchange._stride == index_words(columns) + PROJECTED * columns // 2
 
 

@@ -1,5 +1,5 @@
-"""Projected splats and their gradients on the way between ranks: host side of cuda_src/raster/send_splats.cu,
-receive_splats.cu and exchange.cu."""
+"""Projected splats and their gradients on the way between ranks: host side of cuda_src/raster/receive_splats.cu and
+exchange.cu."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Exchange:
     k * ranks + r. A rank's own part of its own views is not sent: `receive` finds it among what is sent, and `send`
     puts it where gradients are received.
 
-    slots: projections of the rank's own splats into the views of the batch; means2d and conic_opacity are common to
-    all, so that `send_splats` follows each projection. whole: what `project_backward` takes of all of them, after
+    slots, sent_views: where the rank's own splats are projected to, of each view of the batch. sent: float32 [batch,
+    ...], what is sent of them (cuda_src/raster/visible.cuh). whole: what `project_backward` takes of all of them, after
     the exchange of gradients. capacity: of all splats. rows: number of visible splats of a rank for which there is room
     in each view, the same on all ranks; a view with more makes the batch a no-op.
     """
@@ -56,18 +56,17 @@ class Exchange:
         self._sums = [empty((batch, rows, SPLAT_SUMS), "float32") for _ in range(2)]
         self._results = [zeros((batch, VIEW_RESULT_BYTES), "uint8") for _ in range(2)]
         self.views = zeros((batch, BATCH_VIEW_BYTES), "uint8")
-        self.counts = zeros((batch, columns // RANK_BLOCK), "uint32")
         self._needed_rows = zeros(1, "int32")
         depths, colors = empty((batch, columns), "float32"), empty((batch, columns, 4), "float32")
-        common = {"means2d": empty((columns, 2), "float32"), "conic_opacity": empty((columns, 4), "float32")}
-        unused: dict[str, Any] = dict.fromkeys(("tile_counts", "large_splats", "d_splats", "d_rays"))
-        self.slots = [Projection(depths=depths[b], colors=colors[b], **common, **unused) for b in range(batch)]
-        groups = slice(index_words(columns) - columns // 16, index_words(columns))
-        self.sent_views = [SentView(self.views[b], self._splats[0][b, groups], self.counts[b]) for b in range(batch)]
+        names = "means2d", "conic_opacity", "tile_counts", "large_splats", "d_splats", "d_rays"
+        unused: dict[str, Any] = dict.fromkeys(names)
+        self.slots = [Projection(depths=depths[b], colors=colors[b], **unused) for b in range(batch)]
+        self.sent = self._splats[0]
+        self.sent_views = [SentView(self.views[b], self.sent[b], rows) for b in range(batch)]
         self.whole = Projection(
             depths=depths, means2d=None, conic_opacity=None, colors=colors, tile_counts=None, large_splats=None,
             d_splats=self._sums[1], d_rays=empty((batch, 6, columns), "float32"),
-            views=self.views, sent=self._splats[0],
+            views=self.views, sent=self.sent,
             layout=np.array((columns, rows, self._stride), SLOT_LAYOUT_DTYPE),
         )  # fmt: skip
 
@@ -75,21 +74,12 @@ class Exchange:
     def memory_cost(batch: int, num_ranks: int) -> MemoryCost:
         """Device memory of the buffers, with slots of PLANNED_ROWS."""
         words = 1 + 4 + 6 + 2 * PLANNED_ROWS * (PROJECTED + SPLAT_SUMS) + 2 * index_words(RANK_BLOCK) / RANK_BLOCK
-        return MemoryCost(per_splat=4 * (words * batch + 2 + 4) / num_ranks)
+        return MemoryCost(per_splat=4 * words * batch / num_ranks)
 
     @property
     def needed_rows(self) -> int:
         """Rows that a view has needed so far; the same on all ranks. Waits for the device."""
         return int(self.backend.download(self._needed_rows)[0])
-
-    def send_splats(self, slot: int, state: IterState) -> None:
-        """Queue the visible splats of a slot, just projected, to be sent."""
-        projection = self.slots[slot]
-        self.backend.kernel("raster/send_splats", "send_splats")(
-            (self.columns // THREADS,), LANES,
-            state.array, self.columns, self.rows, self.counts[slot], projection.depths, projection.means2d,
-            projection.conic_opacity, projection.colors, self._splats[0][slot],
-        )  # fmt: skip
 
     def begin_projections(self) -> None:
         """Begin to send each view's projections to the rank that shows it, beside what is queued from now on."""
@@ -139,7 +129,7 @@ class Exchange:
     def _view_slots(self, view: int) -> np.ndarray:
         """`struct ViewSlots` of the rank's `view`-th view."""
         first, rank, address = view * self.ranks.size, self.ranks.rank, self.backend.address
-        own, received = self._splats[0][first + rank], self._splats[1][first]
+        own, received = self.sent[first + rank], self._splats[1][first]
         return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_SLOTS_DTYPE)
 
     def _of_views(self, arrays: list[Any], view: int) -> tuple[Any, Any]:
@@ -152,4 +142,4 @@ class Exchange:
 
 def index_words(columns: int) -> int:
     """Words of a slot before its splats, as in cuda_src/raster/visible.cuh."""
-    return (columns // RANK_BLOCK + 4) // 4 * 4 + columns // 16
+    return 4 + columns // 16

@@ -79,9 +79,9 @@ class RankedViews:
     def begin(self, count: int, name: str, *source: Any) -> None:
         """Queue the choice of the next `count` views by a kernel of begin_step.cu, from the arrays `source`."""
         exchange, cameras = self.exchange, self.rasterizer.cameras.array
-        counts = exchange.counts.size, exchange.counts
+        slots = exchange.sent.shape[1], exchange.sent
         self.rasterizer.backend.kernel("optim/begin_step", name)(
-            (1,), (THREADS,), self._state.array, *source, cameras, count, self.ranks.rank, *counts, exchange.views,
+            (1,), (THREADS,), self._state.array, *source, cameras, count, self.ranks.rank, *slots, exchange.views,
         )  # fmt: skip
 
     def project(self, count: int, own: bool, dropout: float = 0.0) -> None:
@@ -93,7 +93,6 @@ class RankedViews:
                     self._model.splats, raster.cameras, state, raster.antialias, exchange.slots[b], dropout, self.share,
                     exchange.sent_views[b],
                 )  # fmt: skip
-                exchange.send_splats(b, state)
 
     def render(self, view: int) -> None:
         """Queue the picture of the rank's `view`-th view, after what the ranks have sent of it."""
