@@ -17,7 +17,7 @@ from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
-PRIORITY = -1  # of the stream; of branches one more or less. Smaller numbers go first, 0 last
+URGENT, PRIORITY, PATIENT = -2, -1, 0  # of streams; PRIORITY: of all work but branches. Smaller numbers go first
 _of_thread = threading.local()  # its streams, by device
 
 
@@ -72,7 +72,7 @@ class CudaBackend:
         self.xp = cupy
         self.stream = _stream(cupy)
         self._branches = {
-            urgent: cupy.cuda.Stream(non_blocking=True, priority=PRIORITY - 1 if urgent else PRIORITY + 1)
+            urgent: cupy.cuda.Stream(non_blocking=True, priority=URGENT if urgent else PATIENT)
             for urgent in (True, False)
         }
         self._folders = source_folders(sources)

@@ -20,7 +20,7 @@ class PrioritizedGraph:
         self._check(self._driver.cuGraphInstantiateWithFlags(
             ctypes.byref(self._executable), ctypes.c_void_p(graph.graph), ctypes.c_ulonglong(USE_NODE_PRIORITY)
         ))  # fmt: skip
-        weakref.finalize(self, self._driver.cuGraphExecDestroy, self._executable)
+        weakref.finalize(self, self._driver.cuGraphExecDestroy, self._executable).atexit = False
 
     def launch(self, stream: Any) -> None:
         """Queue the graph on a cupy.cuda.Stream."""
