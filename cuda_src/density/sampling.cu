@@ -1,6 +1,7 @@
 // Random choices by weight, from uniform random numbers that the host draws: the same on every device. A thread owns one splat,
 // in search_samples one draw.
 #include "common.cuh"
+#include "vectors.cuh"
 
 #define LAST 1e300                  // a key that no weight reaches
 #define SHARE_ONE 68719476736.0     // 2^36, the largest weight as an integer: a parallel sum of floats would round as it likes
@@ -16,6 +17,22 @@ extern "C" __global__ void integer_weights(
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const double one = fmin(SHARE_ONE, SHARES / num);
     if (i < num) shares[i] = (long long)(weights[i] / (double)fmaxf(__uint_as_float(*largest), 1e-30f) * one);
+}
+
+// A splat of opacity o and its n copies have opacity 1 - (1 - o)^(1 / (n + 1)) each (share_opacity in refine.cu). Shares are lowered to
+// those of as many copies as leave that at min_opacity: more would be too transparent to survive until the next round.
+extern "C" __global__ void limit_shares(
+    const float* __restrict__ logit_opacities,  // [num]
+    int num,
+    double share_of_copy,                       // of one draw, in the mean
+    float min_opacity,
+    long long* __restrict__ shares)             // [num]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num) return;
+    const double transparency = log(1.0 - (double)sigmoid(logit_opacities[i])), most = log(1.0 - (double)min_opacity);
+    const double limit = fmax(transparency / most - 1.0, 0.0) * share_of_copy;
+    if (shares[i] > limit) shares[i] = (long long)limit;
 }
 
 // With replacement: the first splat whose cumulative share exceeds the draw.

@@ -20,7 +20,9 @@ class MCMCStrategy(PeriodicStrategy):
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> list[Any]:
         ratings, num_new = self._demand(model, scorer)
-        dead, sampler, changed = ratings.dead, WeightedSampler(model.backend, ratings), list[Any]()
+        sampler, changed = WeightedSampler(model.backend, ratings), list[Any]()
+        num_copies = self._num_copies(model, sampler, len(ratings.dead) + num_new)
+        dead, num_new = ratings.dead[:num_copies], min(max(num_copies - len(ratings.dead), 0), num_new)
         if 0 < len(dead) < model.num_trained:
             changed += self._relocate(model, sampler.sample(len(dead), random), dead)
         if num_new > 0:
@@ -37,6 +39,10 @@ class MCMCStrategy(PeriodicStrategy):
     def _errors(self, scorer: ErrorScorer) -> Any | None:
         """Sampling weights of copies, float32 [num], or None for opacities."""
         return None
+
+    def _num_copies(self, model: Model, sampler: WeightedSampler, wanted: int) -> int:
+        """Number of copies to make of `wanted` ones."""
+        return wanted
 
     def _add(self, model: Model, count: int, holes: Any | None = None) -> Any:
         """Slots for `count` splats: `holes` first, then new columns, which it adds."""

@@ -23,7 +23,26 @@ class WeightedSampler:
         self._backend, weights = backend, ratings.weights
         shares = backend.xp.empty(len(weights), "int64")
         launch(backend, FILE, "integer_weights", len(weights), weights, ratings.totals[2:], len(weights), shares)
-        self._cumulative = backend.xp.cumsum(shares)
+        self._shares, self._cumulative = shares, backend.xp.cumsum(shares)
+
+    def limit(self, logit_opacities: Any, count: int, min_opacity: float) -> int:
+        """Lower the weights of splats of which `count` samples would make copies more transparent than min_opacity.
+
+        logit_opacities: float32 [num]. Returns the number of samples to take, at most `count`: what a splat loses is
+        not given to others. Waits for the device.
+        """
+        total = self._total()
+        if not count or not total:
+            return count
+        backend, num = self._backend, len(self._shares)
+        limits = total / count, float(min_opacity)
+        launch(backend, FILE, "limit_shares", num, logit_opacities, num, *limits, self._shares)
+        self._cumulative = backend.xp.cumsum(self._shares)
+        return -(-count * self._total() // total)
+
+    def _total(self) -> int:
+        """Sum of all weights as integers."""
+        return int(self._backend.download(self._cumulative[-1:]).sum())
 
     def sample(self, count: int, random: np.random.Generator) -> Any:
         """Indices int64 [count] on the device."""

@@ -89,3 +89,13 @@ def test_when_all_are_dead_nothing_moves(backend):
     model = some_model(backend, dead=NUM)
     before = host(model)
     np.testing.assert_array_equal(host(refined(model, "mcmc", growth_rate=0.0)), before)
+
+
+def test_a_transparent_splat_with_all_the_error_is_not_copied_into_invisible_ones(backend):
+    model = some_model(backend, dead=300)
+    model.splats.params[10, BLAMED] = np.log(0.06 / 0.94)  # opacity 0.06: enough for two splats of 0.03
+    before = host(model)
+    after = host(refined(model, "copies"))
+    opacities = 1 / (1 + np.exp(-after[10, relatives(before, model)].astype(np.float64)))
+    assert len(opacities) <= 3
+    assert (opacities > 0.015).all()

@@ -56,3 +56,24 @@ def test_distinct_draws_are_the_largest_keys_of_efraimidis_and_spirakis(backend)
     weights = np.random.default_rng(0).random(1000).astype(np.float32)
     keys = np.random.default_rng(4).random(1000) ** (1 / weights.astype(np.float64))
     np.testing.assert_array_equal(_distinct(backend, weights, 50, seed=4), np.argsort(-keys)[:50])
+
+
+def test_a_splat_is_not_drawn_more_often_than_its_opacity_can_be_shared(backend):
+    opacities, weights, count = np.array([0.02, 0.1, 0.5, 0.9, 0.99]), np.array([90, 4, 2, 2, 2], np.float32), 50
+    sampler = WeightedSampler(backend, _ratings(backend, weights))
+    logits = np.log(opacities / (1 - opacities)).astype(np.float32)
+    num_copies = sampler.limit(backend.upload(logits), count, 0.05)
+    shares = np.log(1 - opacities) / np.log(1 - 0.05)  # splats that one of 0.05 can be shared among
+    expected = np.minimum(count * weights / weights.sum(), np.maximum(shares - 1, 0))
+    assert num_copies == np.ceil(expected.sum())
+    draws = backend.download(sampler.sample(40_000, np.random.default_rng(0)))
+    frequencies = np.bincount(draws, minlength=5) / len(draws)
+    np.testing.assert_allclose(frequencies, expected / expected.sum(), atol=0.01)
+
+
+def test_splats_opaque_enough_keep_their_weights(backend):
+    weights = np.random.default_rng(0).random(1000).astype(np.float32)
+    sampler = WeightedSampler(backend, _ratings(backend, weights))
+    assert sampler.limit(backend.xp.full(1000, 10, "float32"), 300, 0.05) == 300
+    draws = backend.download(sampler.sample(5000, np.random.default_rng(0)))
+    np.testing.assert_array_equal(draws, _samples(backend, weights, 5000))
