@@ -196,25 +196,27 @@ extern "C" __global__ void scan_tiles(
     unsigned* __restrict__ tile_order)          // [num_tiles] tiles, about the longest lists first
 {
     __shared__ unsigned long long sums[256];    // of 64 bits: pairs that 32 bits cannot count must not seem to fit
-    __shared__ unsigned places[NUM_LENGTHS];
+    __shared__ unsigned lengths[NUM_LENGTHS], places[NUM_LENGTHS];     // tiles of a class, and where in the order they go
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const unsigned num_tiles = camera.tiles_x * camera.tiles_y, share = (num_tiles + blockDim.x - 1) / blockDim.x;
     const unsigned begin = min(threadIdx.x * share, num_tiles), end = min(begin + share, num_tiles);
-    for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) places[k] = 0;
+    for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) lengths[k] = 0;
     __syncthreads();
     unsigned long long sum = 0;
     for (unsigned t = begin; t < end; ++t) {
         sum += tile_counts[t];
-        atomicAdd(&places[length_class(tile_counts[t])], 1u);
+        atomicAdd(&lengths[length_class(tile_counts[t])], 1u);
     }
     sums[threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        unsigned first = 0;
-        for (int k = NUM_LENGTHS - 1; k >= 0; --k) { const unsigned n = places[k]; places[k] = first; first += n; }
+    // Every thread adds up its predecessors: one barrier, no tree, and no load waits for another.
+    for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) {
+        unsigned longer = 0;
+        for (unsigned l = k + 1; l < NUM_LENGTHS; ++l) longer += lengths[l];
+        places[k] = longer;
     }
-    unsigned long long before = 0, total = 0;   // every thread adds up its predecessors: one barrier, no tree
+    unsigned long long before = 0, total = 0;
     for (unsigned t = 0; t < blockDim.x; ++t) {
         before += t < threadIdx.x ? sums[t] : 0;
         total += sums[t];
