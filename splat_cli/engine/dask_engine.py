@@ -20,7 +20,13 @@ from splat_cli.errors import SplatError, UsageError
 
 _SAVING = 90.0  # seconds that interrupted jobs have to save
 _POLL = 0.2  # seconds
-LOST = "the connection to the Dask scheduler is lost; the same command again goes on with what is left"
+
+
+class SchedulerLost(SplatError):
+    """The connection to the scheduler is lost."""
+
+    def __init__(self, advice: str = "; the same command again goes on with what is left") -> None:
+        super().__init__(f"the connection to the Dask scheduler is lost{advice}")
 
 
 class DaskEngine:
@@ -38,16 +44,14 @@ class DaskEngine:
 
     def submit(self, job: Job) -> None:
         """See Engine.submit."""
-        (job.folder / job.log).touch()  # seen by a worker that shares the folder
-        there = dataclasses.replace(job, inputs=tuple(path for path in job.inputs if (job.folder / path).exists()))
-        call = remote_call(run_on_worker, there, self._device, __version__, self._topic)
+        call = remote_call(run_on_worker, visible_inputs(job), self._device, __version__, self._topic)
         future = self._client.submit(*call, key=f"{job.name}-{uuid.uuid4()}", pure=False)
         self._jobs[future] = job
         self._results.expect()
         future.add_done_callback(self._results.put)
 
     def results(self) -> Iterator[JobResult]:
-        """See Engine.results. SplatError if the scheduler is lost."""
+        """See Engine.results. SchedulerLost."""
         for future in self._results.drain():
             yield self._result(future)
 
@@ -58,7 +62,7 @@ class DaskEngine:
     def _check(self) -> None:
         self._interrupted()
         if self._client.status == "closed":
-            raise SplatError(LOST)
+            raise SchedulerLost
 
     def _result(self, future: Future) -> JobResult:
         job = self._jobs.pop(future)
@@ -74,14 +78,20 @@ class DaskEngine:
         self._say(f"{name}: {text}")
 
 
+def visible_inputs(job: Job) -> Job:
+    """The job with those inputs that exist, and its log: a worker that shares the folder sees them."""
+    (job.folder / job.log).touch()
+    return dataclasses.replace(job, inputs=tuple(path for path in job.inputs if (job.folder / path).exists()))
+
+
 def result_of(future: Future) -> Any:
-    """The result of a task. UsageError where its worker lacks this program, SplatError where the scheduler is lost."""
+    """The result of a task. UsageError where its worker lacks this program, SchedulerLost."""
     try:
         return future.result()
     except ImportError as error:
         raise lacks_program(error) from None
     except CancelledError:
-        raise SplatError(LOST) from None
+        raise SchedulerLost from None
 
 
 def lacks_program(error: ImportError) -> UsageError:

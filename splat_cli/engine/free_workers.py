@@ -90,7 +90,7 @@ class FreeWorkers:
                 "host, or use GPUs, which NCCL connects across hosts"
             )
         if not self._can_grow and num < size:
-            raise UsageError(f"--gpus {size}: the cluster has {num} {_NAMES[device]}, and one process needs one")
+            raise UsageError(f"--gpus {size}: too few {_NAMES[device]} in the cluster: {num}; each process needs one")
 
 
 _NAMES = {"cuda": "GPUs", "cpu": "workers"}

@@ -6,18 +6,17 @@ import queue
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
 from distributed import Client, Future, KilledWorker, Lock
 
 from splat_cli import __version__
-from splat_cli.engine.dask_engine import LOST, drop, remote_call, result_of
+from splat_cli.engine.dask_engine import SchedulerLost, drop, remote_call, result_of, visible_inputs
 from splat_cli.engine.free_workers import FreeWorkers
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.rank_worker import RankTask, follow, lead
-from splat_cli.errors import SplatError
 from splat_cli.ranks.protocol import RankError
 
 _POLL = 0.2  # seconds
@@ -38,50 +37,32 @@ class RankGroup:
         """The result of rank 0 of `size`, which runs the job.
 
         RankError where a worker is lost or closes, UsageError where the job cannot run on this cluster,
-        KeyboardInterrupt. All ranks have ended afterwards, and have saved where they could.
+        SchedulerLost, KeyboardInterrupt. All ranks have ended afterwards, and have saved where they could.
         """
-        topic, messages, futures = f"splat-{uuid.uuid4()}", queue.SimpleQueue[tuple[Any, ...]](), list[Future]()
-        self._client.subscribe_topic(topic, lambda event: messages.put(tuple(event[1])))
-
-        def submit(worker: str, function: Callable[..., Any], *arguments: Any) -> None:
-            number, key = len(futures), f"{job.name}-rank-{len(futures)}-{uuid.uuid4()}"
-            call = remote_call(function, *arguments)
-            futures.append(self._client.submit(*call, workers=[worker], key=key, pure=False))
-            futures[-1].add_done_callback(lambda _: messages.put(("ended", number)))
-
+        job = visible_inputs(job)
+        tasks = _Tasks(self._client, job, size)
         try:
             with ExitStack() as turn:
                 self._take_turn(turn)
                 workers, device = self._free_workers.wait(job, size)
-                work = RankTask(job, size, device, __version__, topic, secrets.token_bytes(32))
-                submit(workers[0], lead, work)
-                num_running = 0
-                for kind, rank, *details in self._watched(messages, workers):
-                    if kind == "listens":
-                        if len(futures) > 1:
-                            raise RankError(f"the worker of rank 0 of {size} was lost and has returned")
-                        for number, worker in enumerate(workers[1:], 1):
-                            submit(worker, follow, work, number, *details)
-                    elif kind == "says":
-                        self._say(f"Rank {rank} of {size} {details[0]}")
-                    elif kind == "runs":
-                        self._say(f"Rank {rank} of {size} runs on {details[0]}")
-                        num_running += 1
-                        if num_running == size:
-                            turn.close()
-                    elif kind == "closes":
-                        raise RankError(f"the worker of rank {rank} of {size} closes: {details[0]}")
-                    elif result := self._result(futures[rank], rank, size):
-                        return result
-            raise AssertionError
+                tasks.start(workers, device)
+                while (result := tasks.result()) is None:
+                    self._check()
+                    if line := tasks.work():
+                        self._say(line)
+                    if tasks.num_running == size:
+                        turn.close()
+            return result
+        except OSError as error:  # of a connection, as distributed raises them
+            raise SchedulerLost from error
         finally:
-            drop(self._client, futures, topic)
-            self._client.unsubscribe_topic(topic)
+            with suppress(OSError):
+                tasks.end()
 
     def _check(self) -> None:
         self._interrupted()
         if self._client.status == "closed":
-            raise SplatError(LOST)
+            raise SchedulerLost
 
     def _take_turn(self, turn: ExitStack) -> None:
         """One command at a time takes workers: of two that had some each, both would wait for ever."""
@@ -91,24 +72,75 @@ class RankGroup:
             self._check()
         turn.callback(lock.release)
 
-    def _watched(self, messages: queue.SimpleQueue[tuple[Any, ...]], workers: list[str]) -> Iterator[tuple[Any, ...]]:
-        """Messages of the tasks as they arrive. RankError where a worker is lost."""
-        last = time.monotonic()
-        while True:
-            self._check()
-            with suppress(queue.Empty):
-                yield messages.get(timeout=_POLL)
-            if time.monotonic() - last > _CENSUS:
-                present, last = self._client.nthreads(), time.monotonic()
-                for rank, worker in enumerate(workers):
-                    if worker not in present:
-                        raise RankError(f"the worker of rank {rank} of {len(workers)} is lost: {worker}")
 
-    @staticmethod
-    def _result(future: Future, rank: int, size: int) -> JobResult | None:
-        """That of rank 0; others have none."""
+class _Tasks:
+    """The tasks of the ranks of one job, and what they tell."""
+
+    def __init__(self, client: Client, job: Job, size: int) -> None:
+        self._client, self._job, self._size, self.num_running = client, job, size, 0
+        self._topic, self._futures, self._workers = f"splat-{uuid.uuid4()}", list[Future](), list[str]()
+        self._messages, self._last_census = queue.SimpleQueue[tuple[Any, ...]](), 0.0
+        self._result: JobResult | None = None
+        client.subscribe_topic(self._topic, lambda event: self._messages.put(tuple(event[1])))
+
+    def start(self, workers: list[str], device: str) -> None:
+        """Start rank 0; the others follow when it listens."""
+        self._workers = workers
+        key = secrets.token_bytes(32)
+        self._work = RankTask(self._job, self._size, device, __version__, self._topic, key)
+        self._submit(lead)
+
+    def result(self) -> JobResult | None:
+        """That of rank 0, as soon as it has ended."""
+        return self._result
+
+    def work(self) -> str | None:
+        """Wait a moment for a message of a task, and act on it. Returns a line for the user, or None.
+
+        RankError where a worker is lost.
+        """
+        self._look_for_lost_workers()
         try:
-            result: JobResult | None = result_of(future)
-        except KilledWorker:
-            raise RankError(f"the worker of rank {rank} of {size} is lost") from None
-        return result
+            kind, rank, *details = self._messages.get(timeout=_POLL)
+        except queue.Empty:
+            return None
+        name = f"rank {rank} of {self._size}"
+        if kind == "listens":
+            if len(self._futures) > 1:
+                raise RankError(f"the worker of {name} was lost and has returned")
+            for _ in self._workers[1:]:
+                self._submit(follow, *details)
+        elif kind == "runs":
+            self.num_running += 1
+            return f"{name.capitalize()} runs on {details[0]}"
+        elif kind == "waits":
+            return f"{name.capitalize()} {details[0]}"
+        elif kind == "closes":
+            raise RankError(f"the worker of {name} closes: {details[0]}")
+        else:
+            try:
+                self._result = result_of(self._futures[rank]) or self._result  # other ranks have none
+            except KilledWorker:
+                raise RankError(f"the worker of {name} is lost") from None
+        return None
+
+    def end(self) -> None:
+        """Have all tasks end, and wait for them."""
+        drop(self._client, self._futures, self._topic)
+        self._client.unsubscribe_topic(self._topic)
+
+    def _submit(self, function: Callable[..., Any], *details: Any) -> None:
+        """Submit the task of the next rank to its worker."""
+        rank = len(self._futures)
+        call = remote_call(function, self._work, *([rank] if rank else []), *details)
+        key = f"{self._job.name}-rank-{rank}-{uuid.uuid4()}"
+        self._futures.append(self._client.submit(*call, workers=[self._workers[rank]], key=key, pure=False))
+        self._futures[rank].add_done_callback(lambda _: self._messages.put(("ended", rank)))
+
+    def _look_for_lost_workers(self) -> None:
+        if time.monotonic() - self._last_census < _CENSUS:
+            return
+        present, self._last_census = self._client.nthreads(), time.monotonic()
+        for rank, worker in enumerate(self._workers):
+            if worker not in present:
+                raise RankError(f"the worker of rank {rank} of {self._size} is lost: {worker}")

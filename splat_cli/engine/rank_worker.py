@@ -49,13 +49,13 @@ class RankTask:
 def lead(work: RankTask) -> JobResult:
     """Run the job as rank 0, once all others are connected.
 
-    Events: ("says", 0, text), ("listens", 0, address, paths of shared memory), ("runs", 0, place).
+    Events: ("waits", 0, text), ("listens", 0, address, paths of shared memory), ("runs", 0, place).
     """
     task, job = WorkerTask(work.topic), work.job
     check_visible(job, work.version, task.place)
 
     def say(text: str) -> None:
-        task.tell("says", 0, text)
+        task.tell("waits", 0, text)
 
     def check() -> None:
         if task.must_end():
@@ -65,7 +65,7 @@ def lead(work: RankTask) -> JobResult:
         place = ", ".join(filter(None, (task.place, describe_device(environment))))
         if job.run:
             wait_until_unlocked(
-                job.folder / job.run, LOCK_PATIENCE, task.must_end, lambda text: task.tell("says", 0, text)
+                job.folder / job.run, LOCK_PATIENCE, task.must_end, lambda text: task.tell("waits", 0, text)
             )
         files = make_shared_memory(work.size) if work.device == "cpu" and work.size > 1 else []
         for file in files:

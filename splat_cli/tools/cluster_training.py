@@ -16,8 +16,8 @@ from splat_cli.interrupt import deferred_interrupt
 from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.ranks import check_settings
-from splat_cli.run.restart import Restarts, interruption
-from splat_cli.run.storage.find_run import open_run
+from splat_cli.run.restart import Restarts, interruption, resume_advice
+from splat_cli.run.storage.find_run import is_run, open_run
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 
@@ -29,6 +29,8 @@ def new_run_on_cluster(
 ) -> RunResult:
     """Train a scene into a new folder. See `_train`."""
     check_settings(config)
+    if is_run(path):  # the job would continue it
+        raise UsageError(f"{path} is a run already: name another folder, or continue it with --resume")
     job = train_job(path.name, scene, path, config, device)
     return _train(job, RunDir(path), config, cluster, device, display)
 
@@ -55,6 +57,7 @@ def _train(job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str
     restarts = Restarts(run, config, _saved(run), lambda: _saved(run), display, f"--cluster {cluster}")
     try:
         with deferred_interrupt() as check, connected_client(cluster, device, display.say) as client:
+            from splat_cli.engine.dask_engine import SchedulerLost
             from splat_cli.engine.rank_group import RankGroup
 
             def look() -> None:
@@ -66,6 +69,8 @@ def _train(job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str
             def attempt(_: object) -> None:
                 try:
                     _check(group.run(job, config.gpus))
+                except SchedulerLost:
+                    raise SchedulerLost(resume_advice(run, config, restarts.options)) from None
                 finally:
                     log.show()
 
@@ -111,9 +116,12 @@ class _Log:
 
     def show(self) -> None:
         """Show new lines."""
-        with self._path.open("rb") as file:
-            file.seek(self._position)
-            whole, newline, _ = file.read().rpartition(b"\n")
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._position)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except OSError:  # of shared storage
+            return
         self._position += len(whole) + len(newline)
         for line in whole.decode("utf-8", "replace").splitlines():
             if line.startswith(_WARNING):

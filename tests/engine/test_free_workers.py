@@ -59,8 +59,8 @@ def test_free_workers_are_found(monkeypatch):
 
 @pytest.mark.parametrize(("facts", "size", "device", "can_grow", "message"), [
     (CPUS, 3, "auto", True, "--gpus 3 on the CPU: processes share memory, but no host has 3 workers"),
-    (CPUS, 4, "cpu", False, "--gpus 4: the cluster has 3 workers"),
-    (GPUS, 4, "auto", False, "--gpus 4: the cluster has 3 GPUs"),
+    (CPUS, 4, "cpu", False, "--gpus 4: too few workers in the cluster: 3"),
+    (GPUS, 4, "auto", False, "--gpus 4: too few GPUs in the cluster: 3"),
     (CPUS, 1, "cuda", True, r"--device cuda: no worker has a GPU \(no driver\)"),
 ], ids=str)  # fmt: skip
 def test_too_few_workers_are_told(monkeypatch, facts, size, device, can_grow, message):

@@ -87,3 +87,8 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
 def test_options_that_do_not_work_on_a_cluster_are_named(splat, scene, options, named):
     result = splat("train", scene, "-o", "out", *options, *CLUSTER)
     assert (result.code, named in result.err) == (2, True)
+
+
+def test_run_is_not_overwritten(splat, scene, trained):
+    result = splat("train", scene, "-o", trained, *CLUSTER)
+    assert (result.code, "is a run already" in result.err) == (2, True)
