@@ -17,6 +17,7 @@ from splat_cli.engine.dask_engine import SchedulerLost, drop, remote_call, resul
 from splat_cli.engine.free_workers import FreeWorkers
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.rank_worker import RankTask, follow, lead
+from splat_cli.errors import SplatError, one_line
 from splat_cli.ranks.protocol import RankError
 
 _POLL = 0.2  # seconds
@@ -122,6 +123,8 @@ class _Tasks:
                 self._result = result_of(self._futures[rank]) or self._result  # other ranks have none
             except KilledWorker:
                 raise RankError(f"the worker of {name} is lost") from None
+            except OSError as error:  # on the worker: an address that it cannot listen at, a full disk
+                raise SplatError(f"the worker of {name} failed: {one_line(error)}") from None
         return None
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster does with a job, without a cluster."""
+"""What a worker of a Dask cluster does with a job, or a rank of one, without a cluster."""
 
 import threading
 from pathlib import Path
@@ -14,7 +14,9 @@ from splat_cli.engine import dask_worker
 from splat_cli.engine.dask_engine import DaskEngine
 from splat_cli.engine.dask_worker import run_on_worker
 from splat_cli.engine.job import Job
+from splat_cli.engine.rank_worker import RankTask, follow, lead
 from splat_cli.errors import SplatError, UsageError
+from splat_cli.ranks.links import listening
 from tests.engine.test_local import training_job
 
 
@@ -105,6 +107,26 @@ def test_job_of_a_closing_worker_is_rescheduled(worker, started, tmp_path, scene
     with pytest.raises(Reschedule):
         run(training_job(tmp_path, scene))
     assert "to be continued elsewhere" in worker.said[-1][1]
+
+
+def test_rank_that_cannot_reach_rank_0_tells_so(worker, tmp_path):
+    with listening("127.0.0.1") as server:
+        address = server.getsockname()[:2]
+    work = RankTask(job(tmp_path, "--version"), 2, "cpu", __version__, "topic", b"key")
+    message = r"\(tcp://somewhere:1\) cannot reach rank 0 at 127.0.0.1, port \d+ \(Connection refused\): workers must"
+    with pytest.raises(SplatError, match=message):
+        follow(work, 1, address, [])
+    assert dask_worker.num_running("topic") == 0
+
+
+def test_leading_rank_that_is_dropped_waits_no_more(worker, tmp_path):
+    work = RankTask(job(tmp_path, "--version"), 2, "cpu", __version__, "topic", b"key")
+    worker.address = "tcp://127.0.0.1:1"
+    worker.log_event = lambda topic, message: worker.said.append(message) or worker.state.tasks.clear()
+    with pytest.raises(Reschedule):
+        lead(work)
+    ((kind, rank, address, paths),) = worker.said
+    assert (kind, rank, address[0], len(paths)) == ("listens", 0, "127.0.0.1", 5)
 
 
 def test_a_device_has_one_job_at_a_time(worker, monkeypatch):
