@@ -47,3 +47,8 @@ class IterState:
             dtype, offset = layout[name][:2]
             words = np.ascontiguousarray(np.asarray(value, dtype.base).reshape(-1)).view(np.uint32)
             self.array[offset // 4 : offset // 4 + len(words)] = self.backend.upload(words)
+
+
+def copy_view_state(source: IterState, target: IterState) -> None:
+    """Queue a copy of the view of a state, see cuda_src/optim/begin_step.cu."""
+    source.backend.kernel("optim/begin_step", "copy_view_state")((1,), (1,), source.array, target.array)

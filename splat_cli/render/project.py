@@ -96,7 +96,8 @@ class Projection:
 
     def slot(self, view: int) -> Projection:
         """The projection of one view of the batch. Buffers that only rendering needs are common to views."""
-        arrays = {name: getattr(self, name)[view] for name in ("depths", "colors", "d_splats", "d_rays")}
+        names = "depths", "colors", "d_splats", *(["d_rays"] if self.d_rays is not None else [])
+        arrays = {name: getattr(self, name)[view] for name in names}
         alternating = {name: getattr(self, name)[view % 2] for name in ("means2d", "conic_opacity")}
         return dataclasses.replace(self, **arrays, **alternating, views=None)
 

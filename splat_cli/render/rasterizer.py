@@ -160,11 +160,6 @@ class Rasterizer:
             self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def blend_projection(self, state: IterState) -> None:
-        """Render into `picture` what `projection` holds, from another rank for one, with its tiles counted."""
-        self.tiles.build(self.cameras, state, self.projection)
-        blend(self.cameras, state, self.projection, self.tiles, self.picture)
-
     def blend_values(self, state: IterState, values: Any) -> None:
         """Blend again into `picture`, with values float32 [num, C <= 3] in place of colours."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values

@@ -14,7 +14,7 @@ from splat_cli.optim.columns import copy_columns
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
-from splat_cli.render.iter_state import IterState
+from splat_cli.render.iter_state import IterState, copy_view_state
 from splat_cli.render.project import Projection
 from splat_cli.render.project_backward import ALL_WARPS, SEEN_WARPS, UNSEEN_WARPS, Update
 from splat_cli.render.rasterizer import Rasterizer
@@ -113,12 +113,12 @@ class BatchStep:
         Few of the device's threads project and sort at a time, and wait for memory; blending waits for arithmetic.
         """
         join: Callable[[], None] | None = None
-        self._copy_view_state(self.state, self._ahead)
+        copy_view_state(self.state, self._ahead)
         self._project(first, self._ahead)
         for slot in range(first, size := self.config.batch_size):
             if join:
                 join()
-            self._copy_view_state(self._ahead, self.state)
+            copy_view_state(self._ahead, self.state)
             if slot + 1 < size:
                 join = self.backend.branch(partial(self._project, slot + 1, self._ahead), urgent=True)
             self.rasterizer.select(slot)
@@ -131,9 +131,6 @@ class BatchStep:
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), state.array, self._schedule, self._order)
         raster.project(self.splats, state, self.config.dropout)
         raster.tiles.build(raster.cameras, state, raster.projection)
-
-    def _copy_view_state(self, source: IterState, target: IterState) -> None:
-        self.backend.kernel("optim/begin_step", "copy_view_state")((1,), (1,), source.array, target.array)
 
     def _render(self, slot: int) -> None:
         """Queue a step from its projected splats to their gradients."""

@@ -10,6 +10,7 @@ from splat_cli.gaussians.editing.selection import merged
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterizer import Coloring, Rasterizer
 from splat_cli.train.auxiliary import auxiliary_memory
 from splat_cli.train.ranked.exchange import Exchange
@@ -61,5 +62,5 @@ def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool 
 
 
 def _num_slots(config: ResolvedConfig) -> int:
-    """Number of a batch's views that the rasterizer holds; with several GPUs, Exchange holds them."""
-    return config.batch_size if config.gpus == 1 else 1
+    """Number of a batch's views that the rasterizer holds; with several GPUs, Exchange holds all of them."""
+    return config.batch_size if config.gpus == 1 else num_ahead(config.batch_size // config.gpus)

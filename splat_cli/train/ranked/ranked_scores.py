@@ -112,10 +112,11 @@ class RankedScorer(ViewScorer):
             self._ranked_views.project(count, own=True)
 
         def render_views() -> None:
-            for view in range(len(range(self._ranks.rank, count, self._ranks.size))):
-                self._ranked_views.render(view)
-                self._add_scores()
-                self._ranked_views.exchange.send_result(view, self.state)
+            own = len(range(self._ranks.rank, count, self._ranks.size))
+            for view in range(own):
+                with self._ranked_views.rendered(view, own):
+                    self._add_scores()
+                    self._ranked_views.exchange.send_result(view, self.state)
 
         def end() -> None:
             self._ranked_views.exchange.agree(self.state, count)

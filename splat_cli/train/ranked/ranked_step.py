@@ -31,8 +31,7 @@ class RankedStep:
         self.stages["receive projections"] = views.ranks.end_exchanges
         last = views.num_views - 1
         for view in range(last):
-            self._capture(f"render {view}", functools.partial(self._render, view))
-            self._capture(f"differentiate {view}", functools.partial(self._differentiate, view))
+            self._capture(f"render {view}", functools.partial(self._render_and_differentiate, view))
             self.stages[f"send gradients {view}"] = functools.partial(self._send_gradients, view)
         self._capture(f"render {last}", functools.partial(self._render, last))
         self.stages["send results"] = lambda: views.exchange.begin_results()
@@ -67,12 +66,21 @@ class RankedStep:
     def _project_own(self) -> None:
         self.views.project(self.views.batch, own=True, dropout=self.batch.config.dropout)
 
+    def _render_and_differentiate(self, view: int) -> None:
+        with self.views.rendered(view, self.views.num_views):
+            self._measure(view)
+            self._differentiate(view)
+
     def _render(self, view: int) -> None:
-        self.views.render(view)
+        with self.views.rendered(view, self.views.num_views):
+            self._measure(view)
+
+    def _measure(self, view: int) -> None:
         self.batch.measure_loss()
         self.views.exchange.send_result(view, self.batch.state)
 
     def _differentiate(self, view: int) -> None:
+        self.views.select(view)
         self.batch.differentiate()
         self.views.exchange.send(view, self.batch.state, self.batch.rasterizer.projection)
 

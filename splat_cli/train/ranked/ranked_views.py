@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from splat_cli.optim.model import Model
 from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
-from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import THREADS, project
+from splat_cli.render.iter_state import IterState, copy_view_state
+from splat_cli.render.project import THREADS, num_ahead, project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
 
@@ -30,6 +33,7 @@ class RankedViews:
         self.ranks, self.share, self.rasterizer, self.batch = ranks, share, rasterizer, batch
         self._model, self._state = model, state
         self._exchange: Exchange | None = None
+        self._ahead = IterState(rasterizer.backend)  # of the next view
         self._rows_per_splat = FIRST_ROWS  # the same on all ranks
 
     @property
@@ -94,8 +98,35 @@ class RankedViews:
                     exchange.sent_views[b],
                 )  # fmt: skip
 
-    def render(self, view: int) -> None:
-        """Queue the picture of the rank's `view`-th view, after what the ranks have sent of it."""
+    @contextmanager
+    def rendered(self, view: int, count: int) -> Iterator[None]:
+        """Queue the picture of the rank's `view`-th view of `count`, after what the ranks have sent of them.
+
+        The tile lists of the next one are built beside the picture and what the block queues, with a state and buffers
+        of their own: as on one GPU (train/batch_step.py). Call it for all views, in order.
+        """
+        if view == 0:
+            self._sort(0, self._state)
+        else:
+            copy_view_state(self._ahead, self._state)
+        join: Callable[[], None] | None = None
+        if view + 1 < count:
+            if view == 0:
+                copy_view_state(self._state, self._ahead)
+            join = self.rasterizer.backend.branch(partial(self._sort, view + 1, self._ahead), urgent=True)
+        self.select(view)
+        self.rasterizer.blend(self._model.splats, self._state)
+        yield
+        if join:
+            join()
+
+    def select(self, view: int) -> None:
+        """Use the buffers of the rank's `view`-th view from now on."""
+        self.rasterizer.select(view % num_ahead(self.num_views))
+
+    def _sort(self, view: int, state: IterState) -> None:
+        """Queue the reception of a view's splats, and its tile lists."""
+        self.select(view)
         raster = self.rasterizer
-        self.exchange.receive(view, raster.cameras, self._state, raster.projection)
-        raster.blend_projection(self._state)
+        self.exchange.receive(view, raster.cameras, state, raster.projection)
+        raster.tiles.build(raster.cameras, state, raster.projection)
