@@ -5,7 +5,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TextIO, cast
@@ -14,6 +14,8 @@ from tqdm import tqdm
 
 from splat_cli.progress_bar import ProgressBar
 
+Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+"""`Display.counting`: (label, total) -> context of a function to call with the number of things just done."""
 _PLAIN_INTERVAL = 10.0
 
 

@@ -1,5 +1,6 @@
 """Initial splats, by --init."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,14 @@ def test_no_memory_to_look_for_points(start, monkeypatch):
     np.testing.assert_array_equal(points, POINTS)
     assert "memory" in said
     assert len(start(POINTS[:0])[0]) == 1500
+
+
+def test_progress_of_the_search(backend):
+    """Shown on terminals, so that nobody takes half a minute of a CPU for a hang."""
+    taken, shown = photographs_of_ball(views_of_ball(16)), io.StringIO()
+    scene = Scene(Path(), taken.views, POINTS, np.full((2, 3), 7, np.uint8))
+    starting_points(scene, taken, TrainConfig(init_points=1500), backend, Display(shown, bar=True))
+    assert "plane sweep 100%" in shown.getvalue()
 
 
 def test_random_points(start):

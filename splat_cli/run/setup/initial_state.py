@@ -130,7 +130,8 @@ def _sweep(
     small = None
     try:
         small = sweep_copies(training)
-        return small, plane_sweep_points(backend, small, min(config.init_points, _TRIES * config.max_splats), random)
+        count = min(config.init_points, _TRIES * config.max_splats)
+        return small, plane_sweep_points(backend, small, count, random, display.counting)
     except MemoryError:
         backend.release_cached()
         display.warn("no initial points of the plane sweep: out of memory")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from splat_cli.console import Counting
 from splat_cli.device import Backend
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages, nearest_mask, small_copies
@@ -34,9 +35,12 @@ def sweep_copies(photographs: ImageSet) -> ImageSet:
 
 
 def plane_sweep_points(
-    backend: Backend, small: ImageSet, count: int, random: np.random.Generator
+    backend: Backend, small: ImageSet, count: int, random: np.random.Generator, counting: Counting
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3], from up to `count` random pixels; empty if it fails."""
+    """Points float32 [P, 3] and colours uint8 [P, 3], from up to `count` random pixels; empty if it fails.
+
+    counting: shows the number of pixels searched.
+    """
     rough = _rough_points(backend, small, random)
     if len(rough) < MIN_POINTS:
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
@@ -45,7 +49,8 @@ def plane_sweep_points(
     num_depths = int(np.clip(disparity(grays.views, neighbors) / _STEP, *_DEPTHS))
     inverse_depths = (neighbors.nearest[:, None] * np.linspace(0, 1, num_depths)).astype(np.float32)
     pixels = _random_pixels(grays.views, small.masks, count, random)
-    found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _SCORE, _MARGIN)
+    with counting("plane sweep", len(pixels)) as on_pixels:
+        found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _SCORE, _MARGIN, on_pixels)
     return found.points(grays.views).astype(np.float32), _colors(found, grays.views, small.images)
 
 

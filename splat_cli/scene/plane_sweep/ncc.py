@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,12 @@ def find_surfaces(
     inverse_depths: np.ndarray,
     min_score: float,
     margin: float,
+    on_pixels: Callable[[int], object] = lambda count: None,
 ) -> Surfaces:
     """Pixels with a single depth whose score is at least `min_score` and exceeds all others by `margin`.
 
     neighbors: int32 [V, K], the views to compare each view with. pixels: int32 [P, 3]. inverse_depths: float32 [V, D],
-    ascending.
+    ascending. on_pixels: called with the number of pixels just searched.
     """
     step = max(1, _SCORES_AT_ONCE[backend.name] // inverse_depths.shape[1])
     chunks = [pixels[start : start + step] for start in range(0, len(pixels), step)]
@@ -53,6 +54,7 @@ def find_surfaces(
     for chunk in chunks:
         scores = similarity(backend, grays, neighbors, chunk, inverse_depths)
         parts.append(backend.download(peaks(backend, scores, min_score, margin)))
+        on_pixels(len(chunk))
     places = np.concatenate(parts)
     found = np.flatnonzero(places > 0)
     pixels, places = pixels[found], places[found]

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from splat_cli.console import Counting
 from splat_cli.interrupt import Interrupted
-from splat_cli.scene.sfm.colmap_process import Counting
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.options import SfmOptions
 from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files

@@ -5,17 +5,15 @@ import re
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from splat_cli.child_process import ending, kill, start_worker
+from splat_cli.console import Counting
 from splat_cli.errors import SplatError
 from splat_cli.files import require_space
 from splat_cli.scene.sfm import colmap_worker
-
-Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
-"""(label, total) -> context manager of a function to call with the number of things just done."""
 
 _LABELS = {"features": "features", "pairs": "pairs of photographs", "placed": "photographs placed"}
 _FEATURES = re.compile(r"Processed file \[")

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from splat_cli.console import Counting
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene.sfm.camera_groups import camera_groups
-from splat_cli.scene.sfm.colmap_process import Counting, run_colmap
+from splat_cli.scene.sfm.colmap_process import run_colmap
 from splat_cli.scene.sfm.gps import gps_locations
 from splat_cli.scene.sfm.options import SfmOptions
 from splat_cli.scene.sfm.pairs import choose_matcher, sequential_pairs

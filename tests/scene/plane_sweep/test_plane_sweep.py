@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from splat_cli.console import Display, Level
 from splat_cli.errors import ShapeError
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep import plane_sweep_points
@@ -18,7 +19,7 @@ COUNT = 2000
 
 
 def found(backend, taken, count=COUNT):
-    return plane_sweep_points(backend, taken, count, np.random.default_rng(0))
+    return plane_sweep_points(backend, taken, count, np.random.default_rng(0), Display(level=Level.QUIET).counting)
 
 
 def test_kernel_against_reference(backend):
