@@ -75,7 +75,7 @@ def command(
     photographs without camera poses, or a video, it makes a scene in scenes/NAME first, as `splat sfm` does. After an
     interruption, the same command continues then.
     With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run. With
-    --cluster, each of the --gpus processes runs on another worker.
+    --cluster, the --gpus processes run on workers of a Dask cluster, each with a GPU of its own.
     """
     timer = PhaseTimer("starting")
     from splat_cli.report import try_report, write_report
