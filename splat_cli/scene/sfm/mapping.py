@@ -6,6 +6,7 @@ from pathlib import Path
 
 from splat_cli.console import Counting
 from splat_cli.errors import SceneError, UsageError
+from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.colmap_process import run_colmap
 from splat_cli.scene.sfm.gps import gps_locations
@@ -76,8 +77,7 @@ def map_photographs(
     found = run_colmap(job, counting)
     if not found["models"]:
         raise SceneError(
-            f"no two of the {len(names)} photographs fit together: take more that overlap by two thirds, moving "
-            "between them, and keep them sharp"
+            f"no two of the {len(names)} photographs fit together: {_why_none_fit(scene / 'images', names)}"
         )
     return Mapping(
         len(names),
@@ -89,6 +89,19 @@ def map_photographs(
         found["gps_error"],
         matcher,
     )
+
+
+def _why_none_fit(images: Path, names: list[str]) -> str:
+    """Damaged photographs, if there are any, else what to take."""
+    damaged = []
+    for name in names:
+        try:
+            decode_photo(images / name, image_size(images / name), background=(0, 0, 0))
+        except ValueError as reason:
+            damaged.append(f"{name} {reason}")
+    if damaged:
+        return f"{len(damaged)} are damaged: copy them again; {damaged[0]}"
+    return "take more that overlap by two thirds, moving between them, and keep them sharp"
 
 
 def require_pycolmap() -> None:

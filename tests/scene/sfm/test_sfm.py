@@ -57,6 +57,19 @@ def test_photographs_that_do_not_fit_together(splat, tmp_path, folder, matcher):
     assert not (tmp_path / "scene").exists()
 
 
+def test_damaged_photographs_are_named_where_none_fit_together(splat, tmp_path):
+    """COLMAP passes over files that it cannot decode."""
+    pytest.importorskip("pycolmap")
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        path = tmp_path / "photos" / f"{number}.jpg"
+        Image.effect_noise((320, 240), 60).convert("RGB").save(path)
+        path.write_bytes(path.read_bytes()[: 2000 if number else None])
+    result = splat("sfm", tmp_path / "photos", "-o", tmp_path / "scene")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "2 are damaged: copy them again; 1.jpg " in result.err
+
+
 def test_photographs_of_one_camera_are_found(tmp_path):
     cameras = dict.fromkeys(("a", "b", "sub/c"), camera_exif("Phone 7"))
     cameras |= {"tele": camera_exif("Phone 7", "tele"), "zoom": camera_exif("Phone 7", focal_length=9.0)}
