@@ -1,6 +1,7 @@
 """Progress and messages on standard error: a bar on terminals, plain lines in logs."""
 
 import os
+import re
 import sys
 import textwrap
 import time
@@ -17,6 +18,8 @@ from splat_cli.progress_bar import ProgressBar
 Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 """`Display.counting`: (label, total) -> context of a function to call with the number of things just done."""
 _PLAIN_INTERVAL = 10.0
+_MAX_LABEL = 0.6
+"""Largest width of a row's label, relative to the terminal's, beside which the text is broken."""
 
 
 @dataclass(frozen=True)
@@ -170,14 +173,22 @@ def _bar_fields(progress: Progress) -> tuple[str, ...]:
 
 
 def wrapped(line: str, stream: TextIO) -> str:
-    """The line broken between words where `stream` is a terminal that is narrower, else as it is."""
+    """The line broken between words where `stream` is a terminal that is narrower, else as it is.
+
+    Below the text, if the line is a row of a label, spaces and a text.
+    """
     try:
         columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):  # a terminal that does not tell, or not one of the system
         columns = 0
     if not 0 < columns <= len(line):
         return line
-    return textwrap.fill(line, max(columns - 1, 1), break_long_words=False, break_on_hyphens=False)
+    label = re.match(r"\S.*\s{2,}(?=\S)", line)
+    indent = label.end() if label and label.end() < _MAX_LABEL * columns else 0
+    lines = textwrap.wrap(
+        line, max(columns - 1, 1), break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * indent
+    )
+    return "\n".join(lines)
 
 
 def _can_overwrite(stream: TextIO) -> bool:

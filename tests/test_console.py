@@ -179,6 +179,13 @@ def test_messages_break_between_words(columns):
     assert max(map(len, lines)) < columns
 
 
+def test_rows_break_between_words_below_their_text():
+    row = "--  GPU                CuPy sees no GPU; check the driver with nvidia-smi, or use the CPU"
+    lines = drawn(60, "from splat_cli.cli.output import Output", f"Output([{row!r}], {{}}).show(as_json=False)")
+    assert len(lines) == 2
+    assert lines[1].startswith(23 * " " + "with")
+
+
 def test_a_terminal_that_only_adds_lines_gets_plain_lines():
     lines = drawn(80, TRAIN, term="dumb")
     assert lines[0] == "step 29999/30000, loss 0.0312, PSNR 27.31, 1,230,000 splats"

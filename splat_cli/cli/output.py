@@ -1,12 +1,15 @@
 """Output of commands: lines of text, or with `--json` one JSON object."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+
+from splat_cli.console import wrapped
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Output:
 
     def show(self, as_json: bool) -> None:
         """Print one of the forms to standard output."""
-        click.echo(to_json(self.data) if as_json else "\n".join(self.lines))
+        click.echo(to_json(self.data) if as_json else "\n".join(wrapped(line, sys.stdout) for line in self.lines))
 
 
 def to_json(data: Mapping[str, Any]) -> str:
