@@ -18,7 +18,11 @@ TRAINED_WITH_SPLATS: dict[str, Callable[[TrainConfig], bool]] = {
 }
 """Options that several GPUs do not train, since each trains for itself -> whether the settings ask for it."""
 
+TRAINED_IN_BATCHES = ("--color field",)
+"""Those with which batches are as good as without, as measured (docs/field.md)."""
 
-def trains_more_than_splats(config: TrainConfig) -> bool:
-    """Whether the settings ask for one of these options."""
-    return any(is_wanted(config) for is_wanted in TRAINED_WITH_SPLATS.values())
+
+def trains_in_batches(config: TrainConfig) -> bool:
+    """Whether long runs with these settings train in batches by default."""
+    wanted = {option for option, is_wanted in TRAINED_WITH_SPLATS.items() if is_wanted(config)}
+    return wanted <= set(TRAINED_IN_BATCHES)

@@ -15,7 +15,7 @@ class SplatSettings:
     sh_degree: int = setting(3, "Degree of the spherical harmonics of view-dependent colour.", low=0, high=3)
     color: str = setting(
         "sh",
-        "Colour model: spherical harmonics of each splat (sh) or one neural field shared by all splats (field).",
+        "Colour model: spherical harmonics of each splat (sh), or these modified by a network that all share (field).",
         choices=("sh", "field"),
     )
     field_table_size: int = setting(
@@ -28,13 +28,14 @@ class SplatSettings:
         high=4,
     )
     field_sh_degree: int = setting(
-        0,
-        "With --color field, SH degree of the splats' own colours, which the field modifies; 0: one constant colour.",
+        3,
+        "With --color field, SH degree of the splats' own colours, which the field modifies; 0: one constant colour, "
+        "for smaller files.",
         low=0,
         high=3,
     )
     field_features: int = setting(
-        0,
+        8,
         "With --color field, size of the feature vector that each splat learns as input of the network; 0 disables it.",
         low=0,
         high=16,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,7 +74,11 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units.append(("raster/fixed_to_float", {}))
     if config.smooth_3d > 0:
         units.append(("optim/smooth_3d", {}))
-    units += _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
+    units += (
+        _of_initialization(config)
+        + _of_density(config, device)
+        + auxiliary_kernels(dataclasses.replace(config, batch=batch.get("BATCH", 1)))
+    )
     return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
 
 

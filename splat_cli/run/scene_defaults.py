@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.config.joint import trains_more_than_splats
+from splat_cli.config.joint import trains_in_batches
 from splat_cli.scene.view import View
 
 STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
@@ -33,9 +33,9 @@ def default_steps(num_views: int) -> int:
 def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
     """Default number of views of a batch, a multiple of `gpus`: batches of BATCH converge better in long runs.
 
-    As many as GPUs in short runs, with few photographs, and where more than splats is trained (not measured).
+    As many as GPUs in short runs, with few photographs, and with options for which batches were not measured.
     """
-    if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or trains_more_than_splats(config):
+    if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or not trains_in_batches(config):
         return config.gpus
     return config.gpus * -(-BATCH // config.gpus)
 

@@ -103,9 +103,12 @@ def test_halves_share_no_pixel_and_respect_masks():
 def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
     """On resume, splats start as placeholders elsewhere: bounds of theirs would be others.
 
-    Checkpoints of earlier versions have no bounds: they follow from the initial splats again. Nor rates of the field.
+    Checkpoints of earlier versions have no bounds: they follow from the initial splats again. Nor do they have rates of
+    the field, or features and harmonics of splats.
     """
     settings = {"color": "field", "field_table_size": 2**10, "noise_scale": 0.0}
+    if legacy:
+        settings |= {"field_features": 0, "field_sh_degree": 0}
     whole = training.new(tmp_path / "whole", **settings)
     half = training.new(tmp_path / "half", **settings, keep=9)
     for path in checkpoint_paths(half.checkpoints_path)[:-1]:
@@ -117,6 +120,10 @@ def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
         del checkpoint.arrays["field_bounds"], checkpoint.metadata["num_features"]
         checkpoint.metadata["state"]["lr"] = checkpoint.metadata["state"]["lr"][:6]
         write_checkpoint(path, checkpoint)
+        lines = half.config_path.read_text().splitlines(keepends=True)
+        half.config_path.write_text(
+            "".join(x for x in lines if not x.startswith(("field_features", "field_sh_degree")))
+        )
     training.resume(half.path)
     assert any(line.startswith("Going on from step ") for line in training.said)
     assert half.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()

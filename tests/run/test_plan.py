@@ -113,6 +113,7 @@ def test_views_per_point_counts_images_that_contain_it_from_one_side():
 @pytest.mark.parametrize(("settings", "batch"), [
     ({}, 4), ({"steps": 4999}, 1), ({"steps": 5000}, 4), ({"gpus": 2}, 4), ({"gpus": 3}, 6), ({"gpus": 8}, 8),
     ({"steps": 100, "gpus": 3}, 3), ({"pose_opt": True}, 1), ({"batch": 2}, 2),
+    ({"color": "field"}, 4), ({"color": "field", "pose_opt": True}, 1),
 ])  # fmt: skip
 def test_long_runs_on_enough_photographs_take_batches(settings, batch):
     assert resolve_plan(TrainConfig(**settings), ring_of_views(40)).requested.batch == batch
