@@ -1,5 +1,6 @@
 // How much each splat contributes to a view, and to the view's error: what density control decides by.
-// Same traversal as blend: a block owns a tile. The error of a pixel is its part of the loss (see l1_ssim.cu); a splat is given
+// Same traversal as blend: a block owns a tile, or, where blend has kept its states, a segment of a tile's list, as in blend_backward: a few
+// long lists would otherwise be left to a few blocks. The error of a pixel is its part of the loss (see l1_ssim.cu); a splat is given
 // its share by blending weight, so that the scores of all splats sum to the picture's error.
 #define PIXELS 2
 #include "raster/blend.cuh"
@@ -8,7 +9,9 @@
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,    // [1]
-    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
+    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first; without segments
+    const uint2* __restrict__ segments,             // [slots] tile, segment; or null: a block owns a tile
+    const float* __restrict__ states,               // [slots, 4, 256] T, rgb where a segment begins
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px
@@ -21,9 +24,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
 {
     __shared__ Staged batch;
     const Camera& camera = cameras[state->view];
-    if (state->overflowed || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
-    const unsigned tile = tile_order[blockIdx.x];
-    const unsigned begin = tile_begins[tile], end = tile_begins[tile + 1];
+    const unsigned num_blocks = segments ? state->num_segments : (unsigned)(camera.tiles_x * camera.tiles_y);
+    if (state->overflowed || blockIdx.x >= num_blocks) return;
+    const unsigned tile = segments ? segments[blockIdx.x].x : tile_order[blockIdx.x], segment = segments ? segments[blockIdx.x].y : 0;
+    const unsigned tile_begin = tile_begins[tile], begin = tile_begin + segment * SEGMENT, tile_end = tile_begins[tile + 1];
+    const unsigned end = segments ? min(begin + SEGMENT, tile_end) : tile_end;
 
     const Pixels pixels = pixels_of_warp(camera, tile, threadIdx.y);
     const int plane = camera.width * camera.height;
@@ -36,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
         last[k] = load(last_pair, p, in);
         most = vmax(most, last[k]);
         T[k] = 1.0f;
+        if (segment > 0) T[k] = load_row(states + state_slot(tile, tile_begin, segment) + state_offset(threadIdx.y, k), true);
     }
     const int warp_last = warp_max(most);
 

@@ -63,17 +63,19 @@ def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles:
 
 def blend_scores(
     cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture,
-    errors: Any, scores: Any, fixed_sums: bool = False,
+    errors: Any, scores: Any, fixed_sums: bool = False, by_segments: bool = False,
 ) -> None:  # fmt: skip
     """Add each splat's blending weight (px), and its share of the errors, to scores float32 [capacity, 2].
 
     errors: float32 [3 * max_pixels], of each pixel and channel. fixed_sums: into scores [capacity, 4] instead, the bits
-    of 64-bit integers (see cuda_src/raster/blend_scores.cu).
+    of 64-bit integers (see cuda_src/raster/blend_scores.cu). by_segments: by what `blend` has left in
+    picture.segments and states; the same sums in another order.
     """
+    segments, states = (picture.segments, picture.states) if by_segments else (None, None)
     tiles.backend.kernel("raster/blend_scores", "blend_scores", **({"FIXED_SUMS": 1} if fixed_sums else {}))(
-        (cameras.extent.tiles,), (32, BACKWARD_WARPS),
-        cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
-        projection.conic_opacity, projection.colors, errors, picture.last_pair, scores,
+        (cameras.extent.tiles if segments is None else len(segments),), (32, BACKWARD_WARPS),
+        cameras.array, state.array, tiles.tile_order, segments, states, tiles.tile_begins, tiles.splat_from_pair,
+        projection.means2d, projection.conic_opacity, projection.colors, errors, picture.last_pair, scores,
     )  # fmt: skip
 
 

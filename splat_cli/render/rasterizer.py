@@ -171,7 +171,10 @@ class Rasterizer:
 
     def score(self, state: IterState, errors: Any, scores: Any, fixed_sums: bool = False) -> None:
         """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
-        blend_scores(self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums)
+        by_segments = self.training and self.backend.name == "cuda"  # on the CPU, tiles are enough for all threads
+        blend_scores(
+            self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums, by_segments
+        )
 
     def backward(
         self, splats: Splats, state: IterState, update: Update, between: Callable[[], None] | None = None

@@ -5,8 +5,10 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render.blend import blend_scores
 from splat_cli.render.contribution import contributions
 from tests.compare import Comparison
+from tests.noise_trainer import noise_trainer
 from tests.reference import blend, project
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene
@@ -50,3 +52,20 @@ def test_what_contributes_nothing_is_not_missed(backend: Backend) -> None:
 def test_no_splats_contribute_nothing(backend: Backend) -> None:
     empty = SplatArrays(*(np.zeros((0, *shape), np.float32) for shape in ((3,), (3,), (4,), (), (3,), (0, 3))))
     assert contributions(backend, empty, ring_of_views(1)).shape == (0,)
+
+
+def test_scores_by_segments_are_those_by_tiles(backend: Backend) -> None:
+    trainer = noise_trainer(backend, 8000)
+    raster, state, xp = trainer.rasterizer, trainer.state, backend.xp
+    state.write(view=1, num_segments=0)
+    raster.forward(trainer.splats, state)
+    picture, (sums, by_segments) = raster.picture, (xp.zeros((trainer.splats.capacity, 2), "float32") for _ in range(2))
+    errors = backend.upload(np.random.default_rng(0).random(picture.image.shape, np.float32))
+    for by, scores in enumerate((sums, by_segments)):
+        arrays = raster.cameras, state, raster.projection, raster.tiles, picture, errors, scores
+        blend_scores(*arrays, by_segments=bool(by))
+    view = raster.cameras.current_views[1]
+    assert state.read()["num_segments"] > 2 * view.width * view.height / 256  # long lists
+    expected, got = backend.download(sums), backend.download(by_segments)
+    assert (expected > 0.01).sum() > 1000
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
