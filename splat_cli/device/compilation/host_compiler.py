@@ -1,6 +1,5 @@
 """Compilation of kernel files to shared libraries by the host's C++ compiler, cached by all their inputs."""
 
-import atexit
 import functools
 import hashlib
 import importlib.util
@@ -11,13 +10,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
-from splat_cli.child_process import NEW_SESSION
+from splat_cli.device.compilation.compiler_process import run_compiler
 from splat_cli.device.compilation.kernel_cache import (
     add_library,
     build_folder,
@@ -49,8 +45,6 @@ _ZIG_LINKER = (sys.executable, "-m", "ziglang", "ld.lld", "-shared")
 _IS_WINDOWS = sys.platform == "win32"
 # Large frames would call a function of the C library; stacks of fibers need no probes.
 _WINDOWS_FLAGS = ("-mno-stack-arg-probe",)
-
-_running: set[subprocess.Popen[str]] = set()  # compilers, which end with this process
 
 
 @functools.cache
@@ -106,14 +100,14 @@ class HostCompiler:
 
     def ask(self, option: str) -> str:
         """What the compiler prints for an option such as -print-file-name=libasan.so."""
-        return _run([*self.command, option]).stdout.strip()
+        return run_compiler([*self.command, option]).stdout.strip()
 
     def _compile(self, path: Path, name: str, unit: str, flags: tuple[str, ...]) -> None:
         with build_folder() as folder:
             source, library = folder / f"{name}.cpp", folder / "library.so"
             source.write_text(unit, encoding="utf-8")
             for command in self._commands(flags, source, library):
-                result = _run(command, **dict.fromkeys(_FOLDERS, str(folder)))
+                result = run_compiler(command, **dict.fromkeys(_FOLDERS, str(folder)))
                 if result.returncode:
                     raise DeviceError(f"{self.label} cannot compile {name}:\n{result.stderr.strip()}")
             add_library(library, path)
@@ -127,46 +121,6 @@ class HostCompiler:
         if _IS_WINDOWS:
             return [compilation, *link_commands(built, library, has_entry=source.stem == "runtime")]
         return [compilation, [*self.linker, str(built), "-o", str(library)]]
-
-
-def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a compiler, without the sanitizer libraries that this process may have preloaded.
-
-    In a session of its own: a Ctrl-C in the terminal reaches this process alone, which ends the compiler and its
-    children when it ends itself. `variables`: added to the environment.
-    """
-    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
-        env=environment, **NEW_SESSION,
-    )  # fmt: skip
-    try:  # not `with`, whose end waits for a compiler that a Ctrl-C before `communicate` has left running
-        _running.add(process)
-        out, err = process.communicate()
-    except BaseException:
-        _kill(process)
-        process.wait()
-        raise
-    finally:
-        _running.discard(process)
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Ends a compiler and the programs that it runs."""
-    with suppress(psutil.NoSuchProcess):
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        for child in children:
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
-
-
-@atexit.register
-def _kill_all() -> None:
-    """Ends compilers of threads that end with this process."""
-    for process in tuple(_running):
-        _kill(process)
 
 
 def _candidates() -> list[tuple[str, ...]]:
@@ -205,7 +159,7 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
 
 @functools.cache
 def _version(command: tuple[str, ...]) -> str:
-    result = _zig_version() if command == _ZIG else _run([*command, "--version"])
+    result = _zig_version() if command == _ZIG else run_compiler([*command, "--version"])
     if result.returncode:
         message = result.stderr.strip() or f"exit status {result.returncode}"
         raise DeviceError(f"`{shlex.join(command)} --version` failed ({message}): set CXX to a C++ compiler")
@@ -217,7 +171,7 @@ def _zig_version() -> subprocess.CompletedProcess[str]:
     open_cache()
     try:
         with build_folder() as folder:
-            return _run([*_ZIG, "--version"], **dict.fromkeys(_FOLDERS, str(folder)))
+            return run_compiler([*_ZIG, "--version"], **dict.fromkeys(_FOLDERS, str(folder)))
     except OSError as error:
         raise unusable_cache(error) from error
 
