@@ -116,7 +116,7 @@ def main() -> None:
 @click.option("--steps", "num_steps", default=64, help="Steps that are timed at each, of views as they come.")
 @click.option("--preset", help="A preset's name, or the path of a TOML file.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
-@click.option("--matrix-sums", is_flag=True, help="Sums of blend_backward by tensor cores.")
+@click.option("--matrix-sums/--no-matrix-sums", default=True, help="Sums of blend_backward by tensor cores.")
 @click.option("--vs", "other", type=click.Choice(["gsplat"]), help="Beside another rasterizer, on the same splats.")
 @click.option("--device", default="auto")
 @click.option("--out", "file", type=Path, help="File for the tables, in addition to standard output.")

@@ -68,7 +68,7 @@ def timed_launches(backend: Backend, record: Callable[[str, Timer], None]) -> It
     """
     lookup = backend.kernel
 
-    def in_order(launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
+    def in_order(launch: Callable[[], None]) -> Callable[[], None]:
         launch()
         return lambda: None
 

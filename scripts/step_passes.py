@@ -52,6 +52,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)
     raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True, antialias=antialias)
+    raster.matrix_sums = True  # as in training
     state = IterState(backend, num_splats=splats.num)
     schedule = upload_schedule(backend, frozen)
     set_position_rates(backend, schedule, frozen, scene_size(views, arrays.means))

@@ -171,7 +171,6 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
 // Blocks of the same splats follow one another, so that their rays are read from memory once. Where only visible splats are
 // updated, most warps find nothing to do, and where gradients are stored, warps have a sixth as much to move: there, COEFFICIENTS is
 // larger, so that fewer warps have to start.
-// An update of UNSEEN_WARPS needs neither d_rays nor losses, and may be queued before both are known.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]
     int capacity,
@@ -192,14 +191,13 @@ extern "C" __global__ void color_backward(
     const int first = splat_of(share, first_own), i = own(column_of(share, first_own)), j = own(first_own);
     const int degree = state->sh_degree, n = state->num_splats;
     if (first >= n || state->overflowed || begin >= (degree + 1) * (degree + 1)) return;
-    const bool zero = options.warps == UNSEEN_WARPS;
-    if (FUSED && !zero && !losses_are_finite(*state, views)) return;
+    if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
     vbool on = trainable(*state, first);
     if (!is_updated(options.warps, depths + j, layout, on)) return;
     if (!options.dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
-    if (FUSED && !zero) {
+    if (FUSED) {
         on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + j, on)) < UNUSABLE);
         if (!some(on)) return;
     }
@@ -207,8 +205,7 @@ extern "C" __global__ void color_backward(
     int k = begin;
     do {
         const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
-        vfloat3 g = make_vec(0.0f, 0.0f, 0.0f);
-        if (!zero) g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
+        const vfloat3 g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
         if (FUSED) {
             step_color({params + plane, {moments1 + plane, moments2 + plane}, stride}, g, k, *state, first + lane_id(), on);
         } else {

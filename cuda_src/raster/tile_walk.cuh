@@ -69,13 +69,14 @@ __device__ __forceinline__ vint owner_of(const TileWork& work, vint at, vbool m)
 // Pieces of a row of tiles; 0 of an empty one.
 __device__ __forceinline__ vint pieces_of(vint columns) { return vmax(columns + (IN_FLIGHT - 1), 0) / IN_FLIGHT; }
 
-// Calls visit(TileBatch) until every tile that a splat of the block touches was in a batch. All lanes of a block call it, thread
+// Calls visit(TileBatch) until every tile that a splat of the block touches was in a batch. All lanes of a warp call it, thread
 // i with splat first_splat + i; `listed`: whether this walk is for it. The rows of each splat's bounding box are cut into pieces
 // of IN_FLIGHT tiles; each lane takes every 32nd piece of its warp's splats.
 template <class F>
 __device__ __forceinline__ void for_each_tile(
     TileWork& work, int first_splat, vbool listed, const Ellipse& e, const TileBox& box, const Camera& camera, vfloat depth, F visit)
 {
+    if (!any(listed)) return;                           // most warps, where few splats are visible
     const int me = own(first_of_warp());
     const vint rows = box.rows.end - box.rows.begin, columns = box.columns.end - box.columns.begin;
     store_own(work.count + me, select(listed, vmax(rows, 0) * pieces_of(columns), vint(0)), true);

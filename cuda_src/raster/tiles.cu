@@ -39,7 +39,7 @@ extern "C" __global__ void count_large_tiles(
         [&](const TileBatch& batch) { count_tiles(tile_counts, batch); });
 }
 
-extern "C" __global__ void __launch_bounds__(WORK_THREADS, 6) emit_tiles(
+extern "C" __global__ void emit_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
     const IterState* __restrict__ state,    // [1]
     unsigned capacity,

@@ -78,11 +78,11 @@ class Backend(Protocol):
         must lie in device memory.
         """
 
-    def branch(self, launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
+    def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
         """Queue what `launch` launches on a branch: after earlier work, beside later work.
 
-        urgent: blocks of the branch take free places of the device before those of later work; else after them. The
-        result makes work that is queued after its call wait for the branch; call it before `launch` branches again.
+        Blocks of the branch take free places of the device before those of later work. The result makes work that is
+        queued after its call wait for the branch; it is called before there is another branch.
         """
 
     def fill(self, array: Any, value: float) -> None:

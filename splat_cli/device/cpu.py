@@ -93,7 +93,7 @@ class CpuBackend:
         """See Backend.capture_graph: here a list of packed launches, without the Python code around them."""
         return self._recorder.record(function)
 
-    def branch(self, launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
+    def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
         """See Backend.branch: here in the order of calls."""
         launch()
         return lambda: None

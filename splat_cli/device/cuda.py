@@ -17,7 +17,6 @@ from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
-URGENT, PRIORITY, PATIENT = -2, -1, 0  # of streams; PRIORITY: of all work but branches. Smaller numbers go first
 _of_thread = threading.local()  # its streams, by device
 
 
@@ -49,7 +48,7 @@ def _stream(xp: Any) -> Any:
     streams = vars(_of_thread)
     device = str(xp.cuda.Device().id)
     if device not in streams:
-        streams[device] = xp.cuda.Stream(non_blocking=True, priority=PRIORITY)
+        streams[device] = xp.cuda.Stream(non_blocking=True)
     # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to the
     # stream that was entered last
     streams[device].__enter__()
@@ -71,10 +70,7 @@ class CudaBackend:
 
         self.xp = cupy
         self.stream = _stream(cupy)
-        self._branches = {
-            urgent: cupy.cuda.Stream(non_blocking=True, priority=URGENT if urgent else PATIENT)
-            for urgent in (True, False)
-        }
+        self._branch = cupy.cuda.Stream(non_blocking=True, priority=-1)  # smaller numbers go first; the other has 0
         self._folders = source_folders(sources)
         self._kernels: dict[tuple, CudaKernel] = {}
         self._units = CompiledUnits(self._load_module)
@@ -142,13 +138,13 @@ class CudaBackend:
             graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
         return functools.partial(PrioritizedGraph(graph).launch, self.stream)
 
-    def branch(self, launch: Callable[[], None], urgent: bool) -> Callable[[], None]:
-        """See Backend.branch: a stream of its own."""
-        stream, event = self._branches[urgent], functools.partial(self.xp.cuda.Event, disable_timing=True)
-        stream.wait_event(self.stream.record(event()))
-        with stream:
+    def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """See Backend.branch: a stream of higher priority."""
+        event = functools.partial(self.xp.cuda.Event, disable_timing=True)
+        self._branch.wait_event(self.stream.record(event()))
+        with self._branch:
             launch()
-        return functools.partial(self.stream.wait_event, stream.record(event()))
+        return functools.partial(self.stream.wait_event, self._branch.record(event()))
 
     def fill(self, array: Any, value: float) -> None:
         """See Backend.fill."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from splat_cli.device.cuda import URGENT
 from splat_cli.errors import DeviceError
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import Pair
@@ -68,7 +67,7 @@ class NcclRanks:
         self.rank, self.size, self._channel = channel.rank, channel.size, channel
         self._stream, self._nccl = stream, nccl
         # of high priority: transfers start although kernels of the other stream occupy the device
-        self._stream_beside = Stream(non_blocking=True, priority=URGENT)
+        self._stream_beside = Stream(non_blocking=True, priority=-1)
         self._begin, self._end = (Event(disable_timing=True) for _ in range(2))  # of what is on the stream beside
         self.tell, self.listen = channel.tell, channel.listen
         if channel.rank == 0:

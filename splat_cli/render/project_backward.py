@@ -117,7 +117,7 @@ def color_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
     share: Share = WHOLE,
 ) -> None:  # fmt: skip
-    """The second half. With UNSEEN_WARPS, `geometry_backward` and the losses of the views are not needed before."""
+    """The second half."""
     columns = share.own_columns(splats.capacity)
     defines = update.defines | cameras.defines | projection.batch_defines
     blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2

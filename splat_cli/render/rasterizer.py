@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,7 +12,7 @@ from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, Projection, num_ahead, project
-from splat_cli.render.project_backward import ALL_WARPS, Update, color_backward, geometry_backward
+from splat_cli.render.project_backward import Update, color_backward, geometry_backward
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
@@ -56,7 +55,7 @@ class Rasterizer:
         """batch: number of views whose gradients one update takes the mean of. updates: by `update`, not elsewhere."""
         self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
         self.deterministic, self.coloring = deterministic, coloring
-        self.matrix_sums = False  # of blend_backward: to be measured before it becomes the default
+        self.matrix_sums = False  # of blend_backward, where tensor cores can
         self.batch, self._updates = batch, updates
         self.generation = 0
         self.resize_splats(capacity)
@@ -203,9 +202,8 @@ class Rasterizer:
         """The first half of `update`."""
         geometry_backward(splats, self.cameras, state, self.antialias, self.updated, update)
 
-    def update_colors(self, splats: Splats, state: IterState, update: Update, warps: int = ALL_WARPS) -> None:
-        """The second half, for some of the splats; for UNSEEN_WARPS as soon as all views have their tile lists."""
-        update = dataclasses.replace(update, warps=warps)
+    def update_colors(self, splats: Splats, state: IterState, update: Update) -> None:
+        """The second half."""
         color_backward(splats, self.cameras, state, self.antialias, self.updated, update)
 
     def image(self, view_index: int) -> Any:

@@ -57,7 +57,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     )
     sent = {"SENT": 1} if config.gpus > 1 else {}
     units: list[Unit] = [
-        ("raster/blend_backward", absgrad | fixed),
+        ("raster/blend_backward", absgrad | fixed or ({"MATRIX_SUMS": 1} if device == "cuda" else {})),
         ("raster/blend", {}),
         ("raster/project_backward", update | radial),
         ("optim/l1_ssim", {}),

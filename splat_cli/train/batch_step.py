@@ -16,9 +16,13 @@ from splat_cli.optim.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState, copy_view_state
 from splat_cli.render.project import Projection
-from splat_cli.render.project_backward import ALL_WARPS, SEEN_WARPS, UNSEEN_WARPS, Update
+from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
+
+MAX_AHEAD = (
+    4_000_000  # splats; the projection of more is bound by the memory's bandwidth, and delays what runs beside it
+)
 
 
 class BatchStep:
@@ -27,8 +31,7 @@ class BatchStep:
     schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
     size, by which regularisers and noise are scaled.
     projects_ahead: the next view of a batch is projected beside the rendering of the one before; not if there are
-    auxiliary models, which may move its camera. updates_unseen_beside: the colours of splats that no view of the batch
-    shows are updated beside the last view's rendering; their momentum moves them even if a loss is not finite.
+    auxiliary models, which may move its camera.
     """
 
     def __init__(
@@ -41,7 +44,6 @@ class BatchStep:
         self._schedule, self._order = schedule, order
         self._d_means: Any | None = None  # of a batch's views
         self.projects_ahead = config.batch_size > 1 and not auxiliary.models
-        self.updates_unseen_beside = backend.name == "cuda"
         self._ahead = IterState(backend)  # of the next view
 
     @property
@@ -50,21 +52,14 @@ class BatchStep:
 
     def launch(self, first: int = 0) -> None:
         """Queue the steps of a batch from the first-th on, and its update: what a replay repeats."""
-        last, raster, update = self.config.batch_size - 1, self.rasterizer, self.update()
-        update_colors = partial(raster.update_colors, self.splats, self.state, update)
-        splits = self.updates_unseen_beside and update.dense
-        for slot in self._views_ahead(first) if self.projects_ahead else self._views(first):
-            if splits and slot == last:
-                join = self.backend.branch(partial(update_colors, UNSEEN_WARPS), urgent=False)
+        last, updated = self.config.batch_size - 1, self.rasterizer.updated
+        ahead = self.projects_ahead and self.splats.capacity <= MAX_AHEAD
+        for slot in self._views_ahead(first) if ahead else self._views(first):
             self._render(slot)
             if slot == last:
-                raster.update_geometry(self.splats, self.state, update)
-                update_colors(SEEN_WARPS if splits else ALL_WARPS)
+                self._update_splats()
             self._auxiliary.step(self.state)
-        self._auxiliary.update(self._model, self.state, raster.updated.views, update.dense)
-        self.add_noise(raster.updated)
-        if splits:
-            join()
+        self._auxiliary.update(self._model, self.state, updated.views, not self.config.visible_adam)
 
     @property
     def view_source(self) -> tuple[Any, Any]:
@@ -101,6 +96,14 @@ class BatchStep:
             visible_in = projection if self.config.visible_adam else None
             langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share, visible_in)
 
+    def _update_splats(self) -> None:
+        """Queue the update of splats; noise on their positions beside that of their colours."""
+        raster, update = self.rasterizer, self.update()
+        raster.update_geometry(self.splats, self.state, update)
+        join = self.backend.branch(partial(self.add_noise, raster.updated))
+        raster.update_colors(self.splats, self.state, update)
+        join()
+
     def _views(self, first: int) -> Iterator[int]:
         """The views of a batch from the first-th on, each with its splats projected and sorted."""
         for slot in range(first, self.config.batch_size):
@@ -120,7 +123,7 @@ class BatchStep:
                 join()
             copy_view_state(self._ahead, self.state)
             if slot + 1 < size:
-                join = self.backend.branch(partial(self._project, slot + 1, self._ahead), urgent=True)
+                join = self.backend.branch(partial(self._project, slot + 1, self._ahead))
             self.rasterizer.select(slot)
             yield slot
 

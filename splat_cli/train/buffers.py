@@ -41,11 +41,13 @@ def make_rasterizer(
 ) -> Rasterizer:
     """The rasterizer of training, for all splats that the model has room for."""
     capacity = model.splats.capacity
-    return Rasterizer(
+    rasterizer = Rasterizer(
         backend, cameras, capacity, initial_pairs(capacity), training=True,
         antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
         coloring=coloring, batch=_num_slots(config), updates=config.gpus == 1,
     )  # fmt: skip
+    rasterizer.matrix_sums = True
+    return rasterizer
 
 
 def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:

@@ -96,15 +96,14 @@ def test_capture(small_kernels):
 
 
 @pytest.mark.parametrize("captured", [False, True])
-@pytest.mark.parametrize("urgent", [False, True])
-def test_branch(small_kernels, urgent, captured):
+def test_branch(small_kernels, captured):
     """What is queued after the join finds the results of the branch, which finds those of what was queued before."""
     backend, x, y = small_kernels, *(small_kernels.upload(np.arange(128, dtype=np.int32)) for _ in range(2))
     reverse = backend.kernel("plain", "reverse")
 
     def launch():
         reverse((1,), (128,), x, 1)
-        join = backend.branch(lambda: reverse((1,), (128,), x, 1), urgent)
+        join = backend.branch(lambda: reverse((1,), (128,), x, 1))
         reverse((1,), (128,), y, 1)
         join()
         reverse((1,), (128,), x, 1)
@@ -198,9 +197,8 @@ class StreamOfCuPy:
 
     current = None
 
-    def __init__(self, non_blocking, priority):
+    def __init__(self, non_blocking, priority=0):
         assert non_blocking
-        assert priority in (-2, -1, 0)
 
     def __enter__(self):
         StreamOfCuPy.current = self

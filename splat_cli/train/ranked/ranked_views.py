@@ -113,7 +113,7 @@ class RankedViews:
         if view + 1 < count:
             if view == 0:
                 copy_view_state(self._state, self._ahead)
-            join = self.rasterizer.backend.branch(partial(self._sort, view + 1, self._ahead), urgent=True)
+            join = self.rasterizer.backend.branch(partial(self._sort, view + 1, self._ahead))
         self.select(view)
         self.rasterizer.blend(self._model.splats, self._state)
         yield
