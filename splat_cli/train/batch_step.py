@@ -20,9 +20,7 @@ from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
 
-MAX_AHEAD = (
-    4_000_000  # splats; the projection of more is bound by the memory's bandwidth, and delays what runs beside it
-)
+MAX_AHEAD = 4_000_000  # splats; to project more is bound by the memory's bandwidth, and delays what runs beside it
 
 
 class BatchStep:
