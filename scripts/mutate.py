@@ -43,7 +43,7 @@ TESTS = {
     "density/sampling": ["density"],
     "eval/color_correction": ["eval"],
     "eval/embedding_fit": ["run/test_color_field.py"],
-    "eval/evaluate": ["eval", "cli/test_commands.py"],
+    "eval/evaluate": ["eval", "cli/test_eval.py"],
     "eval/flip": ["eval"],
     "eval/metrics": ["eval"],
     "optim/adam": ["optim/test_model.py", "optim/test_adam.py"],

@@ -113,6 +113,12 @@ def trained(scene, tmp_path_factory):
 
 
 @pytest.fixture
+def run_copy(trained, tmp_path):
+    """A copy of the run, for commands that write into it."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+@pytest.fixture
 def training(scene):
     return Trained(scene)
 

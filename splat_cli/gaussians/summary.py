@@ -18,7 +18,7 @@ def summarize_splats(splats: SplatArrays) -> dict[str, str]:
     low, high = np.percentile(splats.means, (1, 99), axis=0)
     with np.errstate(over="ignore"):
         sizes = np.exp(splats.log_scales.astype(np.float64))
-    columns = " ".join(f"{percentile:>9}%" for percentile in _PERCENTILES)
+    columns = " ".join(f"{percentile:>8}%" for percentile in _PERCENTILES)
     return rows | {
         "extent": " x ".join(f"{side:.4g}" for side in high - low) + " world units (98 % of the splats, each axis)",
         "percentiles": columns,
@@ -29,4 +29,4 @@ def summarize_splats(splats: SplatArrays) -> dict[str, str]:
 
 
 def _distribution(values: np.ndarray) -> str:
-    return " ".join(f"{value:>10.4g}" for value in np.percentile(values, _PERCENTILES, method="nearest"))
+    return " ".join(f"{value:>9.4g}" for value in np.percentile(values, _PERCENTILES, method="nearest"))

@@ -10,13 +10,6 @@ from PIL import Image
 from splat_cli.config.presets import load_config
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.tools import evaluate
-
-
-@pytest.fixture
-def run_copy(trained, tmp_path):
-    """A copy of the run, for commands that write into it."""
-    return shutil.copytree(trained, tmp_path / "run")
 
 
 def _pixels(path):
@@ -134,56 +127,6 @@ def test_export_bakes_antialiasing_into_sizes_and_opacities_alone(splat, trained
     assert np.abs(baked.pop("logit_opacities") - source.pop("logit_opacities")).max() > 0.01
     for name, array in baked.items():
         np.testing.assert_array_equal(array, source[name])
-
-
-def test_eval_repeats_the_measure_of_training(splat, run_copy):
-    before = RunDir(run_copy).metrics()
-    result = splat("eval", run_copy, "--device", "cpu")
-    assert result.code == 0, result.err
-    assert "a_03.jpg" in result.out
-    assert "mean" in result.out
-    after = RunDir(run_copy).metrics()
-    assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
-    assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
-
-
-def test_eval_writes_pictures_beside_each_other(splat, run_copy, tmp_path):
-    result = splat("eval", run_copy, "--device", "cpu", "--save-pictures", tmp_path / "pictures")
-    assert result.code == 0, result.err
-    pictures = sorted((tmp_path / "pictures").iterdir())
-    assert [picture.name for picture in pictures] == ["a_00.png", "a_03.png", "a_06.png"]
-    assert _pixels(pictures[0]).shape == (30, 3 * 40 + 16, 3)
-    with Image.open(RunDir(run_copy).scene_path() / "images" / "a_00.jpg") as photograph:
-        np.testing.assert_array_equal(_pixels(pictures[0])[:, :40], np.asarray(photograph.convert("RGB")))
-
-
-@pytest.mark.parametrize("installed", [False, True])
-def test_eval_measures_flip_where_it_is_installed(splat, run_copy, monkeypatch, installed):
-    monkeypatch.setattr(evaluate, "has_flip", lambda: installed)
-    monkeypatch.setattr("splat_cli.eval.evaluate.flip", lambda *pictures: 0.125)
-    result = splat("eval", run_copy, "--device", "cpu")
-    assert ("  0.1250" in result.out) is installed
-    assert (RunDir(run_copy).metrics()["steps"]["20"].get("flip") == 0.125) is installed
-
-
-def test_eval_of_an_earlier_step(splat, run_copy):
-    result = splat("eval", RunDir(run_copy).ply_path(10), "--device", "cpu")
-    assert result.code == 0, result.err
-    assert "Step 10." in result.out
-
-
-def test_eval_with_the_scene_elsewhere(splat, run_copy, scene, tmp_path):
-    moved = shutil.copytree(scene, tmp_path / "moved")
-    RunDir(run_copy).save_config(RunDir(run_copy).config(), tmp_path / "gone", "CPU")
-    assert splat("eval", run_copy, "--device", "cpu").code == 2
-    assert splat("eval", run_copy, "--scene", moved, "--device", "cpu").code == 0
-
-
-def test_eval_of_a_run_that_held_nothing_out_says_so(splat, run_copy):
-    RunDir(run_copy).save_config(load_config(None, {"test_every": 3}), RunDir(run_copy).scene_path(), "CPU")
-    result = splat("eval", run_copy, "--device", "cpu")
-    assert result.code == 0, result.err
-    assert "NOT held out" in result.out
 
 
 def test_info_of_scene_run_and_ply(splat, scene, trained):

@@ -1,16 +1,8 @@
 """`--json`: one object on standard output, on success and on failure."""
 
 import json
-import shutil
-
-import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
-
-
-@pytest.fixture
-def run_copy(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run")
 
 
 def test_every_command_prints_its_result(splat, scene, run_copy):

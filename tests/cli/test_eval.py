@@ -1,0 +1,63 @@
+"""`splat eval`: scores and pictures of held-out views."""
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splat_cli.config.presets import load_config
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.tools import evaluate
+
+
+def test_scores_are_those_of_training(splat, run_copy):
+    before = RunDir(run_copy).metrics()
+    result = splat("eval", run_copy, "--device", "cpu")
+    assert result.code == 0, result.err
+    assert "a_03.jpg" in result.out
+    assert "mean" in result.out
+    after = RunDir(run_copy).metrics()
+    assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
+    assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
+
+
+def test_pictures_beside_each_other(splat, run_copy, tmp_path):
+    result = splat("eval", run_copy, "--device", "cpu", "--save-pictures", tmp_path / "pictures")
+    assert result.code == 0, result.err
+    pictures = sorted((tmp_path / "pictures").iterdir())
+    assert [picture.name for picture in pictures] == ["a_00.png", "a_03.png", "a_06.png"]
+    with Image.open(pictures[0]) as image:
+        picture = np.asarray(image)
+    assert picture.shape == (30, 3 * 40 + 16, 3)
+    with Image.open(RunDir(run_copy).scene_path() / "images" / "a_00.jpg") as photograph:
+        np.testing.assert_array_equal(picture[:, :40], np.asarray(photograph.convert("RGB")))
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_flip_is_measured_where_it_is_installed(splat, run_copy, monkeypatch, installed):
+    monkeypatch.setattr(evaluate, "has_flip", lambda: installed)
+    monkeypatch.setattr("splat_cli.eval.evaluate.flip", lambda *pictures: 0.125)
+    result = splat("eval", run_copy, "--device", "cpu")
+    assert ("  0.1250" in result.out) is installed
+    assert (RunDir(run_copy).metrics()["steps"]["20"].get("flip") == 0.125) is installed
+
+
+def test_an_earlier_step(splat, run_copy):
+    result = splat("eval", RunDir(run_copy).ply_path(10), "--device", "cpu")
+    assert result.code == 0, result.err
+    assert "Step 10." in result.out
+
+
+def test_a_scene_elsewhere(splat, run_copy, scene, tmp_path):
+    moved = shutil.copytree(scene, tmp_path / "moved")
+    RunDir(run_copy).save_config(RunDir(run_copy).config(), tmp_path / "gone", "CPU")
+    assert splat("eval", run_copy, "--device", "cpu").code == 2
+    assert splat("eval", run_copy, "--scene", moved, "--device", "cpu").code == 0
+
+
+def test_a_run_that_held_nothing_out(splat, run_copy):
+    RunDir(run_copy).save_config(load_config(None, {"test_every": 3}), RunDir(run_copy).scene_path(), "CPU")
+    result = splat("eval", run_copy, "--device", "cpu")
+    assert result.code == 0, result.err
+    assert "NOT held out" in result.out
