@@ -1,9 +1,6 @@
 """Progress and messages on standard error: a bar on terminals, plain lines in logs."""
 
-import os
-import re
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -14,12 +11,11 @@ from typing import Any, TextIO, cast
 from tqdm import tqdm
 
 from splat_cli.progress_bar import ProgressBar
+from splat_cli.terminal import can_overwrite, wrapped
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 """`Display.counting`: (label, total) -> context of a function to call with the number of things just done."""
 _PLAIN_INTERVAL = 10.0
-_MAX_LABEL = 0.6
-"""Largest width of a row's label, relative to the terminal's, beside which the text is broken."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Display:
     def __init__(self, stream: TextIO | None = None, level: Level = Level.NORMAL, bar: bool | None = None) -> None:
         self._stream = cast(TextIO, _Undisturbed(stream or sys.stderr))
         self._level = level
-        self._bar = _can_overwrite(self._stream) if bar is None else bar
+        self._bar = can_overwrite(self._stream) if bar is None else bar
         self.warnings: list[str] = []
 
     def say(self, line: str) -> None:
@@ -170,27 +166,3 @@ def _bar_fields(progress: Progress) -> tuple[str, ...]:
     """As _status, the most important first."""
     psnr = () if progress.psnr is None else (f"PSNR {progress.psnr:.2f}",)
     return *psnr, f"{progress.num_splats:,} splats", f"loss {progress.loss:.4f}"
-
-
-def wrapped(line: str, stream: TextIO) -> str:
-    """The line broken between words where `stream` is a terminal that is narrower, else as it is.
-
-    Below the text, if the line is a row of a label, spaces and a text.
-    """
-    try:
-        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
-    except (OSError, ValueError):  # a terminal that does not tell, or not one of the system
-        columns = 0
-    if not 0 < columns <= len(line):
-        return line
-    label = re.match(r"\S.*\s{2,}(?=\S)", line)
-    indent = label.end() if label and label.end() < _MAX_LABEL * columns else 0
-    lines = textwrap.wrap(
-        line, max(columns - 1, 1), break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * indent
-    )
-    return "\n".join(lines)
-
-
-def _can_overwrite(stream: TextIO) -> bool:
-    """Whether the stream is a terminal, and none that only adds lines."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"

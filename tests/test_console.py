@@ -201,3 +201,10 @@ with display.counting("pairs of photographs", 1200) as advance:
     print(flush=True)
 """
     assert drawn(40, count)[0].startswith("pairs of photographs  50% 601/1200")
+
+
+def test_errors_break_between_words():
+    lines = drawn(40, "from splat_cli.cli.main import run", "run(['export', 'nowhere', 'a.obj'])")
+    assert lines[0].startswith("Error: ")
+    assert len(lines) > 1
+    assert " ".join(lines).endswith(".splat, .spz, .sog, .glb, .html")

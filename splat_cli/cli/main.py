@@ -17,6 +17,7 @@ from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, one_line
 from splat_cli.files import is_full
 from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_signals
+from splat_cli.terminal import wrapped
 
 _WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _COMMANDS = ("train", "batch", "city", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
@@ -115,7 +116,7 @@ def run(arguments: list[str]) -> int:
         message, code = _explain(kernel_error_before(error) or error)
         if message:
             with suppress(OSError):  # the terminal is gone
-                click.echo(message, err=True)
+                click.echo("\n".join(wrapped(line, sys.stderr) for line in message.splitlines()), err=True)
         if as_json:
             with suppress(OSError):  # so is who reads
                 click.echo(to_json({"error": message.removeprefix("Error: "), "exit_code": code}))

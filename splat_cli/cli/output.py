@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from splat_cli.console import wrapped
+from splat_cli.terminal import wrapped
 
 
 @dataclass(frozen=True)

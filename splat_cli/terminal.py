@@ -1,0 +1,33 @@
+"""Lines of text on terminals of any width."""
+
+import os
+import re
+import textwrap
+from typing import TextIO
+
+_MAX_LABEL = 0.6
+"""Largest width of a row's label, relative to the terminal's, beside which the text is broken."""
+
+
+def wrapped(line: str, stream: TextIO) -> str:
+    """The line broken between words where `stream` is a terminal that is narrower, else as it is.
+
+    Below the text, if the line is a row of a label, spaces and a text.
+    """
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):  # a terminal that does not tell, or not one of the system
+        columns = 0
+    if not 0 < columns <= len(line):
+        return line
+    label = re.match(r"\S.*\s{2,}(?=\S)", line)
+    indent = label.end() if label and label.end() < _MAX_LABEL * columns else 0
+    lines = textwrap.wrap(
+        line, max(columns - 1, 1), break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * indent
+    )
+    return "\n".join(lines)
+
+
+def can_overwrite(stream: TextIO) -> bool:
+    """Whether the stream is a terminal, and none that only adds lines."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
