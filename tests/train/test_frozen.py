@@ -46,9 +46,8 @@ def random_images(views):
 def make_trainer(backend, frozen=None, **changes):
     views = ring_of_views(6)
     rng = np.random.default_rng(0)
-    config = TrainConfig(
-        steps=30, sh_degree=2, prune_opacity=0.05, init_opacity=0.06, max_splats=150, splat_budget=0, **DUE, **changes
-    )
+    settings = {"prune_opacity": 0.05, "init_opacity": 0.06} | DUE | changes
+    config = TrainConfig(steps=30, sh_degree=2, max_splats=150, splat_budget=0, **settings)
     points = rng.normal(size=(100, 3)).astype(np.float32) * 0.3, rng.integers(0, 256, (100, 3), np.uint8)
     return build_trainer(backend, resolve_plan(config, views), random_images(views), points, frozen=frozen)
 
@@ -103,6 +102,6 @@ def test_they_occlude(backend):
 
 
 def test_budgets_do_not_count_them(backend):
-    trainer = make_trainer(backend, frozen_splats(), strategy="copies", growth_rate=1.0)
+    trainer = make_trainer(backend, frozen_splats(), strategy="copies", growth_rate=1.0, init_opacity=0.5)
     trainer.run_until(30)
     assert trainer.model.num_trained == 150
