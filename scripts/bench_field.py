@@ -18,7 +18,7 @@ from timing import median_ms
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
-from splat_cli.field.network import Network, has_tf32
+from splat_cli.field.network import Network
 from splat_cli.field.parameters import Parameters, adam_bias
 from splat_cli.render.iter_state import IterState
 
@@ -99,17 +99,13 @@ def fill(parameters: Parameters, gradients: Any) -> None:
 
 def bench_network(backend: Backend, num: int) -> None:
     random = np.random.default_rng(0)
-    for tf32 in (False, True) if has_tf32(backend) else (False,):
-        bench_products(backend, Network(backend, WIDTHS, num, random, tf32=tf32), num, ("floats", "tensor cores")[tf32])
-
-
-def bench_products(backend: Backend, network: Network, num: int, name: str) -> None:
+    network = Network(backend, WIDTHS, num, random)
     count = backend.upload(np.array([num], np.uint32))
     network.inputs[...] = 0.5
     network.d_outputs[: WIDTHS[-1]] = 1e-3
     print(f"network {WIDTHS}, {num} rows: forward, backward, both (ms)")
     forward, backward = partial(network.forward, count), partial(network.backward, count)
-    show(f"own products, {name}", median_ms(backend, forward, REPEATS), median_ms(backend, backward, REPEATS))
+    show("own products", median_ms(backend, forward, REPEATS), median_ms(backend, backward, REPEATS))
     weights = [layer.weights.reshape(-1, layer.num_outputs)[:-1] for layer in network.layers]
 
     def multiply() -> None:

@@ -36,7 +36,6 @@ CAMERA = {"appearance": "camera"}
 MASKED = {"masks": "masks"}
 
 ELSEWHERE = {
-    "field_tf32",  # on a GPU: test_network
     "report",  # of the command, not of the run: test_reports
     "sky",  # at most two photographs of this scene show the same direction: test_initialization
 }

@@ -12,7 +12,7 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
         lambda config: config.color == "field",
         (
             "field_table_size", "field_direction_degree", "field_appearance", "field_moves", "field_sh_degree",
-            "field_features", "field_tf32", "lr_field",
+            "field_features", "lr_field",
         ),
     ),
     "--field-features": (lambda config: config.num_features > 0, ("lr_field_features",)),

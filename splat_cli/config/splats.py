@@ -46,11 +46,6 @@ class SplatSettings:
         low=0,
         high=64,
     )
-    field_tf32: bool = setting(
-        False,
-        "With --color field, train its network on tensor cores, with factors of products rounded to 11 bits (tf32); "
-        "without effect on the CPU and on GPUs before Ampere.",
-    )
     field_moves: bool = setting(
         False, "With --color field, propagate the gradients of its colours to the positions of the splats."
     )

@@ -67,18 +67,18 @@ class FieldShape:
 class ColorField:
     """Hash grid, network and embeddings of `num_views` photographs, with moments of their optimiser.
 
-    frame: BOUNDS_DTYPE scalar, bounds of the scene. rows: maximum number of splats per evaluation. tf32: see
-    Network. Tables are read in half precision; a new field leaves colours unchanged.
+    frame: BOUNDS_DTYPE scalar, bounds of the scene. rows: maximum number of splats per evaluation. Tables are read in
+    half precision; a new field leaves colours unchanged.
     """
 
     def __init__(
         self, backend: Backend, shape: FieldShape, frame: np.ndarray, num_views: int, rows: int,
-        random: np.random.Generator, tf32: bool = False,
+        random: np.random.Generator,
     ) -> None:  # fmt: skip
         self.backend, self.shape, self.frame, self.num_views = backend, shape, frame, num_views
         self._bounds = backend.upload(np.frombuffer(frame.tobytes(), np.float32).copy())  # saved in checkpoints
         self.grid = HashGrid(backend, shape.grid, random, half=True)
-        self.network = Network(backend, shape.widths, rows, random, zero_outputs=True, tf32=tf32)
+        self.network = Network(backend, shape.widths, rows, random, zero_outputs=True)
         start = random.normal(0, EMBEDDING_SIZE, (num_views, max(shape.appearance, 1)))
         self.embeddings = Parameters(backend, start[:, : shape.appearance])
 

@@ -33,6 +33,4 @@ def new_field(splats: Splats, num_views: int, config: TrainConfig) -> ColorField
         raise UsageError("--color field sums in any order on a GPU: leave out --deterministic, or use --device cpu")
     means = splats.backend.download(splats.params[MEANS, : splats.num]).T
     random = np.random.default_rng((config.seed, 2))  # not the generator of density control
-    return ColorField(
-        splats.backend, field_shape(config), field_bounds(means), num_views, splats.capacity, random, config.field_tf32
-    )
+    return ColorField(splats.backend, field_shape(config), field_bounds(means), num_views, splats.capacity, random)

@@ -1,4 +1,4 @@
-"""Small fully connected network over planes: host side of cuda_src/field/dense.cu and its relatives."""
+"""Small fully connected network over planes: host side of cuda_src/field/dense.cu and dense_weights.cu."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend, Kernel
+from splat_cli.device import Backend
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
 
@@ -19,17 +19,11 @@ GRAIN = 8  # results of a warp: widths are padded to multiples
 BLOCK_ROWS, BLOCK_RESULTS = 256, 64  # of a block of dense.cu
 BLOCK_SUM_ROWS, BLOCK_WEIGHTS = 512, 64  # of a block of dense_weights.cu, which calls them BLOCK_ROWS and BLOCK_WEIGHTS
 WARPS = 8
-MIN_TF32 = 80  # compute capability of the first tensor cores with tf32
 
 
 def padded(width: int) -> int:
     """Number of planes of a layer with `width` values."""
     return -(-width // GRAIN) * GRAIN
-
-
-def has_tf32(backend: Backend) -> bool:
-    """Whether the device multiplies matrices of tf32 numbers."""
-    return backend.name == "cuda" and int(backend.xp.cuda.Device().compute_capability) >= MIN_TF32
 
 
 def check_widths(widths: Sequence[int]) -> None:
@@ -57,17 +51,15 @@ class Network:
     """Multilayer perceptron: hidden layers with ReLU; outputs with a sigmoid or no activation.
 
     widths: of the inputs, of each hidden layer (16 to 128, a multiple of 8) and of the outputs. rows: maximum number of
-    samples. tf32: multiply on tensor cores, with factors rounded to 11 bits, where the device can. inputs, d_inputs:
-    planes float32 [inputs, rows]; outputs, d_outputs: planes [padded(outputs), rows], whose padding must stay zero in
-    d_outputs.
+    samples. inputs and d_inputs: planes float32 [inputs, rows]; outputs and d_outputs: planes [padded(outputs), rows],
+    whose padding must stay zero in d_outputs.
     """
 
     def __init__(
         self, backend: Backend, widths: Sequence[int], rows: int, random: np.random.Generator,
-        sigmoid: bool = False, zero_outputs: bool = False, tf32: bool = False,
+        sigmoid: bool = False, zero_outputs: bool = False,
     ) -> None:  # fmt: skip
         check_widths(widths)
-        self._tf32 = tf32 and has_tf32(backend)
         self.backend, self.widths, self.rows = backend, tuple(widths), rows
         self.last = SIGMOID if sigmoid else NONE
         self.parameters = Parameters(backend, _initial_weights(widths, random, zero_outputs))
@@ -94,7 +86,7 @@ class Network:
         """Compute `outputs` from `inputs`. num_rows: uint32 [1] on the device, number of samples in use."""
         for layer in self.layers:
             blocks = -(-layer.num_outputs // BLOCK_RESULTS)
-            self._kernel("dense", "forward", ACTIVATION=layer.activation)(
+            self.backend.kernel("field/dense", "dense_forward", ACTIVATION=layer.activation)(
                 (-(-self.rows // BLOCK_ROWS), blocks), (32, WARPS),
                 layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.y,
             )  # fmt: skip
@@ -105,22 +97,16 @@ class Network:
             self._through_sigmoid(num_rows)
         for k, layer in reversed(list(enumerate(self.layers))):
             blocks = -(-layer.num_inputs // BLOCK_WEIGHTS) * -(-layer.num_outputs // BLOCK_WEIGHTS)
-            self._kernel("dense_weights", "backward_weights")(
+            self.backend.kernel("field/dense_weights", "dense_backward_weights")(
                 (-(-self.rows // BLOCK_SUM_ROWS), blocks), (32, WARPS),
                 layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
             )  # fmt: skip
             if k or to_inputs:
-                self._kernel("dense", "backward_inputs")(
+                self.backend.kernel("field/dense", "dense_backward_inputs")(
                     (-(-self.rows // BLOCK_ROWS), -(-layer.num_inputs // BLOCK_RESULTS)), (32, WARPS),
                     layer.d_y, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs,
                     layer.x if k else None, layer.d_x,
                 )  # fmt: skip
-
-    def _kernel(self, file: str, name: str, **defines: int) -> Kernel:
-        """The kernel of a product; those for tensor cores read four rows at a time, aligned."""
-        if self._tf32 and self.rows % 4 == 0:
-            return self.backend.kernel("field/dense_matrix", f"matrix_{name}", **defines)
-        return self.backend.kernel(f"field/{file}", f"dense_{name}", **defines)
 
     def _through_sigmoid(self, num_rows: Any) -> None:
         self.backend.kernel("field/regression", "sigmoid_backward")(
