@@ -95,12 +95,11 @@ class BatchStep:
             langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share, visible_in)
 
     def _update_splats(self) -> None:
-        """Queue the update of splats; noise on their positions beside that of their colours."""
+        """Queue the update of splats, and the noise on their positions."""
         raster, update = self.rasterizer, self.update()
         raster.update_geometry(self.splats, self.state, update)
-        join = self.backend.branch(partial(self.add_noise, raster.updated))
         raster.update_colors(self.splats, self.state, update)
-        join()
+        self.add_noise(raster.updated)
 
     def _views(self, first: int) -> Iterator[int]:
         """The views of a batch from the first-th on, each with its splats projected and sorted."""
