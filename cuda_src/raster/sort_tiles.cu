@@ -1,10 +1,6 @@
 // Ranges of the tiles' lists, and their sorting by depth, ties by splat. A global sort of all pairs would move them through memory
-// several times; a tile's list fits in shared memory and is sorted there.
+// several times; a tile's list fits in shared memory and is sorted there (merge_sort.cuh; on the CPU radix_sort.cuh).
 // scan_tiles: one block owns all tiles. sort_tiles: one block owns a tile; with RADIX, for the CPU, one thread.
-//
-// Merge sort of up to CHUNK keys. Each thread sorts some keys in registers; then neighbouring sorted runs are merged, level by level.
-// In the merged run, thread t owns as many keys as before, and finds by binary search how many of those before its own
-// come from the first run ("merge path", Green, McColl and Bader 2012).
 //
 // Longer lists: bitonic sorting network (Batcher 1968) on sorted chunks. Stage `run` merges neighbouring sorted runs of run / 2
 // keys in log2(run) steps of independent compare-exchanges: the first between mirror images within the run, the others between
@@ -13,100 +9,10 @@
 // Every compare-exchange puts the smaller key first, so that a list of any length n is sorted as if infinities followed it:
 // those that reach past the end are left out.
 #include "common.cuh"
+#include "raster/merge_sort.cuh"
 #ifdef RADIX
 #include "raster/radix_sort.cuh"
 #endif
-
-typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
-
-#define THREADS 256                 // of a block of sort_tiles, without RADIX
-#define MOST_EACH 16                // keys of a thread
-#define CHUNK (MOST_EACH * THREADS) // keys that fit in shared memory
-#define INFINITE_KEY ~0ull
-
-// Where key i of a chunk is in shared memory: a gap after each 16 keys, so that threads that own 4, 8 or 16 each use other banks.
-__device__ __forceinline__ unsigned spread(unsigned i) { return i + i / 16; }
-#define SPREAD_CHUNK (CHUNK + CHUNK / 16)
-
-template <int EACH>
-__device__ __forceinline__ void sort_in_registers(Key (&own)[EACH])     // odd-even transposition
-{
-#pragma unroll
-    for (int round = 0; round < EACH; ++round) {
-#pragma unroll
-        for (int k = round & 1; k + 1 < EACH; k += 2) {
-            const Key a = own[k], b = own[k + 1];
-            own[k] = a < b ? a : b;
-            own[k + 1] = a < b ? b : a;
-        }
-    }
-}
-
-// Of the first `diagonal` keys of the merged runs [begin, middle) and [middle, end), the number that comes from the first run.
-__device__ __forceinline__ unsigned merge_path(
-    const Key* shared /* [SPREAD_CHUNK] */, unsigned begin, unsigned middle, unsigned end, unsigned diagonal)
-{
-    unsigned low = diagonal > end - middle ? diagonal - (end - middle) : 0, high = min(diagonal, middle - begin);
-    while (low < high) {
-        const unsigned k = (low + high) / 2;
-        if (shared[spread(begin + k)] < shared[spread(middle + diagonal - 1 - k)]) low = k + 1;
-        else high = k;
-    }
-    return low;
-}
-
-// The EACH keys from the diagonal on of the merged runs.
-template <int EACH>
-__device__ __forceinline__ void merge(
-    Key (&own)[EACH], const Key* shared /* [SPREAD_CHUNK] */, unsigned begin, unsigned middle, unsigned end, unsigned diagonal)
-{
-    const unsigned path = merge_path(shared, begin, middle, end, diagonal);
-    unsigned i = begin + path, j = middle + diagonal - path;
-    Key a = i < middle ? shared[spread(i)] : INFINITE_KEY, b = j < end ? shared[spread(j)] : INFINITE_KEY;
-#pragma unroll
-    for (int k = 0; k < EACH; ++k) {
-        const bool first = a < b;
-        own[k] = first ? a : b;
-        const unsigned next = first ? ++i : ++j;
-        const Key key = next < (first ? middle : end) ? shared[spread(next)] : INFINITE_KEY;
-        a = first ? key : a;
-        b = first ? b : key;
-    }
-}
-
-__device__ __forceinline__ void sync(bool within_warps)
-{
-    if (within_warps) __syncwarp();
-    else __syncthreads();
-}
-
-// Sorts n <= EACH * THREADS keys into out, which may be keys. All threads of the block call it. Other uses of `shared` need a barrier
-// before and after.
-template <int EACH, class T>
-__device__ __forceinline__ void merge_sort(Key* shared /* [SPREAD_CHUNK] */, const Key* keys /* [n] */, unsigned n, T* out /* [n] */)
-{
-    const unsigned num_threads = (n + EACH - 1) / EACH, size = EACH * num_threads, first = EACH * threadIdx.x;
-    const bool active = first < size;
-    Key own[EACH];
-#pragma unroll
-    for (int k = 0; k < EACH; ++k) {                    // in any order: neighbours read neighbours
-        const unsigned i = k * num_threads + threadIdx.x;
-        own[k] = active && i < n ? keys[i] : INFINITE_KEY;
-    }
-    sort_in_registers(own);
-    for (unsigned run = EACH; run < size; run *= 2) {
-        sync(run <= 32 * EACH);                         // until all have read the runs before
-#pragma unroll
-        for (int k = 0; k < EACH; ++k)
-            if (active) shared[spread(first + k)] = own[k];
-        sync(2 * run <= 32 * EACH);
-        const unsigned begin = first & ~(2 * run - 1);
-        if (active) merge(own, shared, begin, min(begin + run, size), min(begin + 2 * run, size), first - begin);
-    }
-#pragma unroll
-    for (int k = 0; k < EACH; ++k)
-        if (first + k < n) out[first + k] = (T)own[k];
-}
 
 // Sorts n <= CHUNK keys into out, which may be keys.
 template <class T>
