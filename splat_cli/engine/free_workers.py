@@ -23,7 +23,7 @@ _POLL = 0.2  # seconds
 
 
 @dataclass(frozen=True)
-class WorkerFacts:
+class WorkerInfo:
     """A worker. host: equal for workers that can share memory; gpus: names of those it sees."""
 
     host: str
@@ -42,7 +42,7 @@ class FreeWorkers:
         self, client: Client, device: str, can_grow: bool, say: Callable[[str], None], check: Callable[[], None]
     ) -> None:
         self._client, self._device, self._can_grow, self._say, self._check = client, device, can_grow, say, check
-        self._facts: dict[str, WorkerFacts] = {}
+        self._infos: dict[str, WorkerInfo] = {}
         self._were_there = False  # enough workers: those that are lost may return
 
     def wait(self, job: Job, size: int) -> tuple[list[str], str]:
@@ -54,15 +54,15 @@ class FreeWorkers:
         while True:
             self._check()
             threads = self._client.nthreads()
-            self._describe([worker for worker in threads if worker not in self._facts], job)
-            facts = {worker: self._facts[worker] for worker in threads if worker in self._facts}
-            device = _kind_of_devices(self._device, facts)
+            self._describe([worker for worker in threads if worker not in self._infos], job)
+            infos = {worker: self._infos[worker] for worker in threads if worker in self._infos}
+            device = _kind_of_devices(self._device, infos)
             busy = {worker: len(keys) for worker, keys in self._client.processing().items()}
-            if workers := chosen_workers(facts, slots(facts, threads, device, busy), size, device):
+            if workers := chosen_workers(infos, slots(infos, threads, device, busy), size, device):
                 self._were_there = True
                 return workers, device
-            if not self._were_there and len(facts) == len(threads):
-                self._refuse(facts, slots(facts, threads, device), size, device)
+            if not self._were_there and len(infos) == len(threads):
+                self._refuse(infos, slots(infos, threads, device), size, device)
             if not is_told:
                 self._say(f"Waiting for {size} free {_NAMES[device]} of the cluster")
                 is_told = True
@@ -73,17 +73,17 @@ class FreeWorkers:
             return
         call, work = remote_call(describe_worker, job, __version__)
         found = self._client.run(call, work, workers=workers, on_error="return")
-        for worker, facts in found.items():
-            if isinstance(facts, ImportError):
-                raise lacks_program(facts)
-            if isinstance(facts, SplatError):
-                raise facts
-            if isinstance(facts, WorkerFacts):  # else it is lost
-                self._facts[worker] = facts
+        for worker, info in found.items():
+            if isinstance(info, ImportError):
+                raise lacks_program(info)
+            if isinstance(info, SplatError):
+                raise info
+            if isinstance(info, WorkerInfo):  # else it is lost
+                self._infos[worker] = info
 
-    def _refuse(self, facts: Mapping[str, WorkerFacts], places: Mapping[str, int], size: int, device: str) -> None:
+    def _refuse(self, infos: Mapping[str, WorkerInfo], places: Mapping[str, int], size: int, device: str) -> None:
         """UsageError where workers suffice on no host, or are too few and cannot become more."""
-        num, most = sum(places.values()), max(map(len, _by_host(facts, places).values()), default=0)
+        num, most = sum(places.values()), max(map(len, _by_host(infos, places).values()), default=0)
         if device == "cpu" and most < size <= num:
             raise UsageError(
                 f"--gpus {size} on the CPU: processes share memory, but no host has {size} workers; start them on one "
@@ -96,12 +96,12 @@ class FreeWorkers:
 _NAMES = {"cuda": "GPUs", "cpu": "workers"}
 
 
-def describe_worker(job: Job, version: str) -> WorkerFacts:
-    """Facts of this worker. UsageError where the job cannot run here."""
+def describe_worker(job: Job, version: str) -> WorkerInfo:
+    """Host and GPUs of this worker. UsageError where the job cannot run here."""
     check_visible(job, version, platform.node())
     why_not = why_no_cuda()
     gpus = () if why_not else tuple(one["CUDA_VISIBLE_DEVICES"] for one in device_environments("cuda"))
-    return WorkerFacts(_memory_space(), gpus, why_not)
+    return WorkerInfo(_memory_space(), gpus, why_not)
 
 
 def _memory_space() -> str:
@@ -111,24 +111,24 @@ def _memory_space() -> str:
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').stat().st_ino}"
 
 
-def _kind_of_devices(device: str, facts: Mapping[str, WorkerFacts]) -> str:
+def _kind_of_devices(device: str, infos: Mapping[str, WorkerInfo]) -> str:
     """The device, without "auto". UsageError for "cuda" where no worker has a GPU."""
-    has_gpus = any(one.gpus for one in facts.values())
-    if device == "cuda" and facts and not has_gpus:
-        raise UsageError(f"--device cuda: no worker has a GPU ({next(iter(facts.values())).why_no_gpu})")
+    has_gpus = any(one.gpus for one in infos.values())
+    if device == "cuda" and infos and not has_gpus:
+        raise UsageError(f"--device cuda: no worker has a GPU ({next(iter(infos.values())).why_no_gpu})")
     return "cuda" if device != "cpu" and (has_gpus or device == "cuda") else "cpu"
 
 
 def slots(
-    facts: Mapping[str, WorkerFacts], threads: Mapping[str, int], device: str, busy: Mapping[str, int] | None = None
+    infos: Mapping[str, WorkerInfo], threads: Mapping[str, int], device: str, busy: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """How many ranks each worker can run: one per thread and device. A GPU of several workers is that of the first.
 
     busy: number of tasks that it has.
     """
     found, taken = {}, set[tuple[str, str]]()
-    for worker in sorted(facts):
-        gpus = {(facts[worker].host, gpu) for gpu in facts[worker].gpus} - taken
+    for worker in sorted(infos):
+        gpus = {(infos[worker].host, gpu) for gpu in infos[worker].gpus} - taken
         taken |= gpus
         num = min(len(gpus) if device == "cuda" else 1, threads[worker])
         found[worker] = max(num - (busy or {}).get(worker, 0), 0)
@@ -136,22 +136,22 @@ def slots(
 
 
 def chosen_workers(
-    facts: Mapping[str, WorkerFacts], places: Mapping[str, int], size: int, device: str
+    infos: Mapping[str, WorkerInfo], places: Mapping[str, int], size: int, device: str
 ) -> list[str] | None:
     """Workers of `size` ranks, on as few hosts as possible, on one on the CPU; None where they do not suffice.
 
     places: `slots` of each.
     """
-    hosts = sorted(_by_host(facts, places).values(), key=len, reverse=True)
+    hosts = sorted(_by_host(infos, places).values(), key=len, reverse=True)
     if device == "cpu":
         hosts = hosts[:1]
     workers = [worker for host in hosts for worker in host][:size]
     return workers if len(workers) == size else None
 
 
-def _by_host(facts: Mapping[str, WorkerFacts], places: Mapping[str, int]) -> dict[str, list[str]]:
+def _by_host(infos: Mapping[str, WorkerInfo], places: Mapping[str, int]) -> dict[str, list[str]]:
     """Host -> its workers, each as often as it can run a rank."""
     hosts: dict[str, list[str]] = {}
     for worker, num in places.items():
-        hosts.setdefault(facts[worker].host, []).extend([worker] * num)
+        hosts.setdefault(infos[worker].host, []).extend([worker] * num)
     return hosts

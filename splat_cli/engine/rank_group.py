@@ -21,7 +21,7 @@ from splat_cli.errors import SplatError, one_line
 from splat_cli.ranks.protocol import RankError
 
 _POLL = 0.2  # seconds
-_CENSUS = 2.0  # seconds between two looks for lost workers
+_LOST_CHECK_INTERVAL = 2.0  # seconds
 _LOCK = "splat-ranks"
 
 
@@ -80,7 +80,7 @@ class _Tasks:
     def __init__(self, client: Client, job: Job, size: int) -> None:
         self._client, self._job, self._size, self.num_running = client, job, size, 0
         self._topic, self._futures, self._workers = f"splat-{uuid.uuid4()}", list[Future](), list[str]()
-        self._messages, self._last_census = queue.SimpleQueue[tuple[Any, ...]](), 0.0
+        self._messages, self._last_lost_check = queue.SimpleQueue[tuple[Any, ...]](), 0.0
         self._result: JobResult | None = None
         client.subscribe_topic(self._topic, lambda event: self._messages.put(tuple(event[1])))
 
@@ -141,9 +141,9 @@ class _Tasks:
         self._futures[rank].add_done_callback(lambda _: self._messages.put(("ended", rank)))
 
     def _look_for_lost_workers(self) -> None:
-        if time.monotonic() - self._last_census < _CENSUS:
+        if time.monotonic() - self._last_lost_check < _LOST_CHECK_INTERVAL:
             return
-        present, self._last_census = self._client.nthreads(), time.monotonic()
+        present, self._last_lost_check = self._client.nthreads(), time.monotonic()
         for rank, worker in enumerate(self._workers):
             if worker not in present:
                 raise RankError(f"the worker of rank {rank} of {self._size} is lost: {worker}")

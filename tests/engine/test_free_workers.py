@@ -7,28 +7,28 @@ import pytest
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
 from splat_cli.engine import free_workers
-from splat_cli.engine.free_workers import FreeWorkers, WorkerFacts, chosen_workers, describe_worker, slots
+from splat_cli.engine.free_workers import FreeWorkers, WorkerInfo, chosen_workers, describe_worker, slots
 from splat_cli.errors import UsageError
 from tests.engine.test_dask_worker import job
 
 GPUS = {
-    "a": WorkerFacts("one", ("0",), ""),
-    "b": WorkerFacts("two", ("0", "1"), ""),
-    "c": WorkerFacts("two", ("2",), ""),
+    "a": WorkerInfo("one", ("0",), ""),
+    "b": WorkerInfo("two", ("0", "1"), ""),
+    "c": WorkerInfo("two", ("2",), ""),
 }
-CPUS = {name: WorkerFacts(host, (), "no driver") for name, host in (("a", "one"), ("b", "two"), ("c", "two"))}
+CPUS = {name: WorkerInfo(host, (), "no driver") for name, host in (("a", "one"), ("b", "two"), ("c", "two"))}
 
 
-def _chosen(facts, size, device, threads=2, busy=None):
-    return chosen_workers(facts, slots(facts, dict.fromkeys(facts, threads), device, busy), size, device)
+def _chosen(infos, size, device, threads=2, busy=None):
+    return chosen_workers(infos, slots(infos, dict.fromkeys(infos, threads), device, busy), size, device)
 
 
-@pytest.mark.parametrize(("facts", "size", "device", "expected"), [
+@pytest.mark.parametrize(("infos", "size", "device", "expected"), [
     (GPUS, 2, "cuda", ["b", "b"]), (GPUS, 3, "cuda", ["b", "b", "c"]), (GPUS, 4, "cuda", ["b", "b", "c", "a"]),
     (GPUS, 5, "cuda", None), (CPUS, 2, "cpu", ["b", "c"]), (CPUS, 3, "cpu", None), (CPUS, 1, "cuda", None),
 ], ids=str)  # fmt: skip
-def test_ranks_are_close_to_each_other(facts, size, device, expected):
-    assert _chosen(facts, size, device) == expected
+def test_ranks_are_close_to_each_other(infos, size, device, expected):
+    assert _chosen(infos, size, device) == expected
 
 
 def test_workers_that_are_busy_are_left_out():
@@ -38,15 +38,15 @@ def test_workers_that_are_busy_are_left_out():
 
 
 def test_a_gpu_of_two_workers_is_used_once():
-    same = {name: WorkerFacts("one", ("0", "1"), "") for name in "ab"}
+    same = {name: WorkerInfo("one", ("0", "1"), "") for name in "ab"}
     assert _chosen(same, 2, "cuda", threads=1) is None
     assert _chosen(same, 2, "cuda") == ["a", "a"]
 
 
-def _wait(monkeypatch, facts, size, device="auto", can_grow=False, **changes):
+def _wait(monkeypatch, infos, size, device="auto", can_grow=False, **changes):
     """FreeWorkers.wait for a cluster of these workers."""
     client = SimpleNamespace(
-        nthreads=lambda: dict.fromkeys(facts, 1), processing=dict, run=lambda *_, **__: {**facts, **changes}
+        nthreads=lambda: dict.fromkeys(infos, 1), processing=dict, run=lambda *_, **__: {**infos, **changes}
     )
     monkeypatch.setattr(free_workers, "remote_call", lambda *_: (None, b""))
     return FreeWorkers(client, device, can_grow, pytest.fail, lambda: None).wait(None, size)
@@ -57,15 +57,15 @@ def test_free_workers_are_found(monkeypatch):
     assert _wait(monkeypatch, CPUS, 2) == (["b", "c"], "cpu")
 
 
-@pytest.mark.parametrize(("facts", "size", "device", "can_grow", "message"), [
+@pytest.mark.parametrize(("infos", "size", "device", "can_grow", "message"), [
     (CPUS, 3, "auto", True, "--gpus 3 on the CPU: processes share memory, but no host has 3 workers"),
     (CPUS, 4, "cpu", False, "--gpus 4: too few workers in the cluster: 3"),
     (GPUS, 4, "auto", False, "--gpus 4: too few GPUs in the cluster: 3"),
     (CPUS, 1, "cuda", True, r"--device cuda: no worker has a GPU \(no driver\)"),
 ], ids=str)  # fmt: skip
-def test_too_few_workers_are_told(monkeypatch, facts, size, device, can_grow, message):
+def test_too_few_workers_are_told(monkeypatch, infos, size, device, can_grow, message):
     with pytest.raises(UsageError, match=message):
-        _wait(monkeypatch, facts, size, device, can_grow)
+        _wait(monkeypatch, infos, size, device, can_grow)
 
 
 def test_workers_that_cannot_run_the_job_are_told(monkeypatch):
@@ -76,6 +76,6 @@ def test_workers_that_cannot_run_the_job_are_told(monkeypatch):
 
 
 def test_processes_of_one_host_share_memory(tmp_path):
-    facts = [describe_worker(job(tmp_path), free_workers.__version__) for _ in range(2)]
-    assert facts[0] == facts[1]
-    assert facts[0].host
+    infos = [describe_worker(job(tmp_path), free_workers.__version__) for _ in range(2)]
+    assert infos[0] == infos[1]
+    assert infos[0].host
