@@ -33,7 +33,7 @@ extern "C" __global__ void adam_flat(
 #pragma unroll
     for (int k = 0; k < VALUES; ++k) {
         if (sparse && g[k] == 0.0f) continue;
-        if (!(g[k] * g[k] < 1e36f)) {               // its square has to fit in a moment
+        if (!(g[k] * g[k] < MAX_SQUARE)) {
             atomicAdd(&state->skipped_updates, 1u);
             continue;
         }

@@ -26,7 +26,7 @@ extern "C" __global__ void step_features(
     const vfloat d = load_own(own_gradients, on) * (1.0f / NUM_SLOTS);
     store_own(own_gradients, vfloat(0.0f), on);
     if (!losses_are_finite(*state, views)) return;
-    const vbool fits = d * d < 1e36f;       // then its square fits in Adam's moment
+    const vbool fits = d * d < MAX_SQUARE;
     add_count(&state->skipped_updates, on & !fits);
     const vbool used = on & fits & ((d != 0.0f) | vbool(dense != 0));
     if (!some(used)) return;

@@ -13,6 +13,7 @@ constexpr float BETA1 = (float)power(0.9, BATCH), BETA2 = (float)power(0.999, BA
 #define LR_FACTOR 1.0f
 #endif
 #define ADAM_EPSILON 1e-15f         // as 3DGS: gradients of single splats are tiny
+#define MAX_SQUARE 1e36f            // of a gradient, which has to fit in a moment
 
 // What this step takes off the parameter; moves the moments on.
 __device__ __forceinline__ vfloat adam_step(vfloat& moment1, vfloat& moment2, vfloat gradient, vfloat lr, const IterState& state)

@@ -22,7 +22,8 @@ class MCMCStrategy(PeriodicStrategy):
         ratings, num_new = self._demand(model, scorer)
         sampler, changed = WeightedSampler(model.backend, ratings), list[Any]()
         num_copies = self._num_copies(model, sampler, len(ratings.dead) + num_new)
-        dead, num_new = ratings.dead[:num_copies], min(max(num_copies - len(ratings.dead), 0), num_new)
+        dead = ratings.dead[:num_copies]
+        num_new = num_copies - len(dead)
         if 0 < len(dead) < model.num_trained:
             changed += self._relocate(model, sampler.sample(len(dead), random), dead)
         if num_new > 0:

@@ -31,8 +31,8 @@ class WeightedSampler:
         logit_opacities: float32 [num]. Returns the number of samples to take, at most `count`: what a splat loses is
         not given to others. Waits for the device.
         """
-        total = self._total()
-        if not count or not total:
+        total = self._total() if count else 0
+        if not total:
             return count
         backend, num = self._backend, len(self._shares)
         limits = total / count, float(min_opacity)

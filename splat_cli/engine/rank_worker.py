@@ -64,9 +64,7 @@ def lead(work: RankTask) -> JobResult:
     with counted(work.topic), free_device(work.device, task.must_end) as environment, ExitStack() as connections:
         place = ", ".join(filter(None, (task.place, describe_device(environment))))
         if job.run:
-            wait_until_unlocked(
-                job.folder / job.run, LOCK_PATIENCE, task.must_end, lambda text: task.tell("waits", 0, text)
-            )
+            wait_until_unlocked(job.folder / job.run, LOCK_PATIENCE, task.must_end, say)
         files = make_shared_memory(work.size) if work.device == "cpu" and work.size > 1 else []
         for file in files:
             connections.callback(os.close, file)

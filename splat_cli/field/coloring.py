@@ -19,6 +19,7 @@ from splat_cli.optim.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, batch_defines
+from splat_cli.render.project_backward import moment_defines
 
 THREADS = 256
 WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.cu
@@ -64,8 +65,7 @@ class FieldColoring(AuxiliaryModel):
         if config.field_appearance:
             units.append(("field/embedding", {}))
         if config.field_features:
-            update = batch | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {})
-            units.append(("field/splat_features", update))
+            units.append(("field/splat_features", batch | moment_defines(config.moments == "bf16")))
         return units
 
     @classmethod
@@ -87,7 +87,7 @@ class FieldColoring(AuxiliaryModel):
         """See AuxiliaryModel.update: Adam on the field, and on the features of all splats."""
         self.field.step(state, views)
         if size := self.field.shape.features:
-            defines = batch_defines(views) | model.moments.defines
+            defines = batch_defines(views) | moment_defines(model.moments.packed)
             self.backend.kernel("field/splat_features", "step_features", **defines)(
                 (-(-self._capacity // THREADS), size), (LANES, WARPS),
                 state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features,

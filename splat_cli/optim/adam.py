@@ -19,11 +19,6 @@ class Moments:
         self.first = zeros(shape, "float32")
         self.second: Any | None = None if packed else zeros(shape, "float32")
 
-    @property
-    def defines(self) -> dict[str, int]:
-        """Defines of kernels that read the planes."""
-        return {"BF16_MOMENTS": 1} if self.packed else {}
-
     def planes(self) -> dict[str, Any]:
         """The planes by the names that checkpoints give them."""
         return {"moments": self.first} if self.packed else {"moments1": self.first, "moments2": self.second}

@@ -57,7 +57,7 @@ class Update:
         packed = self.moments1 is not None and self.moments2 is None
         return (
             ({"FUSED_ADAM": 1} if self.moments1 is not None else {})
-            | ({"BF16_MOMENTS": 1} if packed else {})
+            | moment_defines(packed)
             | ({} if self.dense and self.moments1 is not None else FEW_BLOCKS)
         )
 
@@ -72,6 +72,11 @@ class Update:
         return np.array(values, UPDATE_OPTIONS_DTYPE)
 
 
+def moment_defines(packed: bool) -> dict[str, int]:
+    """Defines of kernels that read Adam's moments; packed: see optim.adam.Moments."""
+    return {"BF16_MOMENTS": 1} if packed else {}
+
+
 def project_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
     share: Share = WHOLE,
@@ -82,13 +87,13 @@ def project_backward(
     with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
     share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
     """
-    geometry_backward(splats, cameras, state, antialias, projection, update, share)
-    color_backward(splats, cameras, state, antialias, projection, update, share)
+    _geometry_backward(splats, cameras, state, antialias, projection, update, share)
+    _color_backward(splats, cameras, state, antialias, projection, update, share)
 
 
-def geometry_backward(
+def _geometry_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
-    share: Share = WHOLE,
+    share: Share,
 ) -> None:  # fmt: skip
     """The first half of `project_backward`: all rows but colours, whose gradients it leaves in projection.d_rays."""
     views, columns = projection.views, share.own_columns(splats.capacity)
@@ -113,9 +118,9 @@ def geometry_backward(
     )  # fmt: skip
 
 
-def color_backward(
+def _color_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
-    share: Share = WHOLE,
+    share: Share,
 ) -> None:  # fmt: skip
     """The second half."""
     columns = share.own_columns(splats.capacity)

@@ -12,7 +12,7 @@ from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, Projection, num_ahead, project
-from splat_cli.render.project_backward import Update, color_backward, geometry_backward
+from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
@@ -195,16 +195,7 @@ class Rasterizer:
 
     def update(self, splats: Splats, state: IterState, update: Update) -> None:
         """From the gradients of projected splats, of the whole batch if there is one, to the raw parameters."""
-        self.update_geometry(splats, state, update)
-        self.update_colors(splats, state, update)
-
-    def update_geometry(self, splats: Splats, state: IterState, update: Update) -> None:
-        """The first half of `update`."""
-        geometry_backward(splats, self.cameras, state, self.antialias, self.updated, update)
-
-    def update_colors(self, splats: Splats, state: IterState, update: Update) -> None:
-        """The second half."""
-        color_backward(splats, self.cameras, state, self.antialias, self.updated, update)
+        project_backward(splats, self.cameras, state, self.antialias, self.updated, update)
 
     def image(self, view_index: int) -> Any:
         """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""

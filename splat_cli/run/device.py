@@ -13,7 +13,7 @@ from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.eval.free_space import FREE_SPACE_KERNELS
 from splat_cli.eval.picture_scorer import SCORE_KERNELS
-from splat_cli.render.project_backward import FEW_BLOCKS
+from splat_cli.render.project_backward import FEW_BLOCKS, moment_defines
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import resolve_schedule
 from splat_cli.run.scene_defaults import MIN_VIEWS_OF_BATCH, STEPS_RANGE, default_batch
@@ -50,7 +50,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
     batch = _batch_defines(config)
-    update = {"FUSED_ADAM": 1} | ({"BF16_MOMENTS": 1} if config.moments == "bf16" else {}) | batch
+    update = {"FUSED_ADAM": 1} | moment_defines(config.moments == "bf16") | batch
     update |= FEW_BLOCKS if config.visible_adam else {}
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}

@@ -55,7 +55,8 @@ class BatchStep:
         for slot in self._views_ahead(first) if ahead else self._views(first):
             self._render(slot)
             if slot == last:
-                self._update_splats()
+                self.rasterizer.update(self.splats, self.state, self.update())
+                self.add_noise(updated)
             self._auxiliary.step(self.state)
         self._auxiliary.update(self._model, self.state, updated.views, not self.config.visible_adam)
 
@@ -93,13 +94,6 @@ class BatchStep:
             noise_scale = self.config.batch_size**0.5 * noise_scale / self.unit**2  # per update and covariance
             visible_in = projection if self.config.visible_adam else None
             langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share, visible_in)
-
-    def _update_splats(self) -> None:
-        """Queue the update of splats, and the noise on their positions."""
-        raster, update = self.rasterizer, self.update()
-        raster.update_geometry(self.splats, self.state, update)
-        raster.update_colors(self.splats, self.state, update)
-        self.add_noise(raster.updated)
 
     def _views(self, first: int) -> Iterator[int]:
         """The views of a batch from the first-th on, each with its splats projected and sorted."""
