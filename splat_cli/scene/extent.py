@@ -13,6 +13,10 @@ SIZE_RANGE = (0.25, 4.0)
 SOME_VIEWS, SOME_POINTS = 30, 20_000
 MAX_AWAY = 1e4
 """Distance from the origin, in extents; at ten times as many, errors are visible."""
+ONE_PLACE = 1e-9
+"""Extent of cameras at one point, relative to its distance from the origin: rounding of float64 poses."""
+MIN_SCENE = 0.01
+"""World units; ten times the depth up to which the rasterizer culls splats (`projection.cuh`)."""
 
 
 def scene_extent(views: Sequence[View]) -> float:
@@ -23,8 +27,9 @@ def scene_extent(views: Sequence[View]) -> float:
     centers = np.array([view.center for view in views]).reshape(-1, 3)
     if len(centers) == 0:
         return 1.0
-    radius = float(np.linalg.norm(centers - centers.mean(axis=0), axis=1).max())
-    return 1.1 * radius if radius > 0 else 1.0
+    middle = centers.mean(axis=0)
+    radius = float(np.linalg.norm(centers - middle, axis=1).max())
+    return 1.1 * radius if radius > ONE_PLACE * float(np.linalg.norm(middle)) else 1.0
 
 
 def scene_size(views: Sequence[View], points: np.ndarray) -> float:
@@ -49,8 +54,14 @@ def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
     return float(np.median(depths)) if depths else scene_extent(views)
 
 
-def precision_warning(views: Sequence[View]) -> str | None:
-    """A warning if the scene is too far from the origin for the precision of float32 positions."""
+def units_warning(views: Sequence[View], points: np.ndarray) -> str | None:
+    """A warning if the scene is too small to be rendered, or too far from the origin for float32 positions."""
+    size = max(scene_extent(views), viewing_distance(views, points))
+    if size < MIN_SCENE:
+        return (
+            f"the scene is {size:.2g} units large, and what is nearer to a camera than 0.001 units is not drawn: "
+            "scale the model up (as colmap model_transformer does)"
+        )
     centers = np.array([view.center for view in views]).reshape(-1, 3)
     away, extent = float(np.linalg.norm(centers.mean(axis=0))), scene_extent(views)
     if away < MAX_AWAY * extent:

@@ -66,7 +66,7 @@ def test_photographs_of_another_size(tmp_path):
     scene = read_scene(scene_folder)
     assert [view.name for view in scene.views] == ["a.png", "c.png"]
     assert (scene.views[0].width, scene.views[0].fx, scene.views[0].cy) == (80, 70, 26)
-    assert scene.skipped == ["b.png: is 30x40, but its camera is 40x30"]
+    assert scene.skipped == ["b.png: is 30x40, but its camera is 40x30: turn it as it was when poses were estimated"]
 
 
 def test_other_image_folders(tmp_path):
@@ -84,7 +84,8 @@ def test_the_folder_of_the_model_itself(tmp_path):
 
 
 def test_unusable_photographs_are_listed(tmp_path):
-    names = ("good.png", "gone.png", "empty.png", "text.png", "nowhere.png", "unposed.png", "far.png", "flat.png")
+    names = ("good.png", "gone.png", "empty.png", "text.png", "nowhere.png", "unposed.png", "far.png", "flat.png",
+             "bent.png", "turned.png")  # fmt: skip
     model = small_model(names)
     write_scene(tmp_path, model)
     photos = tmp_path / "images"
@@ -96,11 +97,15 @@ def test_unusable_photographs_are_listed(tmp_path):
     object.__setattr__(model.images[6], "translation", (0.0, 1e300, 0.0))
     model.cameras[78] = Camera(78, "PINHOLE", 40, 30, (1e30, 1e30, 21.0, 13.0))
     object.__setattr__(model.images[7], "camera_id", 78)
+    model.cameras[79] = Camera(79, "SIMPLE_RADIAL", 40, 30, (30.0, 20.0, 15.0, -9.0))
+    object.__setattr__(model.images[8], "camera_id", 79)
+    Picture.new("RGB", (30, 40)).save(photos / "turned.png")
     model.images += [model.images[0]]
     write_model_again(tmp_path, model)
     scene = read_scene(tmp_path)
     assert [view.name for view in scene.views] == ["good.png"]
     assert scene.skipped == [
+        "bent.png: its camera's distortion cannot be undone at the image's border: calibrate it again",
         "empty.png: the file is empty or not an image",
         "far.png: the position or lens of its camera has numbers that are not below 1e+18",
         "flat.png: the position or lens of its camera has numbers that are not below 1e+18",
@@ -108,6 +113,7 @@ def test_unusable_photographs_are_listed(tmp_path):
         "good.png: a second image of this name",
         "nowhere.png: its camera 77 is not in the model",
         "text.png: the file is empty or not an image",
+        "turned.png: is 30x40, but its camera is 40x30: turn it as it was when poses were estimated",
         "unposed.png: its pose is not finite",
     ]
 

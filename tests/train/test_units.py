@@ -8,7 +8,7 @@ import pytest
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.run.setup.build_trainer import build_trainer
-from splat_cli.scene.extent import precision_warning, scene_extent, scene_size, viewing_distance
+from splat_cli.scene.extent import scene_extent, scene_size, units_warning, viewing_distance
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS
 
@@ -55,9 +55,26 @@ def test_what_is_compared_is_trained(ball):
 
 
 def test_a_scene_far_from_the_origin_is_told_of(ball):
-    assert precision_warning(ball.views) is None
-    assert precision_warning([in_units(view, 1.0, origin=500.0) for view in ball.views]) is None
-    assert "from the origin" in precision_warning([in_units(view, 1.0, origin=1e5) for view in ball.views])
+    points = np.zeros((0, 3), np.float32)
+    assert units_warning(ball.views, points) is None
+    assert units_warning([in_units(view, 1.0, origin=500.0) for view in ball.views], points) is None
+    assert "from the origin" in units_warning([in_units(view, 1.0, origin=1e5) for view in ball.views], points)
+
+
+def test_a_scene_smaller_than_the_near_plane_is_told_of(ball):
+    points = np.zeros((5, 3), np.float32)
+    assert units_warning([in_units(view, 0.01) for view in ball.views], points) is None
+    assert "scale the model up" in units_warning([in_units(view, 1e-5) for view in ball.views], points)
+
+
+def test_cameras_that_rounding_tells_apart_are_in_one_place(ball):
+    """As of a panorama head: poses of one centre differ in their last digits."""
+    turned = [dataclasses.replace(view, w2c=view.w2c.copy()) for view in ball.views]
+    for view in turned:
+        view.w2c[:3, 3] = -view.w2c[:3, :3] @ [0.3, 1.7, 2.9]
+    assert 0 < np.ptp([view.center for view in turned], axis=0).max() < 1e-12
+    assert scene_extent(turned) == 1
+    assert units_warning(turned, np.zeros((0, 3), np.float32)) is None
 
 
 def test_the_size_of_a_scene_is_between_its_extent_and_how_far_cameras_look(ball):

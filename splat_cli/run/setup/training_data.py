@@ -16,7 +16,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.scene.depth_maps import load_depth_maps
-from splat_cli.scene.extent import precision_warning
+from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.scene.options import SceneOptions, placed_paths
@@ -173,7 +173,7 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
         display.say(f"Left out points: {reasons}")
-    if (warning := precision_warning(scene.views)) is not None:
+    if (warning := units_warning(scene.views, scene.points)) is not None:
         display.warn(warning)
     skipped = [*scene.skipped, *(line for part in photographs for line in part.skipped)]
     if skipped:

@@ -46,7 +46,7 @@ class ImageLocator:
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
 
     def view(self, frame: Frame) -> View:
-        """The view; Unusable if its photograph is missing, damaged or of another camera. SceneError for a bad lens."""
+        """The view; Unusable if its photograph is missing, damaged or of another camera, or its lens is a bad one."""
         if not np.isfinite(frame.w2c).all():
             raise Unusable("its pose is not finite")
         path = file_inside(self.photos, frame.file)
@@ -56,12 +56,15 @@ class ImageLocator:
             raise Unusable(str(error)) from error
         ratio = (width / frame.lens.width) / (height / frame.lens.height)
         if abs(ratio - 1) > _RATIO_TOLERANCE:
-            raise Unusable(f"is {width}x{height}, but its camera is {frame.lens.width}x{frame.lens.height}")
+            raise Unusable(_other_size(width, height, frame.lens))
         if max(width, height) > MAX_SIDE:
             raise Unusable(f"is {width}x{height}; sides may have up to {MAX_SIDE} pixels")
         self._check_downscaled(path, width, frame.lens.width)
         lens = self._lens(frame.lens, width, height)
-        pinhole = lens.pinhole
+        try:
+            pinhole = lens.pinhole
+        except SceneError as error:
+            raise Unusable(str(error)) from error
         camera = pinhole.resized(*self._size(pinhole.width, pinhole.height))
         view = View(
             frame.name, path, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, frame.w2c,
@@ -120,3 +123,10 @@ class ImageLocator:
             return None
         named = self.masks / f"{frame.file}.png"
         return next((path for path in (named, (self.masks / frame.file).with_suffix(".png")) if path.is_file()), None)
+
+
+def _other_size(width: int, height: int, lens: Lens) -> str:
+    """How a photograph's size differs from its camera's; software that applies EXIF rotation may have turned it."""
+    difference = f"is {width}x{height}, but its camera is {lens.width}x{lens.height}"
+    is_turned = abs(width * lens.width / (height * lens.height) - 1) <= _RATIO_TOLERANCE
+    return f"{difference}: turn it as it was when poses were estimated" if is_turned else difference

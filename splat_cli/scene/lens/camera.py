@@ -78,7 +78,7 @@ def _scale(center: float, size: int, low: np.ndarray, high: np.ndarray) -> float
     """Scale factor of one side, from the images of its two borders."""
     low, high = low[np.isfinite(low)], high[np.isfinite(high)]
     if not len(low) or not len(high):
-        raise SceneError("a camera's distortion cannot be undone at the image's border: calibrate it again")
+        raise SceneError("its camera's distortion cannot be undone at the image's border: calibrate it again")
     with np.errstate(all="ignore"):  # invalid lenses, as above
         inverse = np.maximum(center / (center - low.max()), (size - 0.5 - center) / (high.min() - center))
         return float(np.clip(1 / inverse, MIN_SCALE, MAX_SCALE))
