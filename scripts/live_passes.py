@@ -27,12 +27,14 @@ WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 class Work:
     """Means over views of what a step has to do; `coefficients` of the spherical harmonics a channel.
 
-    updated: splats whose parameters are read and written: all or, with --visible-adam, those of memory sectors with a
-    visible one. adam_words: read and written for each parameter, of 4 bytes.
+    in_seen_sectors: splats in memory sectors with one that a view of the batch shows. updated: splats whose geometry
+    and constant colour are read and written: all or, with --visible-adam, those. adam_words: read and written for
+    each parameter, of 4 bytes.
     """
 
     splats: float
     visible: float
+    in_seen_sectors: float
     updated: float
     large: float
     pairs: float
@@ -54,7 +56,9 @@ BYTES: dict[str, Callable[[Work], float]] = {
     "project_backward": lambda w: (
         4 * w.splats + (w.adam_words * 44 + 24) * w.updated + (64 + 12 * w.coefficients) * w.visible
     ),
-    "color_backward": lambda w: (24 + 12 * w.adam_words * w.coefficients) * w.updated,
+    "color_backward": lambda w: (
+        (4 + 12 * w.adam_words) * w.updated + (24 + 12 * w.adam_words * (w.coefficients - 1)) * w.in_seen_sectors
+    ),
     "langevin_noise": lambda w: 56 * w.splats,
     "langevin_noise_of_visible": lambda w: 4 * w.splats + 56 * w.updated,
 }
@@ -127,14 +131,15 @@ def step_times(trainer: Trainer, num_steps: int) -> list[float]:
 
 def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     """What `num_steps` steps had to do; iterations of the worst warp, with the queue of large splats and without."""
-    states, visible, updated, with_queue, without = [], list[int](), list[int](), 0, 0
+    states, visible, in_seen_sectors, with_queue, without = [], list[int](), list[int](), 0, 0
     for _ in range(num_steps):
         trainer.batch_step.launch()
         state = trainer.state.read()
         states.append(state)
-        seen = visible_splats(trainer.backend, trainer.rasterizer.projection, trainer.model.num)
-        visible.append(int(seen.sum()))
-        updated.append(num_updated(seen) if trainer.config.visible_adam else len(seen))
+        visible.append(int(visible_splats(trainer.backend, trainer.rasterizer.projection, trainer.model.num).sum()))
+        in_seen_sectors.append(
+            num_in_seen_sectors(visible_splats(trainer.backend, trainer.rasterizer.updated, trainer.model.num))
+        )
         rows, columns = box_tiles(trainer, int(state["view"]))
         pieces = rows * -(-columns // PIECE)
         without = max(without, worst_warp(pieces))
@@ -147,8 +152,10 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     views = [trainer.cameras.current_views[int(state["view"])] for state in states]
     pixels = float(np.mean([view.width * view.height for view in views]))
     coefficients = (int(states[-1]["sh_degree"]) + 1) ** 2
+    num_splats, in_sectors = mean("num_splats"), float(np.mean(in_seen_sectors))
     work = Work(
-        splats=mean("num_splats"), visible=float(np.mean(visible)), updated=float(np.mean(updated)),
+        splats=num_splats, visible=float(np.mean(visible)), in_seen_sectors=in_sectors,
+        updated=in_sectors if trainer.config.visible_adam else num_splats,
         large=mean("num_large"), pairs=mean("num_pairs"), segments=mean("num_segments"), pixels=pixels,
         coefficients=coefficients, adam_words=4 if trainer.model.moments.packed else 6,
     )  # fmt: skip
@@ -156,13 +163,14 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
 
 
 def visible_splats(backend: Backend, projection: Projection, num: int) -> np.ndarray:
-    """Which of the first `num` splats the last view showed, bool [num]."""
-    seen: np.ndarray = backend.download(projection.depths)[:num] > 0
+    """Which of the first `num` splats the view, or a view of the batch, shows, bool [num]."""
+    depths = backend.download(projection.depths)
+    seen: np.ndarray = depths.reshape(-1, depths.shape[-1])[:, :num].any(axis=0)
     return seen
 
 
-def num_updated(seen: np.ndarray) -> int:
-    """Number of splats whose parameters lie in memory sectors with those of a visible one."""
+def num_in_seen_sectors(seen: np.ndarray) -> int:
+    """Number of splats whose parameters lie in memory sectors with those of a seen one."""
     return SECTOR * int(np.pad(seen, (0, -len(seen) % SECTOR)).reshape(-1, SECTOR).any(axis=1).sum())
 
 

@@ -34,8 +34,9 @@ class Update:
     place; with d_params they are stored instead.
     stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
     gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
-    dense: splats that no view of the batch shows get gradients of zero and of the regularisers; else parameters,
-    moments and stored gradients of such splats are neither read nor written.
+    dense: splats that no view of the batch shows get gradients of zero and of the regularisers, though Adam leaves
+    their view-dependent colours alone; else parameters, moments and stored gradients of such splats are neither read
+    nor written.
     warps: UNSEEN_WARPS: only splats whose gradients are zero, as no view of the batch shows any of the same warp; it
     needs no gradients. SEEN_WARPS: only the others.
     """
@@ -126,6 +127,8 @@ def _color_backward(
     columns = share.own_columns(splats.capacity)
     defines = update.defines | cameras.defines | projection.batch_defines
     blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
+    if update.warps == UNSEEN_WARPS:
+        num_coefficients = 1  # others stay as they are
     parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
     splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
         (blocks * parts,), LANES,

@@ -5,6 +5,7 @@ import numpy as np
 from tests.reference.project import rotation_matrices
 
 Array = np.ndarray
+FIRST_VIEW_DEPENDENT_ROW = 14  # of a splat's parameters
 
 
 def step(
@@ -53,3 +54,12 @@ def step_along_axes(
     stepped, moments1, moments2 = step(start, own, moments1, moments2, rates, step_number, beta1, beta2)
     stepped[:3] = params[:3] + np.einsum("nij,jn->in", axes, stepped[:3])
     return stepped, moments1, moments2
+
+
+def is_updated(seen: Array, num_rows: int, dense: bool = True) -> Array:
+    """Which parameters have an update, bool [num_rows, n], of splats of which a view shows those `seen`, bool [n].
+
+    View-dependent colours only where they are seen; all others, too, unless dense.
+    """
+    constant = np.arange(num_rows)[:, None] < FIRST_VIEW_DEPENDENT_ROW
+    return np.asarray(seen | (dense & constant))

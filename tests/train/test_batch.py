@@ -64,7 +64,7 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
     moments = Moments(splats)
     moments.second[...] = 1e-4
     before = [backend.download(plane)[:, :40].astype(np.float64) for plane in (splats.params, moments.first)]
-    gradients = []
+    gradients, seen = [], np.zeros(40, bool)
     for slot, camera in enumerate(cameras):
         raster.select(slot)
         state.write(view=slot, num_large=0, num_segments=0)
@@ -73,11 +73,15 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
         raster.picture.d_image[:pixels] = backend.upload(rng.normal(size=pixels).astype(np.float32))
         raster.backward_to_projection(splats, state, absgrad=False)
         raster.record_view(slot, state)
+        seen |= backend.download(raster.projection.depths)[:40] > 0
         sums = backend.download(raster.projection.d_splats)[:40].astype(np.float64)
         gradients.append(_reference_gradient(sums.reshape(40, SPLAT_SUMS), scene, camera))
     raster.update(splats, state, Update(moments1=moments.first, moments2=moments.second))
 
-    expected = _reference_adam(before, np.mean(gradients, axis=0))
+    before.append(np.full_like(before[1], 1e-4))
+    touched = adam.is_updated(seen, len(before[0]))
+    moved = _reference_adam(before, np.mean(gradients, axis=0))
+    expected = [np.where(touched, new, old) for new, old in zip(moved, before, strict=True)]
     after = [backend.download(plane)[:, :40] for plane in (splats.params, moments.first, moments.second)]
     comparison.check("Adam, batch", "update", (after[0] - before[0]).T, (expected[0] - before[0]).T, 1e-5)
     for k in (1, 2):
@@ -87,7 +91,7 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
 def _reference_adam(before: list[np.ndarray], gradient: np.ndarray) -> tuple[np.ndarray, ...]:
     """Adam of a step that stands for SIZE steps: bias correction counts STEP steps of the unscaled betas."""
     return adam.step_along_axes(
-        before[0], gradient, before[1], np.full_like(before[1], 1e-4), SIZE**0.5 * RATE_OF_ROW, STEP // SIZE,
+        before[0], gradient, before[1], before[2], SIZE**0.5 * RATE_OF_ROW, STEP // SIZE,
         REFERENCE_SIZE, beta1=0.9**SIZE, beta2=0.999**SIZE,
     )  # fmt: skip
 
