@@ -2,6 +2,7 @@
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
+#include "raster/slots.cuh"
 
 #ifdef FUSED_ADAM                   // Adam is applied in place; else gradients are stored in d_params
 constexpr bool FUSED = true;
@@ -29,4 +30,11 @@ __device__ __forceinline__ vbool trainable(const IterState& state, int first)
 {
     const vint splat = first + lane_id();
     return (splat < (int)state.num_splats) & (splat >= (int)state.num_frozen);
+}
+
+// Whether an update of `warps` includes this warp. All of its lanes call it.
+__device__ __forceinline__ bool is_updated(
+    int warps, const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, vbool m)
+{
+    return warps == ALL_WARPS || any(seen(depths, layout, m)) == (warps == SEEN_WARPS);
 }

@@ -1,4 +1,4 @@
-"""Gradients of raw parameters, and Adam in place: host side of cuda_src/raster/project_backward.cu."""
+"""Gradients of raw parameters, and Adam in place: host side of raster/project_backward.cu and color_backward.cu."""
 
 from __future__ import annotations
 
@@ -54,13 +54,14 @@ class Update:
 
     @property
     def defines(self) -> dict[str, int]:
-        """Defines of the kernels."""
+        """Defines of both kernels."""
         packed = self.moments1 is not None and self.moments2 is None
-        return (
-            ({"FUSED_ADAM": 1} if self.moments1 is not None else {})
-            | moment_defines(packed)
-            | ({} if self.dense and self.moments1 is not None else FEW_BLOCKS)
-        )
+        return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | moment_defines(packed)
+
+    @property
+    def color_defines(self) -> dict[str, int]:
+        """Defines of color_backward."""
+        return self.defines | ({} if self.dense and self.moments1 is not None else FEW_BLOCKS)
 
     @property
     def targets(self) -> tuple[Any, Any, Any]:
@@ -89,7 +90,7 @@ def project_backward(
     share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
     """
     _geometry_backward(splats, cameras, state, antialias, projection, update, share)
-    _color_backward(splats, cameras, state, antialias, projection, update, share)
+    _color_backward(splats, state, antialias, projection, update, share)
 
 
 def _geometry_backward(
@@ -120,17 +121,16 @@ def _geometry_backward(
 
 
 def _color_backward(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
-    share: Share,
-) -> None:  # fmt: skip
-    """The second half."""
+    splats: Splats, state: IterState, antialias: bool, projection: Projection, update: Update, share: Share
+) -> None:
+    """The second half: the rows of colours."""
     columns = share.own_columns(splats.capacity)
-    defines = update.defines | cameras.defines | projection.batch_defines
+    defines = update.color_defines | projection.batch_defines
     blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
     if update.warps == UNSEEN_WARPS:
         num_coefficients = 1  # others stay as they are
     parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
-    splats.backend.kernel("raster/project_backward", "color_backward", **defines)(
+    splats.backend.kernel("raster/color_backward", "color_backward", **defines)(
         (blocks * parts,), LANES,
         state.array, splats.capacity, num_coefficients, update.options(antialias), share.struct,
         projection.layout_of(columns), projection.views,

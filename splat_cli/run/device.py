@@ -51,7 +51,6 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
     batch = _batch_defines(config)
     update = {"FUSED_ADAM": 1} | moment_defines(config.moments == "bf16") | batch
-    update |= FEW_BLOCKS if config.visible_adam else {}
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
     )
@@ -60,6 +59,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("raster/blend_backward", absgrad | fixed or ({"MATRIX_SUMS": 1} if device == "cuda" else {})),
         ("raster/blend", {}),
         ("raster/project_backward", update | radial),
+        ("raster/color_backward", update | (FEW_BLOCKS if config.visible_adam else {})),
         ("optim/l1_ssim", {}),
         ("raster/tiles", {}),
         ("raster/project", radial),
