@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 _AXES = "axes right, up, back, as Niantic states them; for SuperSplat and splat-transform: --spz-axes rdf"
 _NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
+_CUT = (
+    "%s splats are larger, smaller or farther from the origin than the format can hold, and were cut: try another unit "
+    "(--scale)"
+)
 _LEVELS, _LOD_STEPS = 5, 500
 
 
@@ -173,18 +177,18 @@ def _written(
     numbered: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Writes a file for each level, OUT_lod0, ... if they are `numbered`, else OUT; returns its --json."""
-    from splat_cli.gaussians.formats import format_for
+    from splat_cli.gaussians.formats import FORMATS, format_for
     from splat_cli.tools.export import level_path
 
-    keeps_sh = _has_format(out, format_name, "html") or format_for(out, format_name).keeps_sh
+    found = FORMATS["compressed-ply"] if _has_format(out, format_name, "html") else format_for(out, format_name)
     rows = []
     for number, splats in enumerate(levels):
         file = level_path(out, number) if numbered else out
         write(file, splats)
         rows.append({
-            "file": file, "num_splats": len(splats), "sh_degree": splats.sh_degree if keeps_sh else 0,
-            "dropped_sh": splats.sh_degree > 0 and not keeps_sh, "antialiased": splats.antialiased,
-            "bytes": file.stat().st_size,
+            "file": file, "num_splats": len(splats), "sh_degree": splats.sh_degree if found.keeps_sh else 0,
+            "dropped_sh": splats.sh_degree > 0 and not found.keeps_sh, "antialiased": splats.antialiased,
+            "num_cut": found.num_cut(splats), "bytes": file.stat().st_size,
         })  # fmt: skip
     return rows
 
@@ -193,6 +197,8 @@ def _notes(row: dict[str, Any], out: Path, format_name: str | None, spz_axes: st
     """What the format could not hold, or what a viewer has to know."""
     if spz_axes is None and _has_format(out, format_name, "spz"):
         yield _AXES
+    if row["num_cut"]:
+        yield _CUT % f"{row['num_cut']:,}"
     if row["dropped_sh"]:
         yield _NO_SH
     if row["antialiased"] and not _has_format(out, format_name, "html"):

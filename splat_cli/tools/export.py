@@ -57,6 +57,8 @@ class ExportJob:
     def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
         """Splats as trained; a colour field is baked again for another appearance or SH degree."""
         splats, run = load_trained_splats(source, self.spz_axes)
+        if splats.num_dropped:
+            self.notes.append(f"{source}: left out {splats.num_dropped:,} splats that are not finite")
         if self.appearance is None and self.edits.sh_degree is None:
             return splats, run
         path = field_path(source)
@@ -89,7 +91,10 @@ class ExportJob:
                 distances=neighbor_distances(open_backend(), splats.means) if edits.max_isolation is not None else None,
             ),
         )
-        if len(edited) == 0 and (count := sum(len(whole) for whole, _ in found)):
+        count = sum(len(whole) for whole, _ in found)
+        if count == 0 and (num_dropped := sum(whole.num_dropped for whole, _ in found)):
+            raise UsageError(f"none of the {num_dropped:,} splats is finite: export them again")
+        if len(edited) == 0 and count:
             raise UsageError(f"none of the {count:,} splats is left: crop less, or lower the limits")
         return edited
 

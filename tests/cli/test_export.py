@@ -47,6 +47,28 @@ def test_a_file_without_splats_is_not_written(splat, trained, tmp_path, strict):
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
+def test_what_a_format_cannot_hold_is_told(splat, trained):
+    """Splats in millimetres are too large for SPZ, in kilometres too small."""
+    assert "were cut" not in splat("export", trained, "a.spz", "--no-bake").out
+    for name, scale in (("large.spz", "1e5"), ("small.spz", "1e-6")):
+        result = splat("export", trained, name, "--scale", scale, "--no-bake")
+        assert "larger, smaller or farther from the origin than the format can hold" in result.out, result.err
+    assert "were cut" not in splat("export", trained, "large.sog", "--scale", "1e5", "--no-bake").out
+
+
+def test_splats_that_are_not_finite_are_told_of(splat, trained, tmp_path):
+    source = read_ply(RunDir(trained).ply_path(20))
+    source.means[:3] = np.nan
+    write_splats(tmp_path / "some.ply", source)
+    source.means[:] = np.nan
+    write_splats(tmp_path / "none.ply", source)
+    assert "left out 3 splats that are not finite" in splat("export", tmp_path / "some.ply", "a.ply").out
+    result = splat("export", tmp_path / "none.ply", "b.ply")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert f"none of the {len(source):,} splats is finite" in result.err
+    assert not (tmp_path / "cwd" / "b.ply").exists()
+
+
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
 def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path, suffix):
     source = read_ply(RunDir(trained).ply_path(20))

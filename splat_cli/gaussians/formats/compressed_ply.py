@@ -47,6 +47,11 @@ def is_compressed_ply(path: Path) -> bool:
         return False
 
 
+def num_cut(splats: SplatArrays) -> int:
+    """Number of splats whose longest axis is out of the range of the format."""
+    return int((np.abs(splats.log_scales.max(axis=1, initial=-np.inf)) > _MAX_LOG_SCALE).sum())
+
+
 def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
     """Write the splats in Morton order, so that chunks are compact."""
     splats = in_morton_order(splats)

@@ -24,6 +24,8 @@ from splat_cli.gaussians.formats.spz_axes import axes_record, from_ply_axes, to_
 from splat_cli.gaussians.formats.spz_streams import SpzHeader, pack_streams, read_streams
 from splat_cli.gaussians.ply import finite_splats
 
+_LARGEST = 2**23
+_MIN_LOG_SCALE, _MAX_LOG_SCALE = -10.0, 5.9375
 _COLOR_SCALE = 0.15
 _SH_STEPS = np.array([2] * 3 + [4] * 12)[:, None]
 """Coefficients are rounded to multiples, for gzip to find repetition: 7 bits in the first band and 6 in the others.
@@ -42,19 +44,26 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
     splats = from_ply_axes(splats, axes)
     n, k = splats.shN.shape[:2]
     bits = _fraction_bits(splats.means)
-    fixed = np.clip(np.rint(splats.means * 2.0**bits), -(2**23), 2**23 - 1).astype("<i4")
+    fixed = np.clip(np.rint(splats.means * 2.0**bits), -_LARGEST, _LARGEST - 1).astype("<i4")
     steps = _SH_STEPS[:k]
     header = SpzHeader(3 if axes == "RUB" else 4, n, splats.sh_degree, bits, splats.antialiased)
     columns = (
         fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3],  # the low three bytes
         opacity_bytes(splats),
         to_bytes(255 * (0.5 + _COLOR_SCALE * splats.sh0.astype(np.float64))),
-        to_bytes(16 * (splats.log_scales.astype(np.float64) + 10)),
+        to_bytes(16 * (splats.log_scales.astype(np.float64) - _MIN_LOG_SCALE)),
         _pack_quats(splats.quats),
         to_bytes(np.rint(128 * (1 + splats.shN) / steps) * steps),
     )
     with replacing(path) as beside:
         beside.write_bytes(pack_streams(header, columns, axes_record(axes)))
+
+
+def num_cut(splats: SplatArrays) -> int:
+    """Number of splats that the format cannot hold: too far from the origin, or their longest axis out of its range."""
+    longest = splats.log_scales.max(axis=1, initial=-np.inf)
+    is_outside = (longest < _MIN_LOG_SCALE) | (longest > _MAX_LOG_SCALE)
+    return int((is_outside | (np.abs(splats.means) > _LARGEST).any(axis=1)).sum())
 
 
 def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
@@ -66,7 +75,7 @@ def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
         positions, alphas, colors, scales, quats, sh = (stream[rows] for stream in streams)
         stored = SplatArrays(
             means=_unpack_fixed(positions, header.fraction_bits),
-            log_scales=scales.astype(np.float32) / 16 - 10,
+            log_scales=scales.astype(np.float32) / 16 + _MIN_LOG_SCALE,
             quats=_unpack_quats(quats),
             logit_opacities=logits_from_bytes(alphas[:, 0]),
             sh0=(colors.astype(np.float32) / 255 - 0.5) / np.float32(_COLOR_SCALE),
@@ -85,7 +94,7 @@ def stated_axes_of(path: Path) -> str | None:
 def _fraction_bits(means: np.ndarray) -> int:
     """Maximum number of fractional bits with which the largest coordinate fits into 24 bits."""
     largest = float(np.abs(means).max(initial=1e-3))
-    return int(np.clip(np.floor(np.log2((2**23 - 1) / largest)), 0, 23))
+    return int(np.clip(np.floor(np.log2((_LARGEST - 1) / largest)), 0, 23))
 
 
 def _unpack_fixed(positions: np.ndarray, bits: int) -> np.ndarray:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats import compressed_ply, spz
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply, read_compressed_ply, write_compressed_ply
 from splat_cli.gaussians.formats.dot_splat import read_dot_splat, write_dot_splat
 from splat_cli.gaussians.formats.gltf import read_glb, write_glb
@@ -16,19 +17,25 @@ from splat_cli.gaussians.ply import read_ply, write_ply
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: the end of its name, how it is read and written, and whether it keeps spherical harmonics."""
+    """A kind of file: the end of its name, how it is read and written, and whether it keeps spherical harmonics.
+
+    num_cut: number of splats whose position or size is changed to the limits of the format.
+    """
 
     suffix: str
     read: Callable[[Path], SplatArrays]
     write: Callable[[Path, SplatArrays], None]
     keeps_sh: bool = True
+    num_cut: Callable[[SplatArrays], int] = lambda splats: 0
 
 
 FORMATS = {
-    "compressed-ply": Format(".compressed.ply", read_compressed_ply, write_compressed_ply),
+    "compressed-ply": Format(
+        ".compressed.ply", read_compressed_ply, write_compressed_ply, num_cut=compressed_ply.num_cut
+    ),
     "ply": Format(".ply", read_ply, write_ply),
     "splat": Format(".splat", read_dot_splat, write_dot_splat, keeps_sh=False),
-    "spz": Format(".spz", read_spz, write_spz),
+    "spz": Format(".spz", read_spz, write_spz, num_cut=spz.num_cut),
     "sog": Format(".sog", read_sog, write_sog),
     "glb": Format(".glb", read_glb, write_glb),
 }
