@@ -124,8 +124,7 @@ def _train_on_cluster(
     if resume:
         return resumed_run_on_cluster(resume, scene, changes, cluster, device, display)
     assert scene is not None
-    name = scene.resolve().stem if scene.is_file() else scene.resolve().name
-    path = out or unused_folder(Path("runs") / name)
+    path = out or unused_folder(_default_folder(scene))
     return new_run_on_cluster(scene, path, load_config(preset, changes), cluster, device, display)
 
 
@@ -140,6 +139,12 @@ def _run_to_train(
         yield from _resumed_run(resume, scene, changes, display)
     elif scene:
         yield from _new_run(scene, out, preset, changes, display, timer)
+
+
+def _default_folder(scene: Path) -> Path:
+    """runs/NAME, the folder of the first run on a scene without --out; later ones are numbered."""
+    path = scene.resolve()
+    return Path("runs") / (path.stem if path.is_file() else path.name)
 
 
 def _check_places(scene: Path | None, out: Path | None, resume: Path | None, preset: str | None) -> None:
@@ -185,12 +190,12 @@ def _new_run(
     scene, dataset_format = scene_folder(prepared, config.format)
     config = dataclasses.replace(config, format=dataset_format)
     if is_made:
-        places = [out] if out else itertools.takewhile(Path.exists, numbered_folders(Path("runs") / scene.name))
+        places = [out] if out else itertools.takewhile(Path.exists, numbered_folders(_default_folder(scene)))
         interrupted = interrupted_run(places, scene, config)
         if interrupted:
             display.say(f"Continuing {interrupted}, which was interrupted")
             with existing_run(interrupted) as run:
                 yield run, plan_resumption(run, scene, {}, display)
             return
-    with new_run_folder(out or unused_folder(Path("runs") / scene.resolve().name)) as run:
+    with new_run_folder(out or unused_folder(_default_folder(scene))) as run:
         yield run, Resumption(scene, config, None)
