@@ -7,9 +7,9 @@
 // Where the scene lies. field/bounds.py mirrors this layout.
 struct FieldBounds { float center[3], inv_radius; };
 
-__device__ __forceinline__ float3 mean_of(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i)
+__device__ __forceinline__ float3 load_vec_at(const float* __restrict__ planes /* [3, stride] */, size_t stride, int i)
 {
-    return make_vec(params[i], params[stride + i], params[2 * stride + i]);
+    return make_vec(planes[i], planes[stride + i], planes[2 * stride + i]);
 }
 
 __device__ __forceinline__ float3 normalized_position(float3 mean, const FieldBounds& frame)
@@ -22,7 +22,7 @@ __device__ __forceinline__ float3 ray_to(float3 mean, const Camera& camera)
     return sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
 }
 
-__device__ __forceinline__ void store_plane(float* __restrict__ planes /* [3, stride] */, size_t stride, int row, float3 v)
+__device__ __forceinline__ void store_vec_at(float* __restrict__ planes /* [3, stride] */, size_t stride, int row, float3 v)
 {
     planes[row] = v.x; planes[stride + row] = v.y; planes[2 * stride + row] = v.z;
 }
@@ -51,9 +51,9 @@ extern "C" __global__ void field_inputs(
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= (int)*num_rows) return;
-    const float3 mean = mean_of(params, capacity, splat_from_row[row]), ray = ray_to(mean, cameras[state->view]);
-    store_plane(positions, capacity, row, contract(normalized_position(mean, frame)));
-    store_plane(directions, capacity, row, scale(rsqrtf(dot(ray, ray)), ray));
+    const float3 mean = load_vec_at(params, capacity, splat_from_row[row]), ray = ray_to(mean, cameras[state->view]);
+    store_vec_at(positions, capacity, row, contract(normalized_position(mean, frame)));
+    store_vec_at(directions, capacity, row, scale(rsqrtf(dot(ray, ray)), ray));
 }
 
 // blockIdx.y: one feature.
@@ -88,12 +88,7 @@ extern "C" __global__ void add_feature_gradients(
 __device__ __forceinline__ float3 own_color(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 direction)
 {
     const float* coefficients = params + ROW_SH0 * stride;
-    float3 color = mean_of(coefficients, stride, i);
-    color = make_vec(0.5f + SH_C0 * color.x, 0.5f + SH_C0 * color.y, 0.5f + SH_C0 * color.z);
-    sh_visit(degree, direction, [&](int k, float y, float3) {
-        color = add(color, scale(y, mean_of(coefficients + 3 * k * stride, stride, i)));
-    });
-    return color;
+    return sh_color(degree, direction, [&](int k) { return load_vec_at(coefficients + 3 * k * stride, stride, i); });
 }
 
 extern "C" __global__ void field_colors(
@@ -110,7 +105,7 @@ extern "C" __global__ void field_colors(
     if (row >= (int)*num_rows) return;
     const size_t stride = capacity;
     const int i = splat_from_row[row];
-    const float3 color = own_color(params, stride, i, state->sh_degree, mean_of(directions, stride, row));
+    const float3 color = own_color(params, stride, i, state->sh_degree, load_vec_at(directions, stride, row));
     const float own[3] = {color.x, color.y, color.z};
     float rgb[3];
     for (int c = 0; c < 3; ++c)
@@ -135,7 +130,7 @@ extern "C" __global__ void field_colors_backward(
     const size_t stride = capacity;
     const int i = splat_from_row[row];
     const float4 rgb = colors[i];
-    const float3 color = own_color(params, stride, i, state->sh_degree, mean_of(directions, stride, row));
+    const float3 color = own_color(params, stride, i, state->sh_degree, load_vec_at(directions, stride, row));
     const float own[3] = {color.x, color.y, color.z};
     const bool free[3] = {rgb.x > 0.0f, rgb.y > 0.0f, rgb.z > 0.0f};
     for (int c = 0; c < 3; ++c) {
@@ -163,10 +158,10 @@ extern "C" __global__ void field_means_backward(
     if (row >= (int)*num_rows) return;
     const size_t stride = capacity;
     const int i = splat_from_row[row];
-    const float3 mean = mean_of(params, stride, i), ray = ray_to(mean, cameras[state->view]);
+    const float3 mean = load_vec_at(params, stride, i), ray = ray_to(mean, cameras[state->view]);
     const float inv_length = rsqrtf(dot(ray, ray));
-    const float3 direction = scale(inv_length, ray), d_direction = mean_of(d_directions, stride, row);
+    const float3 direction = scale(inv_length, ray), d_direction = load_vec_at(d_directions, stride, row);
     const float3 along_ray = scale(inv_length, sub(d_direction, scale(dot(direction, d_direction), direction)));
-    const float3 d_contracted = contract_backward(normalized_position(mean, frame), mean_of(d_positions, stride, row));
-    store_plane(d_means, stride, i, add(scale(frame.inv_radius, d_contracted), along_ray));
+    const float3 d_contracted = contract_backward(normalized_position(mean, frame), load_vec_at(d_positions, stride, row));
+    store_vec_at(d_means, stride, i, add(scale(frame.inv_radius, d_contracted), along_ray));
 }

@@ -12,12 +12,7 @@
 __device__ __forceinline__ vfloat3 color_of(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, vfloat3 direction, int degree)
 {
-    const vfloat3 sh0 = load_vec(params + ROW_SH0 * stride, stride, m);
-    vfloat3 color = make_vec(0.5f + SH_C0 * sh0.x, 0.5f + SH_C0 * sh0.y, 0.5f + SH_C0 * sh0.z);
-    sh_visit(degree, direction, [&](int k, vfloat y, vfloat3) {
-        color = add(color, scale(y, load_vec(params + (size_t)(ROW_SHN + 3 * (k - 1)) * stride, stride, m)));
-    });
-    return color;
+    return sh_color(degree, direction, [&](int k) { return load_vec(params + (ROW_SH0 + 3 * k) * stride, stride, m); });
 }
 
 // Whether this step goes without splat i; another choice each step (DropGaussian, Park et al. 2025, sec. 3.2). Frozen ones stay.

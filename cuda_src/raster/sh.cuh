@@ -38,6 +38,16 @@ __device__ __forceinline__ void sh_visit(int degree, vfloat3 d, F f)
     f(15, -c33 * x * (xx - 3.0f * yy), make_vec(-3.0f * c33 * (xx - yy), 6.0f * c33 * x * y, 0.0f));
 }
 
+// The colour in a direction, a unit vector: coefficient(k) gives the three channels of coefficient k.
+template <class F>
+__device__ __forceinline__ vfloat3 sh_color(int degree, vfloat3 direction, F coefficient)
+{
+    const vfloat3 sh0 = coefficient(0);
+    vfloat3 color = make_vec(0.5f + SH_C0 * sh0.x, 0.5f + SH_C0 * sh0.y, 0.5f + SH_C0 * sh0.z);
+    sh_visit(degree, direction, [&](int k, vfloat y, vfloat3) { color = add(color, scale(y, coefficient(k))); });
+    return color;
+}
+
 // One basis value, for a thread that owns one coefficient k.
 __device__ __forceinline__ vfloat sh_basis(int k, vfloat3 d)
 {
