@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 from splat_cli.config import ResolvedConfig
@@ -14,11 +13,12 @@ from splat_cli.optim.columns import copy_columns
 from splat_cli.optim.model import Model
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
-from splat_cli.render.iter_state import IterState, copy_view_state
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
+from splat_cli.train.view_pipeline import ViewPipeline
 
 MAX_AHEAD = 4_000_000  # splats; to project more is bound by the memory's bandwidth, and delays what runs beside it
 
@@ -42,7 +42,7 @@ class BatchStep:
         self._schedule, self._order = schedule, order
         self._d_means: Any | None = None  # of a batch's views
         self.projects_ahead = config.batch_size > 1 and not auxiliary.models
-        self._ahead = IterState(backend)  # of the next view
+        self._pipeline = ViewPipeline(backend, state, self._project, rasterizer.select)
 
     @property
     def splats(self) -> Splats:
@@ -102,21 +102,10 @@ class BatchStep:
             yield slot
 
     def _views_ahead(self, first: int) -> Iterator[int]:
-        """The same, where each view but the first is projected beside what is queued for the one before.
-
-        Few of the device's threads project and sort at a time, and wait for memory; blending waits for arithmetic.
-        """
-        join: Callable[[], None] | None = None
-        copy_view_state(self.state, self._ahead)
-        self._project(first, self._ahead)
+        """The same, where each view but the first is projected beside what is queued for the one before."""
         for slot in range(first, size := self.config.batch_size):
-            if join:
-                join()
-            copy_view_state(self._ahead, self.state)
-            if slot + 1 < size:
-                join = self.backend.branch(partial(self._project, slot + 1, self._ahead))
-            self.rasterizer.select(slot)
-            yield slot
+            with self._pipeline.view(slot, first, size - 1):
+                yield slot
 
     def _project(self, slot: int, state: IterState) -> None:
         """Queue the start of a step (its view, learning rates and background), and the lists of its tiles."""

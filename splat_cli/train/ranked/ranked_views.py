@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from splat_cli.optim.model import Model
 from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
-from splat_cli.render.iter_state import IterState, copy_view_state
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, num_ahead, project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
+from splat_cli.train.view_pipeline import ViewPipeline
 
 FIRST_ROWS = 1 / 8  # rows of slots per splat, until a view needs more
 ROWS_HEADROOM = 1.1  # when slots grow
@@ -33,7 +33,7 @@ class RankedViews:
         self.ranks, self.share, self.rasterizer, self.batch = ranks, share, rasterizer, batch
         self._model, self._state = model, state
         self._exchange: Exchange | None = None
-        self._ahead = IterState(rasterizer.backend)  # of the next view
+        self._pipeline = ViewPipeline(rasterizer.backend, state, self._sort, self.select)
         self._rows_per_splat = FIRST_ROWS  # the same on all ranks
 
     @property
@@ -102,23 +102,12 @@ class RankedViews:
     def rendered(self, view: int, count: int) -> Iterator[None]:
         """Queue the picture of the rank's `view`-th view of `count`, after what the ranks have sent of them.
 
-        The tile lists of the next one are built beside the picture and what the block queues, with a state and buffers
-        of their own: as on one GPU (train/batch_step.py). Call it for all views, in order.
+        The tile lists of the next one are built beside the picture and what the block queues. Call it for all views, in
+        order.
         """
-        if view == 0:
-            self._sort(0, self._state)
-        else:
-            copy_view_state(self._ahead, self._state)
-        join: Callable[[], None] | None = None
-        if view + 1 < count:
-            if view == 0:
-                copy_view_state(self._state, self._ahead)
-            join = self.rasterizer.backend.branch(partial(self._sort, view + 1, self._ahead))
-        self.select(view)
-        self.rasterizer.blend(self._model.splats, self._state)
-        yield
-        if join:
-            join()
+        with self._pipeline.view(view, 0, count - 1):
+            self.rasterizer.blend(self._model.splats, self._state)
+            yield
 
     def select(self, view: int) -> None:
         """Use the buffers of the rank's `view`-th view from now on."""
