@@ -18,7 +18,7 @@ from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
 from splat_cli.optim.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection, batch_defines
+from splat_cli.render.project import Projection, batch_defines, batch_size_defines
 from splat_cli.render.project_backward import moment_defines
 
 THREADS = 256
@@ -60,7 +60,7 @@ class FieldColoring(AuxiliaryModel):
             ("field/dense_weights", {}), ("field/hash_grid", table), ("field/hash_grid", table | {"HALF_TABLES": 1}),
             ("field/color_field", {}), ("field/sh_encode", {}),
         ]  # fmt: skip
-        batch = {"BATCH": config.batch_size} if config.batch_size > 1 else {}
+        batch = batch_size_defines(config.batch_size)
         units.append(("field/adam_flat", batch))
         if config.field_appearance:
             units.append(("field/embedding", {}))

@@ -109,7 +109,12 @@ def num_ahead(batch: int) -> int:
 
 def batch_defines(views: Any | None) -> dict[str, int]:
     """Defines of kernels that update from a batch of `struct BatchView`; None: from one view."""
-    return {} if views is None else {"BATCH": len(views)}
+    return {} if views is None else batch_size_defines(len(views))
+
+
+def batch_size_defines(size: int) -> dict[str, int]:
+    """The same for a batch of `size` views."""
+    return {"BATCH": size} if size > 1 else {}
 
 
 @dataclass(frozen=True)

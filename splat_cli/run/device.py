@@ -13,6 +13,7 @@ from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.eval.free_space import FREE_SPACE_KERNELS
 from splat_cli.eval.picture_scorer import SCORE_KERNELS
+from splat_cli.render.project import batch_size_defines
 from splat_cli.render.project_backward import FEW_BLOCKS, moment_defines
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import resolve_schedule
@@ -49,7 +50,8 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     """
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
-    batch = _batch_defines(config)
+    config = dataclasses.replace(config, batch=_batch_size(config))
+    batch = batch_size_defines(config.batch_size)
     update = {"FUSED_ADAM": 1} | moment_defines(config.moments == "bf16") | batch
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
@@ -74,19 +76,13 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units.append(("raster/fixed_to_float", {}))
     if config.smooth_3d > 0:
         units.append(("optim/smooth_3d", {}))
-    units += (
-        _of_initialization(config)
-        + _of_density(config, device)
-        + auxiliary_kernels(dataclasses.replace(config, batch=batch.get("BATCH", 1)))
-    )
+    units += _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
     return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
 
 
-def _batch_defines(config: TrainConfig) -> dict[str, int]:
-    """Define of the batch size; its default is that for many photographs."""
-    steps = config.steps or STEPS_RANGE[0]
-    size = config.batch or default_batch(config, steps, MIN_VIEWS_OF_BATCH)
-    return {"BATCH": size} if size > 1 else {}
+def _batch_size(config: TrainConfig) -> int:
+    """Views of a batch; the default is that for many photographs."""
+    return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], MIN_VIEWS_OF_BATCH)
 
 
 def _of_initialization(config: TrainConfig) -> list[Unit]:
@@ -105,6 +101,6 @@ def _of_density(config: TrainConfig, device: str) -> list[Unit]:
         units += [("density/ratings", fixed)] if fixed else []
     if schedule["strategy"] != "adc":
         units.append(("density/sampling", {}))
-        batch = _batch_defines(config) if config.visible_adam else {}
+        batch = batch_size_defines(config.batch_size) if config.visible_adam else {}
         units += [("optim/langevin_noise", batch)] if schedule["noise_scale"] > 0 else []
     return units
