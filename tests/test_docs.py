@@ -26,6 +26,9 @@ OTHER_PROGRAMS = (
     "worker_extra",
 )
 
+DESIGN = [ROOT / "docs" / f"{name}.md" for name in ("architecture", "checkpoints", "kernels", "method", "python")]
+OF_OTHERS = {"scale_modifier", "prefiltered"}  # switches of another rasterizer
+
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
@@ -72,6 +75,37 @@ def test_every_kernel_is_explained():
     assert files.keys() - set(re.findall(r"`(\w+)`", page)) == set()
     stated = [set(re.findall(r"`(\S+\.cu)`", row[-1])) for row in rows]
     assert stated == [{files.get(name, f"no kernel {name}") for name in names} for names in named]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *DESIGN], ids=lambda page: page.name)
+def test_files_and_names_exist(page):
+    """Files of the code are there under the path in a span of code; names stand somewhere in the code."""
+    files, words = _code()
+    spans = set(
+        re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
+    )
+    paths = {span for span in spans if re.fullmatch(r"[\w/]+\.(py|cuh?|h)", span)}
+    names = {
+        span for span in spans if re.fullmatch(r"[A-Za-z]\w*_\w+|[A-Z][a-z]+[A-Z]\w+|[A-Z]\w+\.\w+", span)
+    } - OF_OTHERS
+    missing = [path for path in paths if not any(f"/{file}".endswith(f"/{path}") for file in files)]
+    if page in DESIGN:
+        missing += [name for name in names if not set(re.findall(r"[A-Za-z]\w*", name)) <= words]
+    assert sorted(missing) == []
+
+
+@functools.cache
+def _code():
+    """Paths of the source files, and all words in them."""
+    folders = "splat_cli", "cuda_src", "scripts", "tests"
+    paths = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.*")
+        if path.suffix in (".py", ".cu", ".cuh", ".h")
+    ]
+    text = "\n".join(path.read_text() for path in paths)
+    return [path.relative_to(ROOT).as_posix() for path in paths], set(re.findall(r"[A-Za-z]\w*", text))
 
 
 def _leads_somewhere(page, link):
