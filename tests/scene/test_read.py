@@ -83,6 +83,19 @@ def test_the_folder_of_the_model_itself(tmp_path):
     assert len(read_scene(tmp_path / "sparse" / "0").views) == 3
 
 
+def test_a_larger_part_of_the_scene_is_named(tmp_path):
+    """COLMAP writes what does not fit together as sparse/0, sparse/1, ...; the first need not be the largest."""
+    write_scene(tmp_path, small_model(("a.png", "b.png")))
+    assert read_scene(tmp_path).found == f"the COLMAP model in {tmp_path / 'sparse' / '0'}"
+    write_model(tmp_path / "sparse" / "1", small_model(("a.png",)))
+    (tmp_path / "sparse" / "2").mkdir()
+    (tmp_path / "sparse" / "2" / "images.bin").write_bytes(b"\xff" * 9)
+    assert "photographs" not in read_scene(tmp_path).found
+    larger = tmp_path / "sparse" / "3"
+    write_model(larger, small_model(("a.png", "b.png", "c.png")))
+    assert read_scene(tmp_path).found.endswith(f"({larger} has 3 photographs: give that folder for them)")
+
+
 def test_unusable_photographs_are_listed(tmp_path):
     names = ("good.png", "gone.png", "empty.png", "text.png", "nowhere.png", "unposed.png", "far.png", "flat.png",
              "bent.png", "turned.png")  # fmt: skip

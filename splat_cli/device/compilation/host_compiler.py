@@ -1,5 +1,6 @@
 """Compilation of kernel files to shared libraries by the host's C++ compiler, cached by all their inputs."""
 
+import errno
 import functools
 import hashlib
 import importlib.util
@@ -39,6 +40,7 @@ _ZIG = (sys.executable, "-m", "ziglang", "c++")
 _ZIG_FLAGS = ("-g0",)
 # Folders of intermediate files; zig would keep them otherwise.
 _FOLDERS = ("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
+_DISK_FULL = ("No space left on device", "NoSpaceLeft")
 # A link without libraries: before its first link `zig c++` compiles its C++ library, which takes a minute of a core and
 # which kernels do not need. The functions of the C library that they call are loaded with Python.
 _ZIG_LINKER = (sys.executable, "-m", "ziglang", "ld.lld", "-shared")
@@ -107,7 +109,9 @@ class HostCompiler:
             source, library = folder / f"{name}.cpp", folder / "library.so"
             source.write_text(unit, encoding="utf-8")
             for command in self._commands(flags, source, library):
-                result = run_compiler(command, **dict.fromkeys(_FOLDERS, str(folder)))
+                result = run_compiler(command, LC_ALL="C", **dict.fromkeys(_FOLDERS, str(folder)))
+                if result.returncode and any(words in result.stderr for words in _DISK_FULL):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 if result.returncode:
                     raise DeviceError(f"{self.label} cannot compile {name}:\n{result.stderr.strip()}")
             add_library(library, path)

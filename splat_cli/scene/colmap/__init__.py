@@ -34,6 +34,19 @@ def _model_folder(root: Path) -> Path | None:
     return None
 
 
+def largest_beside(folder: Path, num_images: int) -> tuple[Path, int] | None:
+    """The model of most images among those beside `folder`, as COLMAP numbers parts of a scene, if it has more.
+
+    Only binary models are looked at: the header of `images.bin` has the number.
+    """
+    if not folder.name.isdecimal():
+        return None
+    numbered = [path for path in folder.parent.iterdir() if path.name.isdecimal() and (path / "images.bin").is_file()]
+    sizes = {path: binary.num_images(path / "images.bin") for path in sorted(numbered)}
+    largest = max(sizes, key=sizes.__getitem__, default=None)
+    return None if largest is None or sizes[largest] <= num_images else (largest, sizes[largest])
+
+
 def read_model(folder: Path) -> Model:
     """The model in `folder`; binary files take precedence over text."""
     for suffix, reader in ((".bin", binary), (".txt", text)):

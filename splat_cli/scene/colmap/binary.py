@@ -36,6 +36,14 @@ def read_cameras(path: Path) -> dict[int, Camera]:
     return cameras
 
 
+def num_images(path: Path) -> int:
+    """Number of images by the header of the file; 0 if it is damaged."""
+    try:
+        return Cursor(path).take_count("images", IMAGE.size + 9)
+    except SceneError:
+        return 0
+
+
 def read_images(path: Path) -> list[Image]:
     """Poses; 2D points are skipped. SceneError if the file is damaged."""
     cursor = Cursor(path)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.colmap import find_model, has_model, read_model
+from splat_cli.scene.colmap import find_model, has_model, largest_beside, read_model
 from splat_cli.scene.colmap.model import Camera, Model
 from splat_cli.scene.colmap.zipped import find_zip, unzipped_model
 from splat_cli.scene.dataset import Dataset, Frame, Points, sanitize_name
@@ -24,7 +24,11 @@ def read_colmap(root: Path, options: SceneOptions) -> Dataset:
         with unzipped_model(archive) as folder:
             return _dataset(read_model(folder), f"the COLMAP model in {archive}", image_folder(root, archive, options))
     folder = find_model(root)
-    return _dataset(read_model(folder), f"the COLMAP model in {folder}", image_folder(root, folder, options))
+    model = read_model(folder)
+    dataset = _dataset(model, f"the COLMAP model in {folder}", image_folder(root, folder, options))
+    if (other := largest_beside(folder, len(model.images))) is not None:
+        dataset.found += f" ({other[0]} has {other[1]:,} photographs: give that folder for them)"
+    return dataset
 
 
 def _dataset(model: Model, found: str, photos: Path) -> Dataset:

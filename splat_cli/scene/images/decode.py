@@ -103,8 +103,13 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
         raise ValueError(f"its mask {path.name} {reason_of(error)}") from error
     if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
         raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
-    white = values >= _WHITE * (257 if values.max(initial=0) > 255 else 1)
-    return _mask_of(white != inverted, size)
+    return _mask_of(_is_white(values) != inverted, size)
+
+
+def _is_white(values: np.ndarray) -> np.ndarray:
+    """Which values are at least half of the largest possible: 1 of arrays of 0 and 1, else 255 or 65535."""
+    largest = values.max(initial=0)
+    return values >= (1 if largest == 1 else _WHITE * (257 if largest > 255 else 1))
 
 
 def decode_levels(path: Path, max_pixels: int) -> np.ndarray:

@@ -44,6 +44,19 @@ def test_compile_errors_name_the_line(sources):
         value(sources)
 
 
+def test_a_full_disk_is_one_line(sources, tmp_path, monkeypatch):
+    """The compiler's intermediate files lie beside the cache."""
+    compiler = tmp_path / "full"
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in *--version*) echo full 1.0;; '
+        "*) echo 'k.cu:1: fatal error: /x.s: No space left on device' >&2; exit 1;; esac\n"
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(DeviceError, match=r"^cannot keep compiled kernels in .* \(No space left on device\): set .*$"):
+        value(sources)
+
+
 def test_no_compiler(sources, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")

@@ -45,11 +45,13 @@ def masked(tmp_path, mask, **size):
 
 
 @pytest.mark.parametrize("inverted", [False, True])
-@pytest.mark.parametrize("kind", ["L", "1", "RGB", "P", "16 bits", "twice the size"])
+@pytest.mark.parametrize("kind", ["L", "1", "RGB", "P", "16 bits", "0 and 1", "twice the size"])
 def test_mask(tmp_path, kind, inverted):
     mask = half_black(80, 60) if kind == "twice the size" else half_black()
     if kind == "16 bits":
         mask = Picture.fromarray(np.asarray(mask).astype(np.uint16) * 257)
+    elif kind == "0 and 1":
+        mask = Picture.fromarray(np.asarray(mask) // 255)
     elif kind != "twice the size":
         mask = mask.convert(kind)
     (values,) = load_images([masked(tmp_path, mask)], invert_masks=inverted).masks
