@@ -6,7 +6,7 @@
 #endif
 #include <utility>
 
-#include "simd.h"
+#include "simd_sums.h"
 
 #define LANE_SUMS 16                          // vfloats that a loop can keep in registers, with AVX-512
 #define SPLAT_CPU_LANES                       // launch.h: a block (32, W) has W fibers
