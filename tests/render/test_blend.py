@@ -7,8 +7,9 @@ from splat_cli.device import Backend
 from splat_cli.render.blend import blend_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference
-from tests.reference.project import TILE, Options, tile_minima
+from tests.reference.project import Options
 from tests.reference.random_scene import Scene
+from tests.reference.tiles import TILE, tile_minima
 from tests.render.on_device import OnDevice, gradients_of_sums, on_device
 
 # Pixels this close to a decision may decide otherwise in float32.
