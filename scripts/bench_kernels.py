@@ -22,79 +22,29 @@ from __future__ import annotations
 
 import json
 import platform
-import statistics
 import time
 import tomllib
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from blend_stages import KERNELS
-from live_passes import table, visible_splats
+from live_passes import table
+from model_passes import measure, resampled, scaled
 from stage_passes import launch_stages, measure_stages, stage_table
-from step_passes import Bench, make_bench, run_all, time_replay
 from timing import copy_bandwidth
 
 from splat_cli.config.presets import load_config
 from splat_cli.console import Display, Level
-from splat_cli.density.operations import split_long_axis
-from splat_cli.device import Backend, open_backend
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.device import open_backend
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.optim.model import Model
 from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import read_data
 from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.view import View, evenly_spread
+from splat_cli.scene.view import evenly_spread
 from splat_cli.train.trainer import Trainer
-
-
-def resampled(backend: Backend, arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
-    """`num` splats that look alike: a random subset, or every splat split along its longest axis until they suffice."""
-    while len(arrays.means) < num:
-        count = len(arrays.means)
-        model = Model(backend, arrays, 2 * count)
-        model.extend(count)
-        split_long_axis(model, backend.upload(np.arange(count)), backend.upload(np.arange(count, 2 * count)))
-        arrays = model.splats.to_arrays()
-    keep = np.sort(rng.permutation(len(arrays.means))[:num])
-    return arrays.select(keep)
-
-
-def scaled(view: View, factor: float) -> View:
-    """The view with `factor` times the pixels in each direction."""
-    return view.resized(round(view.width * factor), round(view.height * factor))
-
-
-def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
-    """One row a pass: median milliseconds and their spread (interquartile)."""
-    rows, before = [], 0.0
-    for k, (name, _) in enumerate(bench.passes):
-        prefix = [f for _, f in bench.passes[: k + 1]]
-        if name == "project":  # its counts are used up by the next pass, which is not in this prefix
-            prefix.append(lambda: bench.raster.projection.tile_counts.fill(0))
-        times = time_replay(bench.backend, partial(run_all, prefix), num_views)
-        median = statistics.median(times)
-        spread = float(np.subtract(*np.percentile(times, [75, 25])))
-        rows.append({"pass": name, "ms": median - before, "spread": spread})
-        before = median
-    rows.append({"pass": "step", "ms": before, "spread": spread})
-    return rows
-
-
-def measure(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
-    """One row of the results: the passes' times, and what there was to do."""
-    bench = make_bench(backend, arrays, views)
-    rows, state = run(bench, len(views)), bench.state.read()
-    width, height, pairs = views[0].width, views[0].height, int(state["num_pairs"])
-    visible = int(visible_splats(backend, bench.raster.projection, len(arrays)).sum())
-    line = "  ".join(f"{row['pass']} {row['ms']:.3f}" for row in rows)
-    print(f"{len(arrays)} splats {width}x{height} {pairs} pairs: {line}", flush=True)
-    result = {"splats": len(arrays), "width": width, "height": height, "pairs": pairs}
-    return {**result, "visible": visible, "rows": rows}
 
 
 def beside_gsplat(trainer: Trainer, num_views: int = 8) -> dict[str, Any]:
