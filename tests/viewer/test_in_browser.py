@@ -83,21 +83,26 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     wait_for(page, lambda: psnr(screenshot(page), rendered) < 25)
 
 
-@pytest.mark.parametrize(("window", "frame"), [((240, 480), np.s_[150:330]), ((800, 300), np.s_[:, 200:600])])
-def test_a_page_of_another_shape_shows_all_of_the_first_view(
-    chromium, sample_run, tmp_path, open_device, window, frame
-):
+SHAPES = [({"width": 240, "height": 480}, np.s_[150:330]), ({"width": 600, "height": 300}, np.s_[:, 100:500])]
+"""Windows of another shape than the first view, and where it is in them."""
+
+
+@pytest.mark.parametrize("shapes", [SHAPES, SHAPES[::-1]])
+def test_a_page_of_another_shape_shows_all_of_the_first_view(chromium, sample_run, tmp_path, open_device, shapes):
+    """When it is opened, and when the window is resized or a phone is turned."""
     opening = find_initial_camera([sample_run.path], "view_007")
     opening.write(tmp_path / "a.html", load_splats_for_viewers(sample_run.path, bake=False))
-    page = chromium.new_page(viewport=dict(zip(("width", "height"), window, strict=True)))
+    page = chromium.new_page(viewport=shapes[0][0])
     page.goto(f"{(tmp_path / 'a.html').as_uri()}?noui")
     page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
 
     backend = open_device("cpu")
     splats = Splats.from_arrays(backend, read_splats(sample_run.ply_path(300)))
-    height, width = screenshot(page)[frame].shape[:2]
-    rendered = to_8bit(render_view(backend, splats, with_size(opening.start, width, height), antialias=True))
-    wait_for(page, lambda: psnr(screenshot(page)[frame], rendered) > 25)
+    for window, frame in shapes:
+        page.set_viewport_size(window)
+        height, width = screenshot(page)[frame].shape[:2]
+        rendered = to_8bit(render_view(backend, splats, with_size(opening.start, width, height), antialias=True))
+        wait_for(page, lambda: psnr(screenshot(page)[frame], rendered) > 25)  # noqa: B023
 
 
 def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, open_device):
