@@ -104,7 +104,7 @@ class Recorder:
         self._wrap(leading, "_run_steps", "steps")
         self._wrap(following, "_run_steps", "steps")
         self._wrap(StepLoop, "sync", "steps: wait for the device", after=self._synced)
-        self._wrap(Channel, "listen", "wait for rank 0")
+        self._wrap(Channel, "next_message", "wait for rank 0")
 
     def write(self) -> None:
         """Append to the file what was recorded since the last time."""

@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster does: run one job in a child process, which ends with the worker."""
+"""Task of a worker of a Dask cluster: run one job in a child process, which ends with the worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _lock = threading.Lock()
 
 
 def dask_setup(worker: Worker) -> None:
-    """Called in workers that this command starts: it stops them itself, after jobs have saved."""
+    """Dask's hook at the start of a worker: ignore signals; the command stops its workers after jobs have saved."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -58,7 +58,7 @@ class WorkerTask:
         return str(get_address_host(self._worker.address))
 
     def is_dropped(self) -> bool:
-        """Whether the client, or the scheduler, no longer wants it."""
+        """Whether the client or the scheduler has cancelled it."""
         task = self._worker.state.tasks.get(self._key)
         return task is None or task.state == "cancelled"
 
@@ -66,7 +66,7 @@ class WorkerTask:
         """Whether it is dropped, or the worker closes."""
         return self.is_dropped() or self._worker.status.name not in ("running", "paused")
 
-    def tell(self, *message: Any) -> None:
+    def send_event(self, *message: Any) -> None:
         """Send an event to the client."""
         self._worker.log_event(self._topic, message)
 
@@ -81,7 +81,7 @@ def run_on_worker(job: Job, device: str, version: str, topic: str) -> JobResult:
     check_visible(job, version, task.place)
 
     def say(text: str) -> None:
-        task.tell(job.name, text)
+        task.send_event(job.name, text)
 
     with counted(topic), free_device(device, task.must_end) as environment:
         place = ", ".join(filter(None, (task.place, describe_device(environment))))

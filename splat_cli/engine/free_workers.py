@@ -1,4 +1,4 @@
-"""Which workers of a Dask cluster run the ranks of a run: those that are free, and close to each other."""
+"""Choice of the workers of a Dask cluster for the ranks of a run: free ones, on as few hosts as possible."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FreeWorkers:
 
         UsageError where there will be none, or where the job cannot run on them.
         """
-        is_told = False
+        has_said = False
         while True:
             self._check()
             threads = self._client.nthreads()
@@ -63,9 +63,9 @@ class FreeWorkers:
                 return workers, device
             if not self._were_there and len(infos) == len(threads):
                 self._refuse(infos, slots(infos, threads, device), size, device)
-            if not is_told:
+            if not has_said:
                 self._say(f"Waiting for {size} free {_NAMES[device]} of the cluster")
-                is_told = True
+                has_said = True
             time.sleep(_POLL)
 
     def _describe(self, workers: list[str], job: Job) -> None:
@@ -82,7 +82,7 @@ class FreeWorkers:
                 self._infos[worker] = info
 
     def _refuse(self, infos: Mapping[str, WorkerInfo], places: Mapping[str, int], size: int, device: str) -> None:
-        """UsageError where workers suffice on no host, or are too few and cannot become more."""
+        """UsageError if no host has enough workers on the CPU, or the cluster has too few and cannot grow."""
         num, most = sum(places.values()), max(map(len, _by_host(infos, places).values()), default=0)
         if device == "cpu" and most < size <= num:
             raise UsageError(
@@ -105,7 +105,7 @@ def describe_worker(job: Job, version: str) -> WorkerInfo:
 
 
 def _memory_space() -> str:
-    """Equal for processes that reach each other through /proc: this kernel and this namespace of processes."""
+    """Identifies the kernel and the PID namespace: equal for processes that can open each other's files in /proc."""
     if sys.platform != "linux":
         return platform.node()
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').stat().st_ino}"
@@ -122,7 +122,7 @@ def _kind_of_devices(device: str, infos: Mapping[str, WorkerInfo]) -> str:
 def slots(
     infos: Mapping[str, WorkerInfo], threads: Mapping[str, int], device: str, busy: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """How many ranks each worker can run: one per thread and device. A GPU of several workers is that of the first.
+    """Number of ranks that each worker can run: one per thread and device. A GPU counts for the first that sees it.
 
     busy: number of tasks that it has.
     """
@@ -138,7 +138,7 @@ def slots(
 def chosen_workers(
     infos: Mapping[str, WorkerInfo], places: Mapping[str, int], size: int, device: str
 ) -> list[str] | None:
-    """Workers of `size` ranks, on as few hosts as possible, on one on the CPU; None where they do not suffice.
+    """Workers of `size` ranks, on as few hosts as possible, on the CPU on a single one; None if there are too few.
 
     places: `slots` of each.
     """

@@ -49,7 +49,7 @@ class RankGroup:
                 tasks.start(workers, device)
                 while (result := tasks.result()) is None:
                     self._check()
-                    if line := tasks.work():
+                    if line := tasks.handle_event():
                         self._say(line)
                     if tasks.num_running == size:
                         turn.close()
@@ -66,7 +66,7 @@ class RankGroup:
             raise SchedulerLost
 
     def _take_turn(self, turn: ExitStack) -> None:
-        """One command at a time takes workers: of two that had some each, both would wait for ever."""
+        """Lock the choice of workers against other commands: two with some workers each would deadlock."""
         with self._client.as_current():
             lock = Lock(_LOCK)
         while not lock.acquire(timeout=_POLL):
@@ -75,14 +75,14 @@ class RankGroup:
 
 
 class _Tasks:
-    """The tasks of the ranks of one job, and what they tell."""
+    """The tasks of the ranks of one job, and the events that they send."""
 
     def __init__(self, client: Client, job: Job, size: int) -> None:
         self._client, self._job, self._size, self.num_running = client, job, size, 0
         self._topic, self._futures, self._workers = f"splat-{uuid.uuid4()}", list[Future](), list[str]()
-        self._messages, self._last_lost_check = queue.SimpleQueue[tuple[Any, ...]](), 0.0
+        self._events, self._last_lost_check = queue.SimpleQueue[tuple[Any, ...]](), 0.0
         self._result: JobResult | None = None
-        client.subscribe_topic(self._topic, lambda event: self._messages.put(tuple(event[1])))
+        client.subscribe_topic(self._topic, lambda event: self._events.put(tuple(event[1])))
 
     def start(self, workers: list[str], device: str) -> None:
         """Start rank 0; the others follow when it listens."""
@@ -92,17 +92,17 @@ class _Tasks:
         self._submit(lead)
 
     def result(self) -> JobResult | None:
-        """That of rank 0, as soon as it has ended."""
+        """The result of rank 0, None before it has ended."""
         return self._result
 
-    def work(self) -> str | None:
-        """Wait a moment for a message of a task, and act on it. Returns a line for the user, or None.
+    def handle_event(self) -> str | None:
+        """Wait up to _POLL seconds for an event of a task and handle it. Returns a line for the user, or None.
 
         RankError where a worker is lost.
         """
-        self._look_for_lost_workers()
+        self._check_workers()
         try:
-            kind, rank, *details = self._messages.get(timeout=_POLL)
+            kind, rank, *details = self._events.get(timeout=_POLL)
         except queue.Empty:
             return None
         name = f"rank {rank} of {self._size}"
@@ -128,7 +128,7 @@ class _Tasks:
         return None
 
     def end(self) -> None:
-        """Have all tasks end, and wait for them."""
+        """Cancel all tasks, and wait until they have ended."""
         drop(self._client, self._futures, self._topic)
         self._client.unsubscribe_topic(self._topic)
 
@@ -138,9 +138,9 @@ class _Tasks:
         call = remote_call(function, self._work, *([rank] if rank else []), *details)
         key = f"{self._job.name}-rank-{rank}-{uuid.uuid4()}"
         self._futures.append(self._client.submit(*call, workers=[self._workers[rank]], key=key, pure=False))
-        self._futures[rank].add_done_callback(lambda _: self._messages.put(("ended", rank)))
+        self._futures[rank].add_done_callback(lambda _: self._events.put(("ended", rank)))
 
-    def _look_for_lost_workers(self) -> None:
+    def _check_workers(self) -> None:
         if time.monotonic() - self._last_lost_check < _LOST_CHECK_INTERVAL:
             return
         present, self._last_lost_check = self._client.nthreads(), time.monotonic()

@@ -1,4 +1,4 @@
-"""What workers of a Dask cluster do for a run on several ranks: each runs one rank in a child process."""
+"""Tasks of the workers of a Dask cluster for a run on several ranks: each runs one rank in a child process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _POLL = 0.1  # seconds
 
 @dataclass(frozen=True)
 class RankTask:
-    """What the tasks of all ranks of a job know. key: common to all, for their connections. device: "cuda" or "cpu"."""
+    """Arguments of the tasks of all ranks of a job. key: authenticates their connections. device: "cuda" or "cpu"."""
 
     job: Job
     size: int
@@ -55,7 +55,7 @@ def lead(work: RankTask) -> JobResult:
     check_visible(job, work.version, task.place)
 
     def say(text: str) -> None:
-        task.tell("waits", 0, text)
+        task.send_event("waits", 0, text)
 
     def check() -> None:
         if task.must_end():
@@ -70,10 +70,10 @@ def lead(work: RankTask) -> JobResult:
             connections.callback(os.close, file)
         server = connections.enter_context(listening(task.host))
         paths = [f"/proc/{os.getpid()}/fd/{file}" for file in files]
-        task.tell("listens", 0, server.getsockname()[:2], paths)
+        task.send_event("listens", 0, server.getsockname()[:2], paths)
         links = connections.enter_context(accepted(server, work.size, work.key, check))
         links = dataclasses.replace(links, files=tuple(files))
-        task.tell("runs", 0, place)
+        task.send_event("runs", 0, place)
         variables = {**without_dask(), **environment, **(links.environment() if work.size > 1 else {})}
         return run_job(job, variables, place, task.must_end, links.descriptors(), connections.close)
 
@@ -99,15 +99,15 @@ def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[
                     f"{task.place} cannot reach rank 0 at {address[0]}, port {address[1]} ({reason_of(error)}): workers"
                     " must be able to connect to each other"
                 ) from None
-            (messages,), (life,) = links.messages, links.lives
+            (messages,), (heartbeat,) = links.messages, links.heartbeats
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "splat_cli.run.follower", *map(str, (messages, rank, work.size, *files))],
                 cwd=work.job.folder, env=child_environment({**without_dask(), **environment}), stdin=subprocess.PIPE,
-                stdout=life, pass_fds=(messages, *files), **NEW_SESSION,
+                stdout=heartbeat, pass_fds=(messages, *files), **NEW_SESSION,
             )  # fmt: skip
         place = ", ".join(filter(None, (task.place, describe_device(environment))))
         with process:
-            task.tell("runs", rank, place)
+            task.send_event("runs", rank, place)
             _wait(process, task, rank)
 
 
@@ -122,6 +122,6 @@ def _wait(process: subprocess.Popen[bytes], task: WorkerTask, rank: int) -> None
             if end is None and task.must_end():
                 end = time.monotonic() + _SAVING
                 if not task.is_dropped():
-                    task.tell("closes", rank, task.place)
+                    task.send_event("closes", rank, task.place)
             elif end is not None and time.monotonic() > end:
                 process.kill()

@@ -1,4 +1,4 @@
-"""Memory that runs out on one of several ranks: known to all at the same point, or the end of the run."""
+"""Out of memory on one of several ranks: an error on all of them at the same point, or the end of the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SharedMemoryError(MemoryError):
 
 
 def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
-    """The result of `work`, which all ranks call at the same point. SharedMemoryError if one runs out of memory."""
+    """The result of `work`, called by all ranks at the same point. SharedMemoryError if any rank runs out of memory."""
     results = list[T]()
     with suppress(MemoryError):
         results.append(work())
@@ -34,8 +34,8 @@ def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def others_waiting(ranks: Ranks) -> Iterator[None]:
-    """Work of all ranks: OutOfMemory where memory runs out on this one alone, for which the others would wait."""
+def fatal_out_of_memory(ranks: Ranks) -> Iterator[None]:
+    """Turn a MemoryError of this rank alone into OutOfMemory, which ends the run: the others wait for this rank."""
     try:
         yield
     except SharedMemoryError:

@@ -26,28 +26,28 @@ class Channel:
         """check: see Ranks.check."""
         self.rank, self.size, self._connections, self.check = rank, size, connections, check
 
-    def tell(self, *message: Any) -> None:
-        """See Ranks.tell."""
+    def broadcast(self, *message: Any) -> None:
+        """See Ranks.broadcast."""
         for connection in self._connections:
             self._attempt(functools.partial(connection.send, message))
 
-    def listen(self) -> tuple[Any, ...]:
-        """See Ranks.listen."""
+    def next_message(self) -> tuple[Any, ...]:
+        """See Ranks.next_message."""
         return self._attempt(self._connections[0].recv)
 
     def connection(self, rank: int) -> Connection:
-        """That to `rank`, as far as there is one."""
+        """The connection to `rank`: of rank 0 to any other, of these to rank 0."""
         return self._connections[rank - 1 if self.rank == 0 else 0]
 
     def receive_bytes(self, rank: int) -> bytes:
-        """The next message of bytes of a rank; RankError where one is lost meanwhile."""
+        """The next message from `rank`, as bytes; RankError if a rank is lost meanwhile."""
         connection = self.connection(rank)
         while not self._attempt(lambda: connection.poll(_POLL)):
             self.check()
         return self._attempt(connection.recv_bytes)
 
     def send_bytes(self, content: Any, rank: int) -> None:
-        """Send bytes to a rank that receives them."""
+        """Send bytes to `rank`, which calls `receive_bytes`."""
         self._attempt(lambda: self.connection(rank).send_bytes(content))
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Channel:
             raise RankError("a rank has ended") from error
 
     def wait_for_loss(self) -> None:
-        """After a failure that a lost rank may have caused: RankError as soon as it is known which one, and why."""
+        """After a failure that a lost rank may have caused: RankError once its number and the reason are known."""
         for _ in range(_NUM_POLLS if self.rank == 0 else 0):
             self.check()
             time.sleep(_POLL / 10)

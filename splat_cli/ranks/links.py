@@ -1,7 +1,7 @@
-"""Connections between ranks that no process has started together, as on several hosts: TCP with a common key.
+"""TCP connections between ranks that different programs start, as on several hosts, authenticated by a common key.
 
-Of each other rank, rank 0 has two: one for messages (Channel), one for signs of life (Lifeline). The programs that
-start the processes make the connections, which the processes inherit.
+Rank 0 has two connections with each other rank: for messages (Channel) and for heartbeats (Heartbeat). They are made by
+the programs that start the processes, which inherit them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from splat_cli.ranks.protocol import RankError
 from splat_cli.ranks.watch import Loss, RankWatch
 
 _VARIABLE = "SPLAT_RANKS"  # of the environment
-_NUM_LINKS = 2  # for messages, for signs of life
-_HANDSHAKE = 10  # seconds in which whoever connects has to answer
-_TIMEOUT = 60  # seconds for rank 0 to answer, which may be waiting for strangers
+_NUM_LINKS = 2  # for messages, for heartbeats
+_HANDSHAKE = 10  # seconds in which a client has to authenticate
+_TIMEOUT = 60  # seconds for rank 0 to answer, which may be waiting for other clients
 _POLL = 0.1  # seconds
 
 
@@ -31,33 +31,33 @@ class Links:
     """Descriptors that rank 0 inherits: sockets to ranks 1, 2, ..., and on the CPU files of shared memory."""
 
     messages: tuple[int, ...]
-    lives: tuple[int, ...]
+    heartbeats: tuple[int, ...]
     files: tuple[int, ...] = ()
 
     def descriptors(self) -> tuple[int, ...]:
-        """All of them."""
-        return *self.messages, *self.lives, *self.files
+        """All descriptors."""
+        return *self.messages, *self.heartbeats, *self.files
 
     def environment(self) -> dict[str, str]:
-        """Variables that tell the process of rank 0 of them."""
+        """Environment variable that passes them to the process of rank 0."""
         return {_VARIABLE: json.dumps(asdict(self))}
 
 
 def inherited_links() -> Links | None:
-    """Those that this process has inherited, if any."""
+    """The descriptors that this process has inherited, if any."""
     text = os.environ.get(_VARIABLE)
     return None if text is None else Links(**{name: tuple(found) for name, found in json.loads(text).items()})
 
 
 class LinkedFollowers(RankWatch):
-    """See RankWatch: processes of other ranks, which end where these connections do."""
+    """See RankWatch: processes of other ranks, which end when these connections are closed."""
 
     def __init__(self, links: Links) -> None:
         super().__init__()
         # second descriptors of the same connections, to end them
-        self._sockets = [socket.socket(fileno=os.dup(number)) for number in (*links.messages, *links.lives)]
-        self.connections, self._lives = [Connection(number) for number in links.messages], links.lives
-        self._watch(links.lives)
+        self._sockets = [socket.socket(fileno=os.dup(number)) for number in (*links.messages, *links.heartbeats)]
+        self.connections, self._lives = [Connection(number) for number in links.messages], links.heartbeats
+        self._watch(links.heartbeats)
 
     def close(self) -> None:
         """See RankWatch.close."""
@@ -84,7 +84,7 @@ def listening(host: str) -> socket.socket:
 
 @contextmanager
 def accepted(server: socket.socket, size: int, key: bytes, check: Callable[[], None]) -> Iterator[Links]:
-    """Connections with ranks 1 to size - 1 as they arrive; closed afterwards. check: called often, to raise."""
+    """Accept connections of ranks 1 to size - 1; closed afterwards. check: called often, may raise."""
     found: dict[tuple[int, int], Connection] = {}
     server.settimeout(_POLL)
     try:
@@ -92,7 +92,7 @@ def accepted(server: socket.socket, size: int, key: bytes, check: Callable[[], N
             check()
             with suppress(TimeoutError):
                 peer = server.accept()[0]
-                with suppress(OSError, EOFError, AuthenticationError):  # a stranger
+                with suppress(OSError, EOFError, AuthenticationError):  # not one of the ranks
                     connection = _connection(peer, _HANDSHAKE)
                     deliver_challenge(connection, key)
                     answer_challenge(connection, key)
@@ -107,7 +107,7 @@ def accepted(server: socket.socket, size: int, key: bytes, check: Callable[[], N
 
 @contextmanager
 def joined(address: tuple[str, int], key: bytes, rank: int) -> Iterator[Links]:
-    """Connections of a rank with rank 0, which listens at `address`; closed afterwards. OSError."""
+    """Connect a rank to rank 0, which listens at `address`; closed afterwards. OSError."""
     made = list[Connection]()
     try:
         for link in range(_NUM_LINKS):
@@ -127,7 +127,7 @@ def joined(address: tuple[str, int], key: bytes, rank: int) -> Iterator[Links]:
 
 
 def _connection(peer: socket.socket, timeout: int) -> Connection:
-    """Of a connected socket; reading from it takes `timeout` seconds at most."""
+    """Connection that takes over a connected socket; reading times out after `timeout` seconds."""
     peer.settimeout(None)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection = Connection(peer.detach())
@@ -136,6 +136,6 @@ def _connection(peer: socket.socket, timeout: int) -> Connection:
 
 
 def _set_timeout(connection: Connection, seconds: int) -> None:
-    """Limit the time that reading takes; 0: no limit. Connection reads a descriptor, beside the socket's own limit."""
+    """Time limit of a read; 0: none. On the descriptor, since Connection bypasses the timeout of a socket object."""
     with socket.socket(fileno=os.dup(connection.fileno())) as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))

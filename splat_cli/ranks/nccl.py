@@ -29,7 +29,7 @@ def why_no_nccl() -> str:
 
 
 def nccl_version() -> str:
-    """Of the library that CuPy has found: "2.28.9"."""
+    """Version of the library that CuPy has loaded, such as "2.28.9"."""
     from cupy.cuda import nccl
 
     version = nccl.get_version()
@@ -37,18 +37,18 @@ def nccl_version() -> str:
 
 
 def gpu_links() -> dict[str, int]:
-    """How pairs of this machine's GPUs are linked, as `nvidia-smi topo -m` names it (NV18, PIX, SYS) -> pairs.
+    """Number of pairs of this machine's GPUs by kind of link, as `nvidia-smi topo -m` names it (NV18, PIX, SYS).
 
-    Empty where that cannot be found out.
+    Empty if nvidia-smi does not report it.
     """
     try:
-        told = subprocess.run(
+        topology = subprocess.run(
             ["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=20, check=False
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
     links: dict[str, int] = {}
-    rows = [line.split() for line in told.splitlines() if line.startswith("GPU")]
+    rows = [line.split() for line in topology.splitlines() if line.startswith("GPU")]
     for number, row in enumerate(rows):
         for link in row[number + 2 : len(rows) + 1]:  # above the diagonal
             links[link] = links.get(link, 0) + 1
@@ -56,7 +56,7 @@ def gpu_links() -> dict[str, int]:
 
 
 class NcclRanks:
-    """See Ranks. Transfers are outside of captured graphs, on the backend's stream or on one beside it."""
+    """See Ranks. Transfers are outside of captured graphs, on the backend's stream or on a stream of their own."""
 
     def __init__(self, channel: Channel, stream: Any) -> None:
         if reason := why_no_nccl():
@@ -67,13 +67,13 @@ class NcclRanks:
         self.rank, self.size, self._channel = channel.rank, channel.size, channel
         self._stream, self._nccl = stream, nccl
         # of high priority: transfers start although kernels of the other stream occupy the device
-        self._stream_beside = Stream(non_blocking=True, priority=-1)
-        self._begin, self._end = (Event(disable_timing=True) for _ in range(2))  # of what is on the stream beside
-        self.tell, self.listen = channel.tell, channel.listen
+        self._exchange_stream = Stream(non_blocking=True, priority=-1)
+        self._begin, self._end = (Event(disable_timing=True) for _ in range(2))  # of exchanges on it
+        self.broadcast, self.next_message = channel.broadcast, channel.next_message
         if channel.rank == 0:
-            channel.tell(unique_id := nccl.get_unique_id())
+            channel.broadcast(unique_id := nccl.get_unique_id())
         else:
-            (unique_id,) = channel.listen()
+            (unique_id,) = channel.next_message()
         self._unique_id, self._is_aborted, self._is_in_call = unique_id, False, False
         self._runtime, self._event, self._is_recorded = runtime, Event(disable_timing=True), False
         self._communicator: Any | None = None
@@ -88,18 +88,18 @@ class NcclRanks:
     def begin_exchange(self, pairs: Sequence[Pair]) -> None:
         """See Ranks.begin_exchange."""
         self._begin.record(self._stream)
-        self._stream_beside.wait_event(self._begin)
-        self._exchange(pairs, self._stream_beside)
-        self._end.record(self._stream_beside)
+        self._exchange_stream.wait_event(self._begin)
+        self._exchange(pairs, self._exchange_stream)
+        self._end.record(self._exchange_stream)
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """See Ranks.beside. Kernels go to the stream that is current, transfers to that of this object."""
-        stream, self._stream = self._stream, self._stream_beside
+    def exchange_stream(self) -> Iterator[None]:
+        """See Ranks.exchange_stream. Kernels go to CuPy's current stream, transfers to that of this object."""
+        stream, self._stream = self._stream, self._exchange_stream
         try:
-            with self._stream_beside:
+            with self._exchange_stream:
                 yield
-                self._end.record(self._stream_beside)
+                self._end.record(self._exchange_stream)
         finally:
             self._stream = stream
 
@@ -120,14 +120,14 @@ class NcclRanks:
         self._channel.check()
 
     def abort(self) -> None:
-        """End transfers that wait for a lost rank; from another thread."""
+        """End transfers that wait for a lost rank; called from another thread."""
         self._is_aborted = True
         communicator, self._communicator = self._communicator, None
         if communicator is not None:
             communicator.abort()
 
     def is_waiting(self) -> bool:
-        """After `abort`: whether a call of NCCL or what the stream had to do has not ended; from another thread."""
+        """After `abort`: whether a call of NCCL or work of the stream has not ended; called from another thread."""
         if self._is_in_call:
             return True
         try:
@@ -135,7 +135,7 @@ class NcclRanks:
                 self._event.record(self._stream)
                 self._is_recorded = True
             return bool(self._runtime.eventQuery(self._event.ptr) == _NOT_READY)
-        except RuntimeError:  # the stream has failed, of which the main thread learns at once
+        except RuntimeError:  # the stream has failed, and the main thread gets that error at once
             return False
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class NcclRanks:
         self._group(sends + [("recv", received[rank], rank) for _, received in pairs for rank in others], stream)
 
     def _connect(self, device: Any) -> None:
-        """Make the communicator; a transfer of some size connects ranks."""
+        """Create the communicator, and transfer _FIRST_BYTES between all ranks, which connects them."""
         from cupy.cuda import Memory
 
         try:
@@ -159,15 +159,15 @@ class NcclRanks:
             pointers = [memory.ptr + number * _FIRST_BYTES for number in range(2 * self.size)]
             sends = [("send", pointers[rank], _FIRST_BYTES, rank) for rank in others]
             receives = [("recv", pointers[self.size + rank], _FIRST_BYTES, rank) for rank in others]
-            self._queue(sends + receives, self._stream_beside)
-            self._stream_beside.synchronize()
+            self._queue(sends + receives, self._exchange_stream)
+            self._exchange_stream.synchronize()
         except Exception as error:  # for the thread that transfers
             self._failure = error
         if self._is_aborted:
             self.abort()
 
     def _queue(self, transfers: list[tuple[str, int, int, int]], stream: Any) -> None:
-        """Methods of the communicator with an address, a number of bytes and a rank, all at once."""
+        """Queue transfers as one group: (method of the communicator, address, number of bytes, rank)."""
         self._nccl.groupStart()
         for method, pointer, num_bytes, rank in transfers:
             getattr(self._communicator, method)(pointer, num_bytes, self._nccl.NCCL_UINT8, rank, stream.ptr)

@@ -1,4 +1,4 @@
-"""What ranks do together. Rank 0 leads: it runs the session and tells the others what to do next."""
+"""Communication between ranks. Rank 0 leads: it runs the session and sends commands to the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Pair = tuple[Any, Any]
 
 
 class RankError(SplatError):
-    """A rank has ended or stopped: training cannot go on without it. A restart may help."""
+    """A rank has ended or hangs, and training cannot continue without it. A restart may help."""
 
     exit_code = 75  # EX_TEMPFAIL of sysexits.h
 
@@ -24,7 +24,8 @@ class FailedRankError(RankError):
 
 
 class Ranks(Protocol):
-    """One process of `size`. Arrays are the backend's; what is sent may be overwritten by work that is queued later."""
+    """One of `size` processes that train together. Arrays are the backend's; work queued after a transfer may overwrite
+    what it sends."""
 
     rank: int
     size: int
@@ -36,35 +37,35 @@ class Ranks(Protocol):
         """
 
     def begin_exchange(self, pairs: Sequence[Pair]) -> None:
-        """As `exchange`, after what is queued, but beside what is queued from now on, until `end_exchanges`."""
+        """As `exchange`, after the work queued so far, and concurrent with later work until `end_exchanges`."""
 
-    def beside(self) -> AbstractContextManager[object]:
-        """What a block queues follows the last `begin_exchange`, beside all else, until `end_exchanges`."""
+    def exchange_stream(self) -> AbstractContextManager[object]:
+        """Queue a block's work after the last `begin_exchange`, concurrent with other work until `end_exchanges`."""
 
     def end_exchanges(self) -> None:
-        """What is queued from now on waits for the end of all exchanges."""
+        """Make work that is queued from now on wait for the end of all exchanges."""
 
     def send(self, array: Any, rank: int) -> None:
-        """Send an array to a rank, which calls `receive`; in stream order."""
+        """Send an array to `rank`, which calls `receive`; in stream order."""
 
     def receive(self, array: Any, rank: int) -> None:
-        """Fill an array with what a rank sends; in stream order."""
+        """Fill an array with that which `rank` sends, of the same shape and dtype; in stream order."""
 
-    def tell(self, *message: Any) -> None:
+    def broadcast(self, *message: Any) -> None:
         """Rank 0: send Python objects to all others."""
 
-    def listen(self) -> tuple[Any, ...]:
-        """Others: wait for the next message of rank 0. RankError where it has ended."""
+    def next_message(self) -> tuple[Any, ...]:
+        """Other ranks: wait for the next message of rank 0. RankError if rank 0 has ended."""
 
     def check(self) -> None:
-        """RankError where a rank is lost."""
+        """RankError if a rank is lost."""
 
     def close(self) -> None:
-        """Leave: rank 0 ends the others."""
+        """Close the connections; rank 0 ends the other processes."""
 
 
-class Alone:
-    """The only rank."""
+class SingleRank:
+    """The ranks of a run on one device: a single one."""
 
     rank, size = 0, 1
 
@@ -73,8 +74,8 @@ class Alone:
 
     begin_exchange = exchange
 
-    def beside(self) -> AbstractContextManager[object]:
-        """See Ranks.beside."""
+    def exchange_stream(self) -> AbstractContextManager[object]:
+        """See Ranks.exchange_stream."""
         return nullcontext()
 
     def end_exchanges(self) -> None:
@@ -86,11 +87,11 @@ class Alone:
 
     receive = send
 
-    def tell(self, *message: Any) -> None:
-        """See Ranks.tell."""
+    def broadcast(self, *message: Any) -> None:
+        """See Ranks.broadcast."""
 
-    def listen(self) -> tuple[Any, ...]:
-        """See Ranks.listen."""
+    def next_message(self) -> tuple[Any, ...]:
+        """See Ranks.next_message."""
         raise AssertionError("there is no other rank")
 
     def check(self) -> None:

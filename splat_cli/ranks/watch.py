@@ -1,4 +1,4 @@
-"""Watch over ranks 1, 2, ... by rank 0: signs of life, last words, and what follows from the loss of one."""
+"""Monitoring of ranks 1, 2, ... by rank 0: heartbeats, failure reports, and the reaction to the loss of a rank."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from splat_cli.child_process import end_with_parent
 from splat_cli.interrupt import ENDING_SIGNALS
 from splat_cli.ranks.protocol import FailedRankError, RankError
 
-HEARTBEAT = 1.0  # seconds between two signs of life
-STOPPED = 60.0  # seconds without one, after which a process counts as lost
-_GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it goes on waiting for a rank
+HEARTBEAT_INTERVAL = 1.0  # seconds
+HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat, after which a process counts as lost
+_GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it still waits for a rank
 _POLL = 0.1  # seconds between two checks whether it does
-_FAILED, _DEVICE_FAILED = b"!", b"?"  # what last words begin with; signs of life are dots
+_FAILED, _DEVICE_FAILED = b"!", b"?"  # first byte of a failure report; a heartbeat is a dot
 
 Loss = tuple[type[RankError], str]
 
 
 class RankWatch:
-    """What rank 0 knows of the processes of the other ranks, until `close`. Subclasses start or reach them.
+    """Monitors the processes of the other ranks in threads, until `close`. Subclasses start or connect to them.
 
-    connections: for messages with each. Called from another thread: on_lost, when the first one has ended or stopped;
-    is_waiting, whether the main thread then still waits for a rank, without calling `check`.
+    connections: for messages with each. Called in another thread: on_lost, when the first one has ended or hangs;
+    is_waiting, whether the main thread then still waits for a rank without calling `check`.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class RankWatch:
         self._loss: Loss | None = None
 
     def check(self) -> None:
-        """RankError where a process has ended or stopped, FailedRankError where a restart would not help."""
+        """RankError if a process has ended or hangs, FailedRankError if a restart would not help."""
         if self._loss:
             kind, reason = self._loss
             raise kind(reason)
@@ -55,35 +55,37 @@ class RankWatch:
             connection.close()
 
     def _end_all(self) -> None:
-        """End the processes, and what rank 0 is sending them; from any thread, more than once."""
+        """End the processes and transfers to them. Called from any thread, possibly more than once."""
         raise NotImplementedError
 
     def _ending(self, rank: int) -> Loss:
-        """How a process has ended that has not told why."""
+        """Reason for the end of a process that has sent no failure report."""
         raise NotImplementedError
 
-    def _watch(self, lives: Sequence[int]) -> None:
-        """Watch descriptors from which signs of life of ranks 1, 2, ... can be read, each in a thread."""
-        for rank, life in enumerate(lives, 1):
-            arguments = rank, 1 + len(lives), life
+    def _watch(self, heartbeats: Sequence[int]) -> None:
+        """Monitor the descriptors to which ranks 1, 2, ... write heartbeats, each in a thread."""
+        for rank, descriptor in enumerate(heartbeats, 1):
+            arguments = rank, 1 + len(heartbeats), descriptor
             watcher = threading.Thread(target=self._watch_one, args=arguments, name=f"rank {rank}", daemon=True)
             self._watchers.append(watcher)
             watcher.start()
 
-    def _watch_one(self, rank: int, size: int, life: int) -> None:
-        said, heard = b"", time.monotonic()
+    def _watch_one(self, rank: int, size: int, descriptor: int) -> None:
+        report, last_heard = b"", time.monotonic()
         while not self._closing.is_set():
-            if select.select([life], [], [], HEARTBEAT)[0]:
+            if select.select([descriptor], [], [], HEARTBEAT_INTERVAL)[0]:
                 news = b""
                 with suppress(OSError):  # a connection that was reset
-                    news = os.read(life, 4096)
+                    news = os.read(descriptor, 4096)
                 if not news:
-                    kind, reason = _told(said) or self._ending(rank)
+                    kind, reason = _reported_loss(report) or self._ending(rank)
                     self._lose(kind, f"rank {rank} of {size} {reason}")
                     return
-                said, heard = said + news.strip(b"."), time.monotonic()
-            elif time.monotonic() - heard > STOPPED:
-                self._lose(RankError, f"rank {rank} of {size} has stopped: no sign of life for {STOPPED:.0f} s")
+                report, last_heard = report + news.strip(b"."), time.monotonic()
+            elif time.monotonic() - last_heard > HEARTBEAT_TIMEOUT:
+                self._lose(
+                    RankError, f"rank {rank} of {size} has stopped: no sign of life for {HEARTBEAT_TIMEOUT:.0f} s"
+                )
                 return
 
     def _lose(self, kind: type[RankError], reason: str) -> None:
@@ -99,20 +101,20 @@ class RankWatch:
                 os._exit(kind.exit_code)
 
 
-def _told(said: bytes) -> Loss | None:
-    """What a process has told with `Lifeline.fail`."""
-    if not said:
+def _reported_loss(report: bytes) -> Loss | None:
+    """The loss that a process has reported by `Heartbeat.fail`."""
+    if not report:
         return None
-    kind = RankError if said.startswith(_DEVICE_FAILED) else FailedRankError
-    return kind, f"failed: {said[1:].decode(errors='replace')}"
+    kind = RankError if report.startswith(_DEVICE_FAILED) else FailedRankError
+    return kind, f"failed: {report[1:].decode(errors='replace')}"
 
 
-class Lifeline:
-    """In a follower: signs of life to rank 0 through standard output, and the end of this process with its parent.
+class Heartbeat:
+    """Of a follower: sends heartbeats to rank 0 through standard output, and ends this process with its parent.
 
-    It also ends where rank 0 no longer receives them. Whatever else is written to standard output goes to standard
-    error. Signals that ask for the end are ignored: where a cluster sends them to all processes of a job, rank 0 needs
-    the others to save what they have trained.
+    The process also ends when rank 0 no longer receives heartbeats. Other output is redirected to standard error.
+    SIGINT, SIGTERM and SIGHUP are ignored: a cluster may send them to all processes of a job, of which rank 0 needs
+    the others to save their shares of the splats.
     """
 
     def __init__(self) -> None:
@@ -124,7 +126,7 @@ class Lifeline:
         end_with_parent()
 
     def fail(self, reason: str, of_device: bool = False) -> None:
-        """Tell rank 0 why this process ends. of_device: after an error of its device a restart may help."""
+        """Report to rank 0 why this process ends. of_device: an error of the device, after which a restart may help."""
         os.write(self._output, (_DEVICE_FAILED if of_device else _FAILED) + reason.encode())
 
     def _beat(self) -> None:
@@ -133,4 +135,4 @@ class Lifeline:
                 os.write(self._output, b".")
             except OSError:
                 os._exit(1)
-            time.sleep(HEARTBEAT)
+            time.sleep(HEARTBEAT_INTERVAL)

@@ -13,7 +13,7 @@ from splat_cli.ranks.agreement import OUT_OF_MEMORY_ADVICE
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import RankError
 from splat_cli.ranks.share import Share
-from splat_cli.ranks.watch import Lifeline
+from splat_cli.ranks.watch import Heartbeat
 from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_splats
@@ -22,29 +22,29 @@ from splat_cli.train.ranked.following_trainer import FollowingTrainer
 
 
 def main(arguments: list[str]) -> None:
-    """Train what rank 0 tells, until it leaves or something fails, which rank 0 is told."""
-    lifeline = Lifeline()
+    """Execute the commands of rank 0 until it ends; report a failure to it."""
+    heartbeat = Heartbeat()
     socket, rank, size, *files = map(int, arguments)
     try:
         _follow(Channel(rank, size, [Connection(socket)]), files)
     except RankError:
-        pass  # rank 0 has left
+        pass  # rank 0 has ended
     except MemoryError:
-        lifeline.fail(f"out of device memory: {OUT_OF_MEMORY_ADVICE}")
+        heartbeat.fail(f"out of device memory: {OUT_OF_MEMORY_ADVICE}")
         sys.exit(1)
     except Exception as error:
         reason = str(error) if isinstance(error, SplatError) else f"{type(error).__name__}: {one_line(error)}"
-        lifeline.fail(reason, of_device=isinstance(error, (DeviceError, RuntimeError)))  # CuPy's: RuntimeErrors
+        heartbeat.fail(reason, of_device=isinstance(error, (DeviceError, RuntimeError)))  # CuPy's: RuntimeErrors
         sys.exit(1)
 
 
 def _follow(channel: Channel, files: list[int]) -> None:
-    requested, device = channel.listen()
-    display = Display(io.StringIO())  # rank 0 tells the user
+    requested, device = channel.next_message()
+    display = Display(io.StringIO())  # only rank 0 prints
     backend = open_device(device, requested, display)
     ranks = make_ranks(channel, backend, files)
     prepare_kernels(backend, requested)
-    _, config, views, budget = ranks.listen()
+    _, config, views, budget = ranks.next_message()
     own = own_views(len(views), config.batch_size, Share(ranks.rank, ranks.size))
     images = load_part(views, own, requested, backend, display, lazily=budget is not None)
     splats = placeholder_splats(images, 8)

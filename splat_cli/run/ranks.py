@@ -19,7 +19,7 @@ from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.followers import Followers
 from splat_cli.ranks.links import LinkedFollowers, inherited_links
 from splat_cli.ranks.nccl import NcclRanks, why_no_nccl
-from splat_cli.ranks.protocol import Alone, Ranks
+from splat_cli.ranks.protocol import Ranks, SingleRank
 from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 from splat_cli.ranks.watch import RankWatch
 
@@ -57,12 +57,12 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
     """The ranks that the settings ask for, of which this process is rank 0; the others compile kernels meanwhile."""
     check_ranks(config, backend)
     if config.gpus == 1:
-        yield Alone()
+        yield SingleRank()
         return
     followers, files = _followers(config.gpus, is_cuda=backend.name == "cuda")
     try:
         channel = Channel(0, config.gpus, followers.connections, followers.check)
-        channel.tell(config, backend.name)
+        channel.broadcast(config, backend.name)
         ranks = make_ranks(channel, backend, files)
         if isinstance(ranks, NcclRanks):
             followers.on_lost, followers.is_waiting = ranks.abort, ranks.is_waiting

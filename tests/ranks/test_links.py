@@ -36,7 +36,7 @@ def connected():
 
 def test_messages_reach_their_ranks(connected):
     leading, others = connected
-    assert [len(leading.messages), len(leading.lives)] == [2, 2]
+    assert [len(leading.messages), len(leading.heartbeats)] == [2, 2]
     for number, name in zip(leading.messages, b"12", strict=True):
         os.write(number, bytes([name]))
     assert [os.read(other.messages[0], 1) for other in others] == [b"2", b"1"]
@@ -59,7 +59,7 @@ def test_strangers_are_left_out(monkeypatch):
         thread = threading.Thread(target=join)
         thread.start()
         with accepted(server, 2, KEY, lambda: None) as found:
-            assert [len(found.messages), len(found.lives)] == [1, 1]
+            assert [len(found.messages), len(found.heartbeats)] == [1, 1]
         thread.join()
         assert refused
         silent.close()
@@ -89,16 +89,18 @@ def test_links_are_inherited(monkeypatch):
 ])  # fmt: skip
 def test_lost_rank_is_noticed_and_ends_what_is_sent(connected, said, kind, reason):
     leading, others = connected
-    followers = LinkedFollowers(Links(*(tuple(map(os.dup, numbers)) for numbers in (leading.messages, leading.lives))))
+    followers = LinkedFollowers(
+        Links(*(tuple(map(os.dup, numbers)) for numbers in (leading.messages, leading.heartbeats)))
+    )
     channel = Channel(0, 3, followers.connections, followers.check)
     try:
-        os.write(others[0].lives[0], said)
-        with socket.socket(fileno=os.dup(others[0].lives[0])) as life:
+        os.write(others[0].heartbeats[0], said)
+        with socket.socket(fileno=os.dup(others[0].heartbeats[0])) as life:
             life.shutdown(socket.SHUT_RDWR)
         wait_until(lambda: _loss(followers))
         assert (type(_loss(followers)), str(_loss(followers))) == (kind, f"rank 2 of 3 {reason}")
         with pytest.raises(kind):
-            channel.tell(bytes(1 << 24))
+            channel.broadcast(bytes(1 << 24))
     finally:
         followers.close()
     assert os.read(others[1].messages[0], 1) == b""  # rank 1 is told to end

@@ -77,7 +77,7 @@ def test_growth_that_does_not_fit_on_the_other_rank_ends():
 def test_rank_that_had_no_room_takes_its_share_later(alone, training, tmp_path):
     def scatter_too_much(trainer):
         if trainer.step >= 20 and not told:
-            told.append(trainer.ranks.tell("scatter", trainer.step, trainer.model.num, 2**50, trainer.size))
+            told.append(trainer.ranks.broadcast("scatter", trainer.step, trainer.model.num, 2**50, trainer.size))
             with pytest.raises(SharedMemoryError, match="GPU 1 of 2 is out of memory"):
                 all_or_none(trainer.ranks, trainer.backend, lambda: None)
             trainer._num_scattered = -1

@@ -72,7 +72,7 @@ def _ranks(monkeypatch: pytest.MonkeyPatch, connect: Any = lambda *arguments: No
         monkeypatch.setattr(cuda, name, value, raising=name != "nccl")
     monkeypatch.setattr(nccl, "why_no_nccl", lambda: "")
     channel = Channel(1, 3, [])
-    monkeypatch.setattr(channel, "listen", lambda: ("id",))
+    monkeypatch.setattr(channel, "next_message", lambda: ("id",))
     return nccl.NcclRanks(channel, _Stream(calls, "main")), calls
 
 
@@ -113,7 +113,7 @@ def test_transfers_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ranks, calls = _ranks(monkeypatch)
     ranks._connecting.join()
     calls.clear()
-    with ranks.beside():
+    with ranks.exchange_stream():
         ranks.send(_Array(1000, (8,)), 0)
     ranks.end_exchanges()
     ranks.receive(_Array(1000, (8,)), 0)

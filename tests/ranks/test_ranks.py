@@ -95,8 +95,8 @@ def test_what_a_round_moves_between_ranks(training, tmp_path, strategy):
 
     def note(trainer):
         if not told:
-            tell = trainer.ranks.tell
-            trainer.ranks.tell = lambda name, *rest: (told.append((trainer.step, name)), tell(name, *rest))
+            tell = trainer.ranks.broadcast
+            trainer.ranks.broadcast = lambda name, *rest: (told.append((trainer.step, name)), tell(name, *rest))
             told.append("")
 
     told, few = [], {"steps": 12, "keep": 0, "checkpoint_every": 0, "growth_rate": 1e-4, "noise_scale": 0.0}

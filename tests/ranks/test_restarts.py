@@ -18,7 +18,7 @@ from tests.ranks.runs import Callback, bits, children, train
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
 def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
-    monkeypatch.setattr(watch, "STOPPED", 2 * HANG)  # what tells of the end is the end itself
+    monkeypatch.setattr(watch, "HEARTBEAT_TIMEOUT", 2 * HANG)  # what tells of the end is the end itself
     run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], delay)))
     assert restarts(training) == ["Warning: rank 1 of 2 was ended by SIGKILL; restarting from step 16 (restart 1 of 3)"]
     assert bits(run) == bits(alone)

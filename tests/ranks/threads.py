@@ -58,7 +58,7 @@ def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[LeadingTrainer, Foll
             zip((LeadingTrainer, FollowingTrainer), (open_backend("cpu", threads=1) for _ in range(2)), strict=True)
         )
     )
-    assert ranks[1].listen()[0] == "train"
+    assert ranks[1].next_message()[0] == "train"
     thread = threading.Thread(target=follow)
     thread.start()
     try:

@@ -19,18 +19,18 @@ class FollowingTrainer(RankedTrainer):
     _is_leaving = False  # the share is to be sent to rank 0 beside scores
 
     def follow(self) -> None:
-        """Do what rank 0 tells, until it leaves."""
-        works: dict[str, Callable[..., None]] = {
+        """Execute the commands of rank 0 until it ends."""
+        commands: dict[str, Callable[..., None]] = {
             "scatter": self._take_share, "change": self._take_changes, "run": self._run_steps,
             "constrain": self._constrain, "collect": self._send_share, "score": self._score,
         }  # fmt: skip
         while True:
             try:
-                name, *arguments = self.ranks.listen()
+                name, *arguments = self.ranks.next_message()
             except RankError:
                 return
             with suppress(SharedMemoryError):
-                works[name](*arguments)
+                commands[name](*arguments)
                 continue
             self.scratch.release()  # rank 0 sends fewer splats
 
@@ -50,7 +50,7 @@ class FollowingTrainer(RankedTrainer):
     def _move_shares(self) -> None:
         if self._is_leaving:
             self._is_leaving = False
-            with self.ranks.beside():
+            with self.ranks.exchange_stream():
                 send_share(self.ranks, self.model, self.state.array)
 
     def _send_share(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.density.ratings import add_scores
-from splat_cli.ranks.agreement import all_or_none, others_waiting
+from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.view_scores import ViewScorer
@@ -55,7 +55,7 @@ class RankedScorer(ViewScorer):
         num, backend = int(self.state.read()["num_splats"]), self.rasterizer.backend
         part = backend.xp.empty((num, 4 if self.fixed_sums else 2), "float32") if self._ranks.rank == 0 else None
         self._lead(views)
-        with others_waiting(self._ranks):
+        with fatal_out_of_memory(self._ranks):
             sums = super().sums(views)
             if part is None:
                 self._ranks.send(sums[:num], 0)

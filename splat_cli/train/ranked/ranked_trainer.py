@@ -15,7 +15,7 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.ranks.agreement import all_or_none, others_waiting
+from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.scene.images.image_set import ImageSet
@@ -67,7 +67,7 @@ class LeadingTrainer(RankedTrainer):
         self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
         self._buffers: ShareBuffers | None = None  # of a collection beside scores
         self._is_arriving = False  # which is queued
-        ranks.tell("train", config, images.views, options.get("budget"))
+        ranks.broadcast("train", config, images.views, options.get("budget"))
         super().__init__(ranks, backend, config, splats, images, **options)
 
     def collect(self) -> None:
@@ -78,7 +78,7 @@ class LeadingTrainer(RankedTrainer):
             self.ranks.end_exchanges()
         else:
             self._buffers = ShareBuffers(self.ranks, self.model)  # may raise MemoryError: before the others send
-            self.ranks.tell("collect")
+            self.ranks.broadcast("collect")
             self._buffers.receive()
         assert self._buffers is not None
         skipped = self._buffers.skipped_updates() + int(self.state.read()["skipped_updates"])
@@ -94,9 +94,9 @@ class LeadingTrainer(RankedTrainer):
         if self._num_scattered < 0:
             self._scatter()
         self.ranked_views.allocate()
-        self.ranks.tell("run", target)
+        self.ranks.broadcast("run", target)
         self._is_collected = False
-        with others_waiting(self.ranks):
+        with fatal_out_of_memory(self.ranks):
             super()._run_steps(target)
         self.ranks.check()
 
@@ -122,7 +122,7 @@ class LeadingTrainer(RankedTrainer):
 
     def _constrain(self) -> None:
         if self._num_scattered >= 0 and self.step % self.config.densify_interval == 0:
-            self.ranks.tell("constrain")
+            self.ranks.broadcast("constrain")
         super()._constrain()
 
     def _lead_scores(self, views: np.ndarray) -> None:
@@ -130,18 +130,18 @@ class LeadingTrainer(RankedTrainer):
             self._scatter()
         if not self._is_collected:
             self._buffers = ShareBuffers(self.ranks, self.model)
-        self.ranks.tell("score", views, not self._is_collected)
+        self.ranks.broadcast("score", views, not self._is_collected)
 
     def _move_shares(self) -> None:
         if self._buffers and not self._is_arriving:
             self._is_arriving = True
-            with self.ranks.beside():
+            with self.ranks.exchange_stream():
                 self._buffers.receive()
 
     def _scatter(self) -> None:
         """Send the others their shares of all splats. SharedMemoryError where a rank has no room for its buffers."""
         self._num_scattered = -1
-        self.ranks.tell("scatter", self.step, self.model.num, self.splats.capacity, self.size)
+        self.ranks.broadcast("scatter", self.step, self.model.num, self.splats.capacity, self.size)
         all_or_none(self.ranks, self.backend, self._buffers_to_scatter).send()
         self._num_scattered = self.model.num
 
@@ -154,7 +154,7 @@ class LeadingTrainer(RankedTrainer):
         count, model = sum(map(len, indices)), self.model
         if not ChangedSplats.are_few(model, self.ranks.size, count):
             return
-        self.ranks.tell("change", model.num, count)
+        self.ranks.broadcast("change", model.num, count)
         if count:
             all_or_none(self.ranks, self.backend, lambda: ChangedSplats(model, count)).send(self.ranks, indices)
         self._num_scattered = model.num
