@@ -1,4 +1,4 @@
-// What every kernel shares: constants of the method, the structs that the host fills, and small mathematics.
+// Common to all kernels: constants of the method, the structs that the host fills, and small mathematics.
 #pragma once
 
 #define TILE 16                     // px; a tile is 16x16 pixels

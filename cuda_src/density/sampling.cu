@@ -1,5 +1,5 @@
-// Random choices by weight, from uniform random numbers that the host draws: the same on every device. A thread owns one splat,
-// in search_samples one draw.
+// Weighted random sampling, from uniform random numbers that the host draws: the same samples on every device. A thread owns one
+// splat, in search_samples one sample.
 #include "common.cuh"
 #include "vectors.cuh"
 

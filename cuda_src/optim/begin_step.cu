@@ -63,8 +63,8 @@ extern "C" __global__ void begin_step(
     *state = s;
 }
 
-// Makes `to` a state of the view of `from`, but for what is summed up over steps. The states of a batch's views alternate: one is projected
-// into, while the one before is rendered and differentiated. One thread owns it all.
+// Copies the state of a view, except what is summed over steps. The views of a batch alternate between two states: one is projected into
+// while the other is rendered and differentiated. A single thread.
 extern "C" __global__ void copy_view_state(
     const IterState* __restrict__ from,     // [1]
     IterState* __restrict__ to)             // [1]
@@ -75,7 +75,7 @@ extern "C" __global__ void copy_view_state(
     *to = s;
 }
 
-// Keep what the update of a batch needs of a view.
+// Stores what the update of a batch needs of a view.
 __device__ __forceinline__ void record(const Camera* __restrict__ cameras /* [num_views] */, const IterState& s, BatchView& view)
 {
     view.camera = cameras[s.view];
@@ -86,7 +86,7 @@ __device__ __forceinline__ void record(const Camera* __restrict__ cameras /* [nu
     for (int c = 0; c < 3; ++c) view.background[c] = s.background[c];
 }
 
-// One thread owns it all.
+// A single thread.
 extern "C" __global__ void record_view(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
@@ -133,7 +133,7 @@ extern "C" __global__ void begin_batch(
     if (first_shown < count) show(state, views[first_shown]);
 }
 
-// Go back to the step of a view that record_view has kept. One thread owns it all.
+// Returns to the step of a view that record_view has stored. A single thread.
 extern "C" __global__ void show_view(
     IterState* __restrict__ state,          // [1]
     const BatchView* __restrict__ view)     // [1]
@@ -141,11 +141,11 @@ extern "C" __global__ void show_view(
     if (!state->overflowed) show(state, *view);
 }
 
-// Show the next of some views without training on it: what density control looks at. One thread owns it all.
+// Selects the next of the views that density control scores, without training on it. A single thread.
 extern "C" __global__ void next_view(
     IterState* __restrict__ state,          // [1]
-    const int* __restrict__ views,          // [num_looks]
-    int* __restrict__ cursor)               // [1] looks done
+    const int* __restrict__ views,          // [num_scored]
+    int* __restrict__ cursor)               // [1] number of views done
 {
     if (state->overflowed) return;
     state->view = views[(*cursor)++];
@@ -155,8 +155,8 @@ extern "C" __global__ void next_view(
 // The same without training on them: next_view and record_view for `count` views.
 extern "C" __global__ void next_views(
     IterState* __restrict__ state,          // [1]
-    const int* __restrict__ looked_at,      // [num_looks]
-    int* __restrict__ cursor,               // [1] looks done
+    const int* __restrict__ scored,         // [num_scored]
+    int* __restrict__ cursor,               // [1] number of views done
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_shown,
     int stride,
@@ -167,7 +167,7 @@ extern "C" __global__ void next_views(
     clear_slots(count, stride, slots);
     IterState s = *state;
     const int b = min((int)threadIdx.x, count - 1), first = *cursor;
-    s.view = looked_at[first + b];
+    s.view = scored[first + b];
     if (b == (int)threadIdx.x) record(cameras, s, views[b]);
     __syncthreads();
     if ((int)threadIdx.x != count - 1) return;

@@ -1,13 +1,13 @@
-// Adam for positions: along a splat's own axes, and the further the larger it is. Across a flat splat the gradient is many
-// times what it is along it, and Adam can tell them apart only where each axis is a coordinate; and what is large, because it
-// is plain or far, has further to go than what is small.
+// Adam for positions in the local frame of a splat, with steps in proportion to its size. The gradient across a flat splat is many
+// times that along it, and Adam can normalise the two separately only if each axis is a coordinate. Large splats, of plain or
+// distant surfaces, have farther to move than small ones.
 #pragma once
 #include "optim/adam.cuh"
 #include "raster/projection.cuh"
 
 #define MAX_LR_FACTOR 5.0f          // times the learning rate, or a fraction of it
 
-// What this step takes off the mean, in world units. The moments are along the splat's axes, which turn slowly.
+// The step that is subtracted from the mean, in world units. The moments are along the splat's axes, which rotate slowly.
 __device__ __forceinline__ vfloat3 mean_step(
     const Gaussian& g, vfloat3 d_mean, vfloat* moments1 /* [3] */, vfloat* moments2 /* [3] */, const IterState& state)
 {

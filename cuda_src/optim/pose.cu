@@ -8,7 +8,7 @@
 
 // The gradient by a rotation of the current camera about its centre and by a translation, both in its axes as they are now, and by its
 // intrinsics: the logarithm of both focal lengths, the principal point in pixels and, with RADIAL_DISTORTION, k1 and k2. A larger focal length moves projected means
-// away from the principal point, and changes what splats look like just as larger scales do. A thread
+// away from the principal point, and changes projected covariances just as larger scales do. A thread
 // owns every (gridDim * blockDim)-th splat, a block one row of sums. Runs before project_backward, which moves the splats.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const Camera* __restrict__ cameras,     // [num_views]
@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
     place_camera(cameras[state->view], originals[state->view], row);
 }
 
-// A thread owns a camera, which moves to where its offset says: after a checkpoint was read.
+// Sets a camera to its refined pose, after a checkpoint was read. A thread owns a camera.
 extern "C" __global__ void place_cameras(
     const Camera* __restrict__ originals,   // [num_views]
     Camera* __restrict__ cameras,           // [num_views]

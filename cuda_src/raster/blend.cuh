@@ -1,5 +1,5 @@
-// What the forward and the backward blend share: how a tile's pixels are laid over warps, how its splats come into shared
-// memory, and which of them a warp has to look at.
+// Common to the forward and the backward blend: assignment of a tile's pixels to warps, staging of its splats in shared memory,
+// and choice of the splats that a warp has to process.
 //
 // A lane owns PIXELS pixels of a column, 4 rows apart, a warp 8 x 4 PIXELS of a 16x16 tile: what is done once a splat (loads,
 // loop, sums over the warp) is shared by as many pixels. A batch of up to 256 splats is staged for the whole block; then each
@@ -76,7 +76,7 @@ __device__ __forceinline__ vbool touches(vfloat4 shape, vfloat4 rest, float left
     return vmax(power_dx, power_dy) >= rest.z - slack;
 }
 
-// Bit j: the warp must look at splat `first + j` of the batch.
+// Bit j: the warp must process splat `first + j` of the batch.
 __device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int n, const Pixels& pixels)
 {
     const vint i = first + lane_id();

@@ -1,4 +1,4 @@
-// How much each splat contributes to a view, and to the view's error: what density control decides by.
+// Contribution of each splat to a view, and to the view's error: the criteria of density control.
 // Same traversal as blend: a block owns a tile, or, where blend has kept its states, a segment of a tile's list, as in blend_backward: a few
 // long lists would otherwise be left to a few blocks. The error of a pixel is its part of the loss (see l1_ssim.cu); a splat is given
 // its share by blending weight, so that the scores of all splats sum to the picture's error.

@@ -38,7 +38,7 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
 // wherever the geometry has one.
 //
 // Blocks of the same splats follow one another, so that their rays are read from memory once. Where only visible splats are
-// updated, most warps find nothing to do, and where gradients are stored, warps have a sixth as much to move: there, COEFFICIENTS is
+// updated, most warps find nothing to do, and where gradients are stored, warps move a sixth of the bytes: there, COEFFICIENTS is
 // larger, so that fewer warps have to start.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]

@@ -3,14 +3,14 @@
 // one splat, in the others there is one thread.
 #include "raster/visible.cuh"
 
-// What the rank that shows a view tells all others of it. train/ranked/exchange.py has its size.
+// Result of a view, which the rank that renders it sends to all others. train/ranked/exchange.py has its size.
 struct ViewResult {
     float loss;
     int overflowed;
     int needed_rows;                        // most visible splats of a rank; all of them were sent if slots have as many rows
 };
 
-// From the gradients of a view's splats to what their owners are sent; the rank's own stay with it.
+// Packs the gradients of a view's splats for the owners of the splats; those of the rank's own splats go to `kept`.
 extern "C" __global__ void send_sums(
     const IterState* __restrict__ state,    // [1]
     ViewSlots slots,

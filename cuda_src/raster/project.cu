@@ -1,5 +1,5 @@
-// Project every splat into the current view, and count the tiles it touches, or queue it where they are many. With SENT: project a rank's share
-// into a view of the batch, for the rank that shows it.
+// Projects every splat into the current view and counts the tiles that it touches; splats that may touch many are queued for
+// count_large_tiles. With SENT: projects a rank's share into a view of the batch, for the rank that renders it.
 // One lane owns one splat, blocks are independent. EWA splatting (Zwicker et al. 2001); colours by spherical harmonics.
 #include "raster/tile_walk.cuh"
 #include "raster/projection.cuh"
@@ -15,8 +15,8 @@ __device__ __forceinline__ vfloat3 color_of(
     return sh_color(degree, direction, [&](int k) { return load_vec(params + (ROW_SH0 + 3 * k) * stride, stride, m); });
 }
 
-// Whether this step goes without splat i; another choice each step (DropGaussian, Park et al. 2025, sec. 3.2). Frozen ones stay.
-__device__ __forceinline__ vbool left_out(int step, int num_frozen, vint i, float dropout)
+// Whether dropout leaves out splat i in this step (DropGaussian, Park et al. 2025, sec. 3.2). Frozen splats are never left out.
+__device__ __forceinline__ vbool is_dropped(int step, int num_frozen, vint i, float dropout)
 {
     const unsigned seed = pcg((unsigned)step);
     return test_each(i, [=](int k) { return k >= num_frozen && pcg(seed + k) * (1.0f / 4294967296.0f) < dropout; });
@@ -119,7 +119,7 @@ extern "C" __global__ void project(
     const vint splat = first + first_of_warp() + lane_id();
     const vbool exists = splat < n;
 #ifdef DROPOUT
-    const vbool drawn = exists & !left_out(shown ? shown->step : state->step, state->num_frozen, splat, dropout);
+    const vbool drawn = exists & !is_dropped(shown ? shown->step : state->step, state->num_frozen, splat, dropout);
     const vfloat gain = select(splat < (int)state->num_frozen, vfloat(1.0f), vfloat(1.0f / (1.0f - dropout)));
 #else
     const vbool drawn = exists;

@@ -1,4 +1,4 @@
-// What the two kernels of an update share (project_backward, color_backward): compile-time choices, options, splats to update.
+// Common to the two kernels of an update (project_backward, color_backward): compile-time choices, options, splats to update.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"

@@ -1,10 +1,10 @@
-// Which splats of a share a view shows, and the row of each among these: the index that a rank sends before them. A slot, the memory of a
-// view's splats between two ranks, has three parts, in words of 4 bytes:
+// Exchange of projected splats between two ranks: only those that are visible in a view are sent, preceded by an index of them.
+// A slot, the memory of a view's splats, has three parts, in words of 4 bytes:
 //     number  [1]                        of visible splats. Padded to 16 bytes
 //     groups  [columns / 32]             VisibleGroup
 //     splats  [rows, PROJECTED]          as arrays of conic and opacity, of rgb and depth, and of mean2d
-// `columns`: the number of a share's splats, rounded up to blocks, the same for each rank. Splats of a group have consecutive rows; groups
-// have theirs in any order, another one in each run, on which no result depends. A slot may have fewer rows than its view has visible splats:
+// `columns`: the number of a share's splats, rounded up to blocks, the same for each rank. Splats of a group have consecutive rows; the
+// order of groups varies from run to run, and no result depends on it. A slot may have fewer rows than its view has visible splats:
 // those beyond are not sent, and the batch is repeated (agree in exchange.cu).
 #pragma once
 #include "numbers.cuh"
@@ -21,8 +21,8 @@ __device__ __forceinline__ size_t splats_at(int columns) { return GROUPS_AT + co
 
 __device__ __forceinline__ int num_visible(const float* __restrict__ slot) { return *(const int*)slot; }
 
-// The slots of a view on the rank that shows it, one from each rank: what it has of its own splats lies where it has put it, the others where
-// they arrive. train/ranked/exchange.py mirrors this layout.
+// The slots of a view on the rank that renders it, one from each rank: that of its own splats where `project` has written it, the others
+// where they are received. train/ranked/exchange.py mirrors this layout.
 struct ViewSlots {
     unsigned long long own, received;   // addresses of a slot, and of slots [num_ranks, stride]
     int stride;                         // floats

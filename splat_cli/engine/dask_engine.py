@@ -30,9 +30,9 @@ class SchedulerLost(SplatError):
 
 
 class DaskEngine:
-    """An Engine with a job per device of each worker. A job whose worker is lost runs again on another one.
+    """An Engine that runs a job per device of each worker. A job whose worker is lost is run again on another one.
 
-    device: of the jobs. say: shows a line of progress. check: called often in `results`, to raise KeyboardInterrupt.
+    device: of the jobs. say: shows a line of progress. check: called often in `results`, may raise KeyboardInterrupt.
     """
 
     def __init__(self, client: Client, device: str, say: Callable[[str], None], check: Callable[[], None]) -> None:
@@ -95,12 +95,12 @@ def result_of(future: Future) -> Any:
 
 
 def lacks_program(error: ImportError) -> UsageError:
-    """The error for a worker on which a call has failed so."""
+    """The error for a worker that cannot import this program."""
     return UsageError(f"a worker lacks splat {__version__} ({error}): install it on all machines of the cluster")
 
 
 def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
-    """Have tasks end, and wait until they have saved. topic: by which `num_running` knows them."""
+    """Cancel tasks, and wait until they have saved. topic: of their events, by which `num_running` counts them."""
     left = [future for future in futures if not future.done()]
     if not left or client.status != "running":
         return
@@ -111,10 +111,10 @@ def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
 
 
 def remote_call(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[[bytes], Any], bytes]:
-    """A call as workers need it: (function, argument). ImportError there where this program is missing.
+    """A remote call: (function, argument) to submit. The call raises ImportError if the worker lacks this program.
 
-    Pickled here: the scheduler unpickles arguments, and need not have this program. The function that is returned is
-    pickled as code, since it is local, not by its name.
+    The arguments are bytes, since the scheduler, which may lack this program, unpickles them. The function is local, so
+    that it is pickled as code and not by its name.
     """
 
     def call(work: bytes) -> Any:

@@ -17,7 +17,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 
 class Saved(Protocol):
-    """As much of a checkpoint as restarts need."""
+    """The part of a checkpoint that restarts use."""
 
     step: int
 
@@ -73,7 +73,7 @@ class Restarts(Generic[Start]):
 
 
 def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
-    """The end of a message that says how to go on with a run; empty where that is not possible.
+    """The end of a message: the command that resumes a run; empty if it cannot be resumed.
 
     options: of the command, which are no settings.
     """
@@ -84,7 +84,7 @@ def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
 def interruption(
     run: RunDir, config: TrainConfig, signal: KeyboardInterrupt, options: str = ""
 ) -> KeyboardInterrupt | Interrupted:
-    """The exception for a signal outside of training: of a run, it says what is saved and how to go on.
+    """The exception for a signal outside of training, with the state that is saved and the command to resume.
 
     options: see `resume_advice`.
     """
@@ -96,6 +96,6 @@ def interruption(
 
 
 def free_memory(backend: Backend) -> None:
-    """Free what the trainer before a restart has left: captured graphs and trainer refer to each other."""
+    """Free the memory of the trainer before a restart, which a reference cycle with captured graphs keeps alive."""
     gc.collect()
     backend.release_cached()

@@ -1,4 +1,4 @@
-"""Projected splats and their gradients on the way between ranks: host side of cuda_src/raster/receive_splats.cu and
+"""Exchange of projected splats and their gradients between ranks: host side of cuda_src/raster/receive_splats.cu and
 exchange.cu."""
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ VIEW_SLOTS_DTYPE = np.dtype([
 
 
 class Exchange:
-    """Buffers of a batch on one rank: view b of the batch is shown by rank b % ranks, as its view b // ranks.
+    """Buffers of a batch on one rank: view b of the batch is rendered by rank b % ranks, as its view b // ranks.
 
-    What is sent of view b goes to the rank that shows it; what is received of the rank's k-th view from rank r is at
-    k * ranks + r. A rank's own part of its own views is not sent: `receive` finds it among what is sent, and `send`
-    puts it where gradients are received.
+    Row b of the arrays to send is for the rank that renders view b; row k * ranks + r of the received ones is of the
+    rank's k-th view, from rank r. A rank's own part of its own views is not transferred: `receive` reads it from the
+    array to send, and `send` writes it to the received gradients.
 
-    slots, sent_views: where the rank's own splats are projected to, of each view of the batch. sent: float32 [batch,
-    ...], what is sent of them (cuda_src/raster/visible.cuh). whole: what `project_backward` takes of all of them, after
-    the exchange of gradients. capacity: of all splats. rows: number of visible splats of a rank for which there is room
-    in each view, the same on all ranks; a view with more makes the batch a no-op.
+    slots, sent_views: outputs of the projection of the rank's own splats into each view of the batch. sent: float32
+    [batch, ...], the slots to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
+    batch, after the exchange of gradients. capacity: of all splats. rows: number of visible splats of a rank that a
+    slot can hold, the same on all ranks; a view with more makes the batch a no-op.
     """
 
     def __init__(self, backend: Backend, ranks: Ranks, share: Share, capacity: int, batch: int, rows: int) -> None:
@@ -82,15 +82,15 @@ class Exchange:
         return int(self.backend.download(self._needed_rows)[0])
 
     def begin_projections(self) -> None:
-        """Begin to send each view's projections to the rank that shows it, beside what is queued from now on."""
+        """Begin to send each view's projections to the rank that renders it, concurrent with work queued later."""
         self.ranks.begin_exchange([self._of_views(self._splats, view) for view in range(self.num_views)])
 
     def begin_results(self) -> None:
-        """Begin to send the results of all views to all, beside what is queued from now on."""
+        """Begin to send the results of all views to all ranks, concurrent with work queued later."""
         self.ranks.begin_exchange([self._of_views(self._results, view) for view in range(self.num_views)])
 
     def begin_gradients(self, view: int) -> None:
-        """Begin to send the gradients of the ranks' `view`-th views to the owners of splats, as above."""
+        """Begin to send the gradients of the ranks' `view`-th views to the splats' owners, concurrent with later work."""
         self.ranks.begin_exchange([self._of_views(self._sums, view)])
 
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:
@@ -133,7 +133,7 @@ class Exchange:
         return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_SLOTS_DTYPE)
 
     def _of_views(self, arrays: list[Any], view: int) -> tuple[Any, Any]:
-        """What is sent and received of the ranks' `view`-th views, each [ranks, ...]."""
+        """Sent and received rows of the ranks' `view`-th views, each [ranks, ...]."""
         return arrays[0][self._rounds[view]], arrays[1][self._rounds[view]]
 
     def _kernel(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Trainers of ranks 1, 2, ...: they do what rank 0 tells."""
+"""Trainers of ranks 1, 2, ..., which execute the commands of rank 0."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from splat_cli.train.ranked.shares import ChangedSplats, receive_share, send_sha
 
 
 class FollowingTrainer(RankedTrainer):
-    """The trainer of another rank, which holds its share only. splats: any; those of rank 0 replace them."""
+    """The trainer of rank 1, 2, ..., which holds only its share. splats: placeholders, replaced by those of rank 0."""
 
-    _is_leaving = False  # the share is to be sent to rank 0 beside scores
+    _is_leaving = False  # the share is to be sent to rank 0 concurrently with scores
 
     def follow(self) -> None:
         """Execute the commands of rank 0 until it ends."""
@@ -62,7 +62,7 @@ class FollowingTrainer(RankedTrainer):
         self.state.write(skipped_updates=0)  # rank 0 has counted them
 
     def _take_share(self, step: int, num: int, capacity: int, size: float) -> None:
-        all_or_none(self.ranks, self.backend, lambda: self._make_room(num, capacity))
+        all_or_none(self.ranks, self.backend, lambda: self._allocate(num, capacity))
         if size != self.size:
             self.set_size(size)
             self.rasterizer.generation += 1  # captured graphs hold it
@@ -78,12 +78,12 @@ class FollowingTrainer(RankedTrainer):
             changed.receive(self.ranks, self.share)
         self.state.write(num_splats=num)
 
-    def _make_room(self, num: int, capacity: int) -> None:
-        """Allocate all buffers for a share of `num` splats, of which there may be `capacity`; contents are lost."""
+    def _allocate(self, num: int, capacity: int) -> None:
+        """Allocate all buffers for the share of a model of `num` splats and the given capacity; contents are lost."""
         model, columns, num_before = self.model, self.share.columns(capacity), int(self.state.read()["num_splats"])
         is_resized = columns != self.splats.capacity
         if is_resized:
-            for width in (0, columns):  # frees those of before first
+            for width in (0, columns):  # 0 frees the old planes first
                 planes = {name: self.backend.xp.empty((len(p), width), "float32") for name, p in model.planes().items()}
                 model.set_planes(planes)
         if not self.scratch.allocated:

@@ -1,4 +1,4 @@
-"""Scores of splats on several ranks: each scores its own of the views, and rank 0 adds up the sums of all."""
+"""Scores of splats on several ranks: each rank scores a part of the views, and rank 0 adds the sums of all."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from splat_cli.train.view_scores import ViewScorer
 
 
 class RankedScorer(ViewScorer):
-    """The j-th view to score is rank j % ranks' own. On rank 0, `sums` are those of all ranks.
+    """Rank j % ranks scores the j-th view. On rank 0, `sums` are those of all ranks.
 
-    lead: on rank 0, called with the views first, to have the others call `sums`, too. beside: called on all ranks once
-    the first views are being rendered, for what is to be transferred meanwhile; again, if these have overflowed.
+    lead: called first with the views; on rank 0, it makes the others call `sums`, too. overlap: called on all ranks
+    when the rendering of the first views is queued, to queue transfers that overlap with it; again after an overflow.
     """
 
     def __init__(
         self, ranked_views: RankedViews, *arguments: Any, lead: Callable[[np.ndarray], object],
-        beside: Callable[[], object],
+        overlap: Callable[[], object],
     ) -> None:  # fmt: skip
         super().__init__(*arguments)
-        self._ranked_views, self._ranks, self._lead, self._beside = ranked_views, ranked_views.ranks, lead, beside
+        self._ranked_views, self._ranks, self._lead, self._overlap = ranked_views, ranked_views.ranks, lead, overlap
         self._graphs: dict[int, list[CapturedGraph]] = {}  # by number of views, see _make_graphs
         self._ahead: tuple[int, np.ndarray, Any] | None = None  # number of splats, views, sums
 
@@ -93,7 +93,7 @@ class RankedScorer(ViewScorer):
             self._ranks.end_exchanges()
             render.run(1)
             if first == 0:
-                self._beside()
+                self._overlap()
             self._ranked_views.exchange.begin_results()
             self._ranks.end_exchanges()
             end.run(1)

@@ -13,12 +13,11 @@ from splat_cli.train.ranked.ranked_views import RankedViews
 
 
 class RankedStep:
-    """Replays batches as CapturedGraph does. stages: what a batch queues, by name, in this order.
+    """Replays batches as CapturedGraph does. stages: functions that queue a batch, by name, in this order.
 
-    launches: of the stages that are captured. Beside what the device does, ranks exchange projections into the views of
-    others, while own views are projected into; the gradients of an own view, while the next one is rendered; whether a
-    loss is finite and nothing has overflowed, while the last view is differentiated; its gradients, while splats are
-    updated that no view shows.
+    launches: those of the captured stages. Exchanges overlap with kernels: projections into the views of others with
+    the projection into own views; the gradients of an own view with the rendering of the next; losses and overflows
+    with the backward pass of the last view; its gradients with the update of splats that no view shows.
     """
 
     def __init__(self, batch: BatchStep, views: RankedViews) -> None:

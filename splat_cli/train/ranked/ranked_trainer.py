@@ -1,4 +1,4 @@
-"""The trainer of rank 0, and what those of all ranks have in common.
+"""The trainer of rank 0, and the base class of the trainers of all ranks.
 
 Rank 0 holds all splats and controls their density; all ranks train their shares.
 
@@ -28,7 +28,7 @@ from splat_cli.train.trainer import Trainer
 
 
 class RankedTrainer(Trainer):
-    """What the trainers of all ranks have in common."""
+    """Base class of the trainers of all ranks."""
 
     scorer: RankedScorer
 
@@ -42,13 +42,13 @@ class RankedTrainer(Trainer):
     def _make_scorer(self, *arguments: Any) -> RankedScorer:
         state, batch = self.state, self.config.batch_size
         self.ranked_views = RankedViews(self.ranks, self.share, self.rasterizer, self.model, state, batch)
-        return RankedScorer(self.ranked_views, *arguments, lead=self._lead_scores, beside=self._move_shares)
+        return RankedScorer(self.ranked_views, *arguments, lead=self._lead_scores, overlap=self._move_shares)
 
     def _lead_scores(self, views: np.ndarray) -> None:
-        """On rank 0, have the others score these views."""
+        """On rank 0, make the others score these views."""
 
     def _move_shares(self) -> None:
-        """Queue the collection of shares, if it is due, beside the first views to be scored; on all ranks."""
+        """Queue the collection of shares, if it is due, concurrent with the first views to be scored; on all ranks."""
         raise NotImplementedError
 
     def _step_loop(self) -> StepLoop:
@@ -57,16 +57,16 @@ class RankedTrainer(Trainer):
 
 
 class LeadingTrainer(RankedTrainer):
-    """The trainer of rank 0: the same as on one GPU for its caller."""
+    """The trainer of rank 0, with the interface of a trainer on one GPU."""
 
     def __init__(
         self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, images: ImageSet,
         **options: Any,
     ) -> None:  # fmt: skip
-        self._is_collected = True  # rank 0 has what the others trained
+        self._is_collected = True  # rank 0 has the splats that the others trained
         self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
-        self._buffers: ShareBuffers | None = None  # of a collection beside scores
-        self._is_arriving = False  # which is queued
+        self._buffers: ShareBuffers | None = None  # of a collection concurrent with scores
+        self._is_arriving = False  # whether that collection is queued
         ranks.broadcast("train", config, images.views, options.get("budget"))
         super().__init__(ranks, backend, config, splats, images, **options)
 

@@ -22,7 +22,7 @@ ROWS_HEADROOM = 1.1  # when slots grow
 
 
 class RankedViews:
-    """What training steps and view scores have in common. View b of a batch is shown by rank b % ranks.
+    """Views of training steps and of view scores. View b of a batch is rendered by rank b % ranks.
 
     batch: number of views that are projected and exchanged together.
     """
@@ -38,12 +38,12 @@ class RankedViews:
 
     @property
     def num_views(self) -> int:
-        """Number of views of a batch that each rank shows."""
+        """Number of views of a batch that each rank renders."""
         return self.batch // self.ranks.size
 
     @property
     def capacity(self) -> int:
-        """Number of splats of all ranks that there is room for."""
+        """Capacity of the buffers, in splats of all ranks."""
         return len(self.rasterizer.projection.depths)
 
     @property
@@ -64,7 +64,7 @@ class RankedViews:
         self._exchange = Exchange(backend, self.ranks, self.share, self.capacity, self.batch, rows)
 
     def release(self) -> None:
-        """Free them; captured graphs that hold them are out of date once the rasterizer's buffers are reallocated."""
+        """Free the buffers; captured graphs that use them become invalid when those of the rasterizer are reallocated."""
         self._exchange = None
 
     def grow_if_overflowed(self, state: IterState) -> bool:
@@ -89,7 +89,7 @@ class RankedViews:
         )  # fmt: skip
 
     def project(self, count: int, own: bool, dropout: float = 0.0) -> None:
-        """Queue the projection of own splats into those of `count` views that this rank shows, or into the others."""
+        """Queue the projection of own splats into those of `count` views that this rank renders, or into the others."""
         raster, state, exchange = self.rasterizer, self._state, self.exchange
         for b in range(count):
             if (b % self.ranks.size == self.ranks.rank) == own:
