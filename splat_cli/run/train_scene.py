@@ -19,12 +19,13 @@ from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_stat
 from splat_cli.run.cpu_duration import warn_of_duration
 from splat_cli.run.device import prepare_kernels
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
+from splat_cli.run.plan import RunPlan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.restart import Restarts, free_memory, interruption
 from splat_cli.run.session import Session
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
-from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
-from splat_cli.run.setup.training_data import read_data, with_fixed_paths
+from splat_cli.run.setup.initial_state import InitialState, find_initial_state, placeholder_state
+from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.run.storage.result import RunResult
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import scene_folder
@@ -98,11 +99,7 @@ def _train(
             display.warn(plan.warning)
         if backend.name == "cpu":
             warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
-        if checkpoint and not needs_initial_state(checkpoint, config):
-            degree = plan.config.trained_sh_degree
-            start = placeholder_state(data.training, checkpoint.num_splats, checkpoint.num_frozen, degree)
-        else:
-            start = find_initial_state(data.scene, data.training, plan.config, backend, display)
+        start = _initial_state(plan, data, checkpoint, backend, display)
     display.say(f"Device: {backend.describe()}")
     run.save_cameras(data.scene.views)
     run.save_config(config, scene_path, backend.describe())  # makes the folder recognisable as a run
@@ -119,3 +116,13 @@ def _train(
     if callback:
         callback.begin(trainer, run)
     return session.train()
+
+
+def _initial_state(
+    plan: RunPlan, data: TrainingData, checkpoint: Checkpoint | None, backend: Backend, display: Display
+) -> InitialState:
+    """The state of step 0, or placeholders for that of a checkpoint which does not need it."""
+    if checkpoint is None or needs_initial_state(checkpoint, plan.requested):
+        return find_initial_state(data.scene, data.training, plan.config, backend, display)
+    degree = plan.config.trained_sh_degree
+    return placeholder_state(data.training, checkpoint.num_splats, checkpoint.num_frozen, degree)

@@ -90,7 +90,7 @@ class Exchange:
         self.ranks.begin_exchange([self._of_views(self._results, view) for view in range(self.num_views)])
 
     def begin_gradients(self, view: int) -> None:
-        """Begin to send the gradients of the ranks' `view`-th views to the splats' owners, concurrent with later work."""
+        """Begin to send gradients of the ranks' `view`-th views to the splats' owners, concurrent with later work."""
         self.ranks.begin_exchange([self._of_views(self._sums, view)])
 
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:

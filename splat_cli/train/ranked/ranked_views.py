@@ -64,7 +64,7 @@ class RankedViews:
         self._exchange = Exchange(backend, self.ranks, self.share, self.capacity, self.batch, rows)
 
     def release(self) -> None:
-        """Free the buffers; captured graphs that use them become invalid when those of the rasterizer are reallocated."""
+        """Free the buffers; captured graphs that use them become invalid when the rasterizer's are reallocated."""
         self._exchange = None
 
     def grow_if_overflowed(self, state: IterState) -> bool:
