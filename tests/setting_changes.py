@@ -114,6 +114,7 @@ CHANGES = {
     "densify_interval": (4, {}),
     "grad_threshold": (1.0, ADC),
     "absgrad": (True, ADC),
+    "relocate_unseen": (False, {"noise_scale": 1e6, "steps": 40, "densify_stop": 39}),
     "prune_opacity": (0.15, ADC | {"init_opacity": 0.15}),
     "opacity_reset_interval": (3, ADC),
     "score_views": (1, {}),

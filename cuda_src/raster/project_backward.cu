@@ -24,6 +24,12 @@ __device__ __forceinline__ vfloat screen_gradient(const GeometryGradient& d, con
     return sqrtf(d_x * d_x + d_y * d_y);
 }
 
+// Whether any pixel has shown the splat, though its colour may have been clamped.
+__device__ __forceinline__ vbool has_color_gradient(const SplatSums& sums)
+{
+    return fabsf(sums.red) + fabsf(sums.green) + fabsf(sums.blue) > 0.0f;
+}
+
 // Adds the gradients of the mean opacity and of the mean scale over all trained splats, times their weights.
 __device__ __forceinline__ void add_regularizers(GeometryGradient& d, const Gaussian& raw, const UpdateOptions& options, int num_trained)
 {
@@ -75,7 +81,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
     float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
     float* __restrict__ d_params,           // [rows, capacity]; without
-    float* __restrict__ stats)              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
+    float* __restrict__ stats,              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
+    float* __restrict__ last_seen)          // [capacity] step of the last update with a gradient of the colour; may be null
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
     const int i = own(column_of(share, first_own)), j = own(first_own);
@@ -100,6 +107,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
         if (some(visible)) {
             const Camera& camera = camera_of(cameras, views, *state, slot);
             const SplatSums sums = sums_of(d_splats, sent, layout, slot, first_own, visible);
+            if (last_seen) store_own(last_seen + i, vfloat((float)state->step), visible & has_color_gradient(sums));
             const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
             const vfloat4 rgb = load4_own(colors + slot * columns + j, visible);
             d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_sigmas, stride, visible);

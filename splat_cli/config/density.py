@@ -36,6 +36,10 @@ class DensitySettings:
         False, "Sum absolute values of screen-space gradients (AbsGS); needs about 4 times the --grad-threshold."
     )
     prune_opacity: float = setting(0.005, "Opacity under which splats are pruned.", low=0, high=1)
+    relocate_unseen: bool = setting(
+        True,
+        "Relocate splats that no training view shows, and remove those of the result; not with --strategy adc.",
+    )
     opacity_reset_interval: int = setting(
         3000, "With --strategy adc, steps between resets of all opacities to nearly 0.", low=1
     )

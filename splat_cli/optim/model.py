@@ -23,7 +23,8 @@ BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 class Model:
     """Splats, moments and statistics in arrays of a common capacity.
 
-    stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`.
+    stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`; of
+    strategies that collect none, the second row is `last_seen`.
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: number of
     splats, the first ones, that are shown and never changed, moved to another column or removed. sh_degree and
     num_features: see Splats.from_arrays.
@@ -56,6 +57,11 @@ class Model:
     def num_trained(self) -> int:
         """Number of splats that are not frozen: what max_splats limits."""
         return self.num - self.num_frozen
+
+    @property
+    def last_seen(self) -> Any:
+        """Step in which a view last had a gradient of each splat's colour, float32 [capacity]; see density.unseen."""
+        return self.stats[1]
 
     def planes(self) -> dict[str, Any]:
         """All arrays by their names in checkpoints, float32 [.., capacity]; the first `num` columns are in use."""

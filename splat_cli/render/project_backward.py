@@ -32,7 +32,8 @@ class Update:
 
     With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
     place; with d_params they are stored instead.
-    stats: float32 [2, capacity] sums for densification, or None.  d_means: float32 [3, capacity], added to the
+    stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step where a
+    view has a gradient of the splat's colour, or None. d_means: float32 [3, capacity], added to the
     gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
     dense: splats that no view of the batch shows get gradients of zero and of the regularisers, though Adam leaves
     their view-dependent colours alone; else parameters, moments and stored gradients of such splats are neither read
@@ -45,6 +46,7 @@ class Update:
     moments2: Any | None = None
     d_params: Any | None = None
     stats: Any | None = None
+    last_seen: Any | None = None
     d_means: Any | None = None
     dense: bool = True
     warps: int = ALL_WARPS
@@ -117,6 +119,7 @@ def _geometry_backward(
         cameras.array, state.array, splats.capacity, update.options(antialias), share.struct, layout, views,
         projection.depths, projection.colors, projection.d_splats, projection.sent, update.d_means,
         splats.smooth_3d_sigmas, projection.d_rays, splats.params, *update.targets, update.stats,
+        update.last_seen,
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density import make_strategy
+from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
+from splat_cli.optim.columns import partition
 from splat_cli.optim.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
@@ -39,6 +41,7 @@ class DensityControl:
         self._scorer, self._rasterizer, self._state = scorer, rasterizer, state
         self.strategy = make_strategy(config, extent)
         self.num_removed = 0
+        self._max_unseen_steps = max_unseen_steps(config, len(rasterizer.cameras.views))
 
     def limit(self, max_splats: int) -> None:
         """Lower the maximum number of splats."""
@@ -61,10 +64,34 @@ class DensityControl:
         model, capacity = self.model, self.model.splats.capacity
         self.num_removed += (removed := model.remove_nonfinite())
         self._state.write(num_splats=model.num)
-        changed = self.strategy.refine(step, model, self._scorer, self.random)
+        changed = self._refine_and_reuse_unseen(step)
         if is_sorted := step % SORT_INTERVAL < self.config.densify_interval:
             model.sort_spatially()
         if is_resized := model.splats.capacity != capacity:
             self._rasterizer.resize_splats(model.splats.capacity)
         self._state.write(num_splats=model.num)
         return None if removed or is_sorted or is_resized else changed
+
+    @property
+    def tracks_unseen(self) -> bool:
+        """Whether training keeps `Model.last_seen`, which takes the place of statistics."""
+        return self.config.relocate_unseen and not self.strategy.collects_stats
+
+    def remove_unseen(self, step: int) -> None:
+        """After the last step: remove the splats that no view shows, unless that leaves none."""
+        if not self.tracks_unseen:
+            return
+        mask = mark_unseen(self.model, step - self._max_unseen_steps)
+        if len(partition(self.model.backend, mask)[0]) < self.model.num_trained:
+            self.model.remove(mask)
+            self._state.write(num_splats=self.model.num)
+
+    def _refine_and_reuse_unseen(self, step: int) -> Sequence[Any] | None:
+        """A round in which splats that no view shows are dead. Returns what Strategy.refine does."""
+        if not self.tracks_unseen:
+            return self.strategy.refine(step, self.model, self._scorer, self.random)
+        hidden = hide_unseen(self.model, step - self._max_unseen_steps)
+        changed = self.strategy.refine(step, self.model, self._scorer, self.random)
+        for index in changed or ():
+            restart_clocks(self.model, index, step)
+        return changed if changed is None else [*changed, hidden]

@@ -136,6 +136,8 @@ class Trainer:
                         self._refine()
                 self._set_resolution()
                 self._constrain()
+                if self.step >= self.config.steps:
+                    self._remove_unseen()
             except MemoryError:
                 self.recover_from_oom()
                 self.loop.sync()
@@ -193,6 +195,10 @@ class Trainer:
     def _refine(self) -> Sequence[Any] | None:
         """See DensityControl.refine."""
         return self.density.refine(self.step)
+
+    def _remove_unseen(self) -> None:
+        """See DensityControl.remove_unseen."""
+        self.density.remove_unseen(self.step)
 
     def _set_resolution(self) -> None:
         """Show photographs at the resolution of the next step; it changes at multiples of densify_interval only."""

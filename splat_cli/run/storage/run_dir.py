@@ -24,7 +24,9 @@ from splat_cli.scene.view import View
 _MAX_LINES, _MAX_LINE = 300_000, 1 << 16
 """Of train.jsonl, which grows by a line a second; characters of a line."""
 
-LEGACY_DEFAULTS = {"local_frame_adam": False, "steps": 30_000, "field_sh_degree": 0, "field_features": 0}
+LEGACY_DEFAULTS = {
+    "local_frame_adam": False, "steps": 30_000, "field_sh_degree": 0, "field_features": 0, "relocate_unseen": False,
+}  # fmt: skip
 """Behaviour of runs whose config.toml is older than the setting."""
 
 

@@ -120,6 +120,11 @@ class LeadingTrainer(RankedTrainer):
             self._send_changes(changed)
         return changed
 
+    def _remove_unseen(self) -> None:
+        self.collect()
+        self._num_scattered = -1
+        super()._remove_unseen()
+
     def _constrain(self) -> None:
         if self._num_scattered >= 0 and self.step % self.config.densify_interval == 0:
             self.ranks.broadcast("constrain")

@@ -1,0 +1,24 @@
+// Splats to which no training view has had a gradient for long. A thread owns one splat.
+#include "common.cuh"
+
+// Trained splats that were last seen before a step.
+extern "C" __global__ void mark_unseen(
+    const float* __restrict__ last_seen,        // [num] steps
+    int num_frozen, int num,                    // frozen ones come first
+    float before,                               // step
+    bool* __restrict__ mask)                    // [num]
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < num) mask[i] = i >= num_frozen && last_seen[i] < before;
+}
+
+// Set the numbers of the splats index [count], which may be repeated.
+extern "C" __global__ void set_numbers(
+    const long long* __restrict__ index,        // [count]
+    int count,
+    float value,
+    float* __restrict__ numbers)                // [num]
+{
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < count) numbers[index[k]] = value;
+}

@@ -1,0 +1,54 @@
+"""Splats that no training view shows: host side of cuda_src/density/unseen.cu.
+
+A view shows a splat if the gradient of the splat's colour in it is not zero: not if the splat is out of the frame,
+behind opaque ones, masked or too transparent. `Model.last_seen` is the step of the last such view (project_backward).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.gaussians.splats import OPACITY
+from splat_cli.optim.columns import launch, partition
+from splat_cli.optim.model import Model
+
+FILE = "density/unseen"
+HIDDEN_LOGIT = -100.0  # of the opacity 0
+MAX_ERROR = 1e-6  # probability that dropout hides, for as long, a splat that a single view shows
+
+
+def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
+    """Number of steps within which training shows every view, and with --dropout every splat in one of its views.
+
+    A view may come first in one permutation of all views and last in the next one (data/view_order.py): any two passes
+    contain a whole one.
+    """
+    passes = 1 + (math.ceil(math.log(MAX_ERROR) / math.log(config.dropout)) if config.dropout > 0 else 1)
+    return passes * -(-num_views // config.batch_size) * config.batch_size
+
+
+def mark_unseen(model: Model, before: int) -> Any:
+    """Mask [num] of trained splats that no view has shown from step `before` on, nor density control has placed."""
+    backend, num = model.backend, model.num
+    mask = backend.xp.zeros(num, "bool")
+    if before > 0:
+        launch(backend, FILE, "mark_unseen", num, model.last_seen, model.num_frozen, num, float(before), mask)
+    return mask
+
+
+def hide_unseen(model: Model, before: int) -> Any:
+    """Make the splats of `mark_unseen` transparent, which changes no view; returns their indices int64."""
+    index, _ = partition(model.backend, mark_unseen(model, before))
+    _set(model, index, HIDDEN_LOGIT, model.splats.params[OPACITY])
+    return index
+
+
+def restart_clocks(model: Model, index: Any, step: int) -> None:
+    """Treat the splats `index` int64 [K], with repetition, as seen in step `step`."""
+    _set(model, index, step, model.last_seen)
+
+
+def _set(model: Model, index: Any, value: float, numbers: Any) -> None:
+    launch(model.backend, FILE, "set_numbers", len(index), index, len(index), float(value), numbers)

@@ -1,0 +1,95 @@
+"""Splats that no training view shows are relocated, and are not in the result."""
+
+import numpy as np
+import pytest
+
+from splat_cli.density.unseen import mark_unseen, max_unseen_steps
+from splat_cli.gaussians.splats import MEANS, OPACITY
+from splat_cli.run.checkpoints.state import capture_state, restore_state
+from tests.noise_trainer import noise_trainer
+
+FAR = 100.0  # positions of the ring's photographs are a few units from the origin
+STEPS = 40
+SETTINGS = {
+    "steps": STEPS, "densify_start": 1, "densify_stop": 39, "densify_interval": 3, "max_splats": 60,
+    "splat_budget": 0.0, "dropout": 0.0, "noise_scale": 0.0, "score_views": 2, "deterministic": True,
+}  # fmt: skip
+
+
+def trainer_with_hidden(backend, num_hidden=5, **changes):
+    """The first splats of 60 stand far above all cameras."""
+    trainer = noise_trainer(backend, 60, **SETTINGS | changes)
+    trainer.splats.params[MEANS, :num_hidden] += FAR
+    return trainer
+
+
+def num_far(trainer):
+    return int((trainer.backend.download(trainer.splats.params[MEANS])[0, : trainer.model.num] > FAR / 2).sum())
+
+
+@pytest.mark.parametrize("strategy", ["mcmc", "copies", "splits"])
+@pytest.mark.parametrize("settings", [{}, {"visible_adam": True}, {"batch": 2}, {"dropout": 0.01}], ids=str)
+def test_they_are_relocated_within_two_passes(backend, strategy, settings):
+    trainer = trainer_with_hidden(backend, strategy=strategy, **settings)
+    limit = max_unseen_steps(trainer.config, 4)
+    trainer.run_until(limit)
+    assert num_far(trainer) == 5
+    trainer.run_until(limit + 6)
+    assert num_far(trainer) == 0
+    assert trainer.model.num == 60
+
+
+def test_they_stay_where_they_are_not_to_be_relocated(backend):
+    trainer = trainer_with_hidden(backend, strategy="copies", relocate_unseen=False)
+    trainer.run_until(STEPS)
+    assert num_far(trainer) == 5
+
+
+def test_the_result_has_none(backend):
+    trainer = trainer_with_hidden(backend, strategy="copies", densify_stop=2)
+    trainer.run_until(STEPS - 1)
+    assert num_far(trainer) == 5
+    trainer.run_until(STEPS)
+    assert (num_far(trainer), trainer.model.num) == (0, 55)
+
+
+def test_all_views_are_shown_within_the_limit(backend):
+    config = noise_trainer(backend, 10, **SETTINGS).config
+    assert max_unseen_steps(config, 24) == 48
+
+
+def test_splats_of_a_single_view_stay(backend):
+    """In front of the first camera, and behind or beside all others."""
+    trainer = trainer_with_hidden(backend, num_hidden=0, strategy="copies")
+    trainer.splats.params[MEANS, :5] = np.array([[-2.5], [1.5], [0.0]], np.float32)
+    trainer.splats.params[OPACITY, :5] = 2.0
+    limit, seen_steps = max_unseen_steps(trainer.config, 4), set()
+    for step in range(limit, STEPS, 3):
+        trainer.run_until(step)
+        near = trainer.backend.download(trainer.splats.params[MEANS])[0, : trainer.model.num] < -2
+        seen_steps |= set(trainer.backend.download(trainer.model.last_seen)[: trainer.model.num][near].tolist())
+        assert not trainer.backend.download(mark_unseen(trainer.model, step - limit))[near].any()
+        assert near.sum() >= 5
+    assert len(seen_steps) > 2
+
+
+def test_frozen_splats_stay(backend):
+    trainer = trainer_with_hidden(backend, strategy="copies")
+    trainer.model.num_frozen = 5
+    trainer.state.write(num_frozen=5)
+    trainer.run_until(STEPS)
+    assert num_far(trainer) == 5
+
+
+def test_resumed_runs_relocate_alike(backend):
+    whole = trainer_with_hidden(backend, strategy="copies")
+    whole.run_until(7)
+    checkpoint = capture_state(whole)
+    checkpoint.arrays = {name: backend.download(array).copy() for name, array in checkpoint.arrays.items()}
+    whole.run_until(STEPS)
+    resumed = trainer_with_hidden(backend, strategy="copies")
+    restore_state(resumed, checkpoint)
+    resumed.run_until(STEPS)
+    for name, plane in whole.model.planes().items():
+        found = resumed.model.planes()[name][:, : resumed.model.num]
+        np.testing.assert_array_equal(found, plane[:, : whole.model.num], err_msg=name)
