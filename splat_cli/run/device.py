@@ -95,13 +95,13 @@ def _of_initialization(config: TrainConfig) -> list[Unit]:
 def _of_density(config: TrainConfig, device: str) -> list[Unit]:
     fixed = {"FIXED_SUMS": 1} if has_fixed_scores(config, device == "cuda") else {}
     schedule = resolve_schedule(config, config.steps or STEPS_RANGE[0])
-    units: list[Unit] = [(f"density/{name}", {}) for name in ("columns", "ratings", "refine", "unseen")]
-    units.append(("morton", {}))
+    units: list[Unit] = [("density/columns", {}), ("density/ratings", {}), ("density/refine", {}), ("morton", {})]
     if schedule["strategy"] in ("copies", "splits"):
         units.append(("raster/blend_scores", fixed))
         units += [("density/ratings", fixed)] if fixed else []
     if schedule["strategy"] != "adc":
         units.append(("density/sampling", {}))
+        units += [("density/unseen", {})] if config.relocate_unseen else []
         batch = batch_size_defines(config.batch_size) if config.visible_adam else {}
         units += [("optim/langevin_noise", batch)] if schedule["noise_scale"] > 0 else []
     return units

@@ -72,6 +72,12 @@ class DensityControl:
         self._state.write(num_splats=model.num)
         return None if removed or is_sorted or is_resized else changed
 
+    def clear_stats(self, step: int) -> None:
+        """Begin new statistics after the step `step`, in which all splats count as seen."""
+        self.model.clear_stats()
+        if self.tracks_unseen:
+            self.model.last_seen[: self.model.num] = step
+
     @property
     def tracks_unseen(self) -> bool:
         """Whether training keeps `Model.last_seen`, which takes the place of statistics."""
@@ -92,6 +98,9 @@ class DensityControl:
             return self.strategy.refine(step, self.model, self._scorer, self.random)
         hidden = hide_unseen(self.model, step - self._max_unseen_steps)
         changed = self.strategy.refine(step, self.model, self._scorer, self.random)
-        for index in changed or ():
+        if changed is None:  # the strategy cannot say which splats it has added
+            self.clear_stats(step)
+            return None
+        for index in changed:
             restart_clocks(self.model, index, step)
-        return changed if changed is None else [*changed, hidden]
+        return [*changed, hidden]

@@ -24,6 +24,7 @@ PLAIN = {
     "dropout": 0.0,
     "noise_scale": 1e4,
     "strategy": "mcmc",
+    "relocate_unseen": False,
 }
 
 

@@ -5,10 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
+from splat_cli.density.unseen import hide_unseen
 from splat_cli.errors import UsageError
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.train import density_control
 from tests.noise_trainer import launch_anew
 from tests.ranks.runs import Callback, before_scores, bits, children, train
 from tests.small_scene import write_small_scene
@@ -39,6 +41,19 @@ def test_any_number_of_ranks_gives_the_same_bits(alone, training, tmp_path, gpus
 def test_strategies_and_options_give_the_same_bits(training, tmp_path, changes):
     runs = [train(training, tmp_path / str(gpus), gpus, steps=32, keep=0, **changes) for gpus in (1, 2)]
     assert bits(runs[0], 32) == bits(runs[1], 32)
+
+
+def test_unseen_splats_are_relocated_alike(training, tmp_path, monkeypatch):
+    def record(*arguments):
+        hidden.append(hide_unseen(*arguments))
+        return hidden[-1]
+
+    hidden = []
+    monkeypatch.setattr(density_control, "hide_unseen", record)
+    changes = {"strategy": "copies", "dropout": 0.0, "steps": 40, "densify_interval": 4, "noise_scale": 1e6, "keep": 0}
+    runs = [train(training, tmp_path / str(gpus), gpus, **changes) for gpus in (1, 2)]
+    assert bits(runs[0], 40) == bits(runs[1], 40)
+    assert sum(map(len, hidden)) > 100
 
 
 def test_overflow_on_one_rank_changes_no_bits(alone, training, tmp_path):

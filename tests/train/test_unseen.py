@@ -81,6 +81,14 @@ def test_frozen_splats_stay(backend):
     assert num_far(trainer) == 5
 
 
+def test_clocks_start_where_a_run_is_resumed_with_another_strategy(backend):
+    other = trainer_with_hidden(backend, strategy="adc")
+    other.run_until(9)
+    trainer = trainer_with_hidden(backend, strategy="copies")
+    restore_state(trainer, capture_state(other))
+    assert set(backend.download(trainer.model.last_seen)[: trainer.model.num]) == {9}
+
+
 def test_resumed_runs_relocate_alike(backend):
     whole = trainer_with_hidden(backend, strategy="copies")
     whole.run_until(7)

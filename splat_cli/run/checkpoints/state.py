@@ -60,6 +60,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     capacity = min(checkpoint.metadata["capacity"], most)
     trainer.load_planes(checkpoint.arrays, capacity)
     trainer.auxiliary.load(checkpoint.arrays)
+    _clear_other_stats(trainer, checkpoint)
     trainer.set_size(checkpoint.metadata.get("size", trainer.extent))  # older checkpoints used the extent
     known = {
         name: value for name, value in checkpoint.metadata["state"].items() if name in (ITER_STATE_DTYPE.names or ())
@@ -68,6 +69,14 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.density.random.bit_generator.state = checkpoint.metadata["random"]
     trainer.density.num_removed = checkpoint.metadata["removed"]
     trainer.loop.sync()
+
+
+def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """Begin new statistics if those of the checkpoint mean something else, as --strategy was changed."""
+    before, config = checkpoint.metadata.get("settings", {}), trainer.config
+    old = before.get("strategy"), before.get("relocate_unseen", False)
+    if old != (config.strategy, config.relocate_unseen):
+        trainer.density.clear_stats(checkpoint.step)
 
 
 def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
