@@ -32,6 +32,7 @@ from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene as train_into_run
+from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
@@ -166,9 +167,11 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
         splat.convert("runs/garden", "garden.html")
 
     The endings of both names choose the formats (docs/formats.md). edits: see `Edits`, the options of `splat export`.
-    UsageError, FormatError.
+    crop may be text, as for --crop. UsageError, FormatError.
     """
     source, target = Path(source), Path(target)
+    if isinstance(edits.get("crop"), str):
+        edits["crop"] = parse_crop(edits["crop"])
     is_page = target.suffix.lower() == ".html"  # whose viewer has antialiasing
     splats = ExportJob([source], Edits(**edits), bake=not is_page).splats()
     if is_page:

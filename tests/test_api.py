@@ -147,6 +147,18 @@ def test_files_are_measured_as_the_result(result, scene, tmp_path):
         (lambda result, scene: result.render(9), "no view 9"),
         (lambda result, scene: result.save("x.doc"), "x.doc is no file of splats by its name"),
         (lambda result, scene: result.render(0).save("x.doc"), "x.doc is no picture by its name"),
+        (lambda result, scene: result.render(dataclasses.replace(result.views[0], width=0)), "expected whole numbers"),
+        (
+            lambda result, scene: result.render(dataclasses.replace(result.views[0], height=9.5)),
+            "expected whole numbers",
+        ),
+        (lambda result, scene: result.render(dataclasses.replace(result.views[0], width=10**5)), "1 to 32768"),
+        (lambda result, scene: result.render(dataclasses.replace(result.views[0], w2c=[])), "expected a NumPy array"),
+        (lambda result, scene: result.render(dataclasses.replace(result.views[0], fx=np.nan)), "that no camera has"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", max_splats=-1), "max_splats = -1: expected 1 or more"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", sh_degree=9), "sh_degree = 9: expected 0 to 3"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", scale=0), "scale = 0: expected a number over 0"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", crop="0,0"), "crop '0,0': expected x,y,z,radius"),
         (lambda result, scene: splat.open_run("nowhere"), "nowhere does not exist"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scripts.settings_table import settings_table
@@ -80,6 +81,19 @@ def test_wrong_value_says_key_value_and_what_was_expected(tmp_path, line, messag
 def test_values_are_checked_however_the_configuration_is_made():
     with pytest.raises(UsageError, match="steps = -1"):
         TrainConfig(steps=-1)
+
+
+def test_numbers_of_numpy_and_paths_are_values():
+    """As notebooks have them; they are stored as Python's own, which the configuration's file takes."""
+    config = TrainConfig(
+        steps=np.int64(5), lr_sh0=np.float32(0.5), lr_means=np.int32(1), save_at=[np.uint8(3)], images=Path("pictures")
+    )
+    values = (config.steps, config.lr_sh0, config.lr_means, config.save_at[0], config.images)
+    assert values == (5, 0.5, 1.0, 3, "pictures")
+    assert list(map(type, values)) == [int, float, float, int, str]
+    for wrong in ({"steps": np.float64(5)}, {"steps": np.True_}, {"images": b"pictures"}, {"save_at": [True]}):
+        with pytest.raises(UsageError, match="expected"):
+            TrainConfig(**wrong)
 
 
 def test_saved_configuration_reads_back_equal(tmp_path):

@@ -1,6 +1,8 @@
 """Type of a setting: kind, range, default and help; conversion from and to text."""
 
 import dataclasses
+import numbers
+import os
 import reprlib
 import types
 import typing
@@ -108,8 +110,14 @@ class Setting:
         return (",".join(map(str, value)) or "none") if self.kind is tuple else str(value)
 
     def _convert(self, value: Any) -> Any:
-        if self.kind is tuple and isinstance(value, list | tuple) and all(type(entry) is int for entry in value):
-            return tuple(value)
+        """Programs also give NumPy's numbers and paths."""
+        if self.kind is tuple and isinstance(value, list | tuple):
+            value = tuple(map(_plain, value))
+            if all(type(entry) is int for entry in value):
+                return value
+        value = _plain(value)
+        if self.kind is str and isinstance(value, os.PathLike):
+            value = os.fspath(value)
         if self.kind is float and type(value) is int and abs(value) < 2**1000:
             return float(value)
         if type(value) is not self.kind or self.kind is tuple:
@@ -142,6 +150,13 @@ def settings_of(config_class: type) -> dict[str, Setting]:
             field.name, kind, optional, field.default, group=groups[field.name], **field.metadata
         )
     return found
+
+
+def _plain(value: Any) -> Any:
+    """Python's int or float of one of NumPy's; other values as they are."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, int) else value
 
 
 def _kind_of(hint: Any) -> tuple[type, bool]:

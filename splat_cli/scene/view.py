@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from splat_cli.scene.lens import Lens
+from splat_cli.errors import UsageError
+from splat_cli.scene.lens import MAX_SIDE, Lens
 
 T = TypeVar("T")
 
@@ -75,6 +76,17 @@ class View:
         return bool(
             np.isfinite(numbers).all() and numbers.max() < MAX_NUMBER and min(self.fx, self.fy) > 1 / MAX_NUMBER
         )
+
+    def check(self) -> None:
+        """UsageError unless a picture of this camera can be rendered."""
+        if not all(isinstance(side, int | np.integer) and 1 <= side <= MAX_SIDE for side in (self.width, self.height)):
+            raise UsageError(
+                f"view {self.name!r} is {self.width}x{self.height}: expected whole numbers of pixels, 1 to {MAX_SIDE}"
+            )
+        if not isinstance(self.w2c, np.ndarray) or self.w2c.shape not in ((4, 4), (3, 4)):
+            raise UsageError(f"w2c of view {self.name!r}: expected a NumPy array [4, 4], world to camera")
+        if not self.is_in_range or not np.isfinite(self.w2c).all():
+            raise UsageError(f"view {self.name!r} has numbers that no camera has, or that are not below {MAX_NUMBER:g}")
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""

@@ -1,15 +1,19 @@
 """Edits of `splat export`, in order of application."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree, opacities
 from splat_cli.gaussians.editing.move import rotated, rotation_about_axes, scaled, translated
 from splat_cli.gaussians.editing.selection import coverage, in_morton_order, keep_largest
 from splat_cli.scene.crop import Crop
 from splat_cli.scene.poses import Similarity
+
+_MAX_SH_DEGREE = 3
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,15 @@ class Edits:
     max_splats: int | None = None
     sh_degree: int | None = None
     morton: bool = False
+
+    def __post_init__(self) -> None:
+        """UsageError for numbers that no splats have."""
+        if self.max_splats is not None and self.max_splats < 1:
+            raise UsageError(f"max_splats = {self.max_splats}: expected 1 or more")
+        if self.sh_degree is not None and not 0 <= self.sh_degree <= _MAX_SH_DEGREE:
+            raise UsageError(f"sh_degree = {self.sh_degree}: expected 0 to {_MAX_SH_DEGREE}")
+        if self.scale is not None and not 0 < self.scale < math.inf:
+            raise UsageError(f"scale = {self.scale}: expected a number over 0")
 
     def similarity(self) -> Similarity:
         """The similarity transform: scaling, rotation, translation."""

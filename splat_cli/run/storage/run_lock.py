@@ -22,7 +22,11 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     with locked_folder(path, make=True):
         try:
-            if is_run(path) or not all(map(_counts_as_nothing, path.iterdir())):
+            if is_run(path):
+                raise UsageError(
+                    f"{path} holds a run: `splat train --resume {path}` continues it; or name another folder"
+                )
+            if not all(map(_counts_as_nothing, path.iterdir())):
                 raise UsageError(f"{path} is not empty: name another folder, or remove it first")
             _check_writable(path)
             remove_leftovers(path)

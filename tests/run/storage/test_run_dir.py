@@ -48,6 +48,15 @@ def test_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_a_run_is_not_overwritten_but_may_go_on(trained):
+    with (
+        pytest.raises(UsageError, match=r"holds a run: `splat train --resume .*` continues it"),
+        new_run_folder(trained),
+    ):
+        pass
+    assert (trained / "config.toml").is_file()
+
+
 def test_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"), new_run_folder(tmp_path / "file" / "run"):
