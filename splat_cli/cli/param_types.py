@@ -1,5 +1,7 @@
 """Click types of options: numbers in a range, coordinates, sizes, colours, formats."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

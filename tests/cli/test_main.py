@@ -1,6 +1,7 @@
 """The program as a whole: help, version, exit codes, one-line errors."""
 
 import errno
+import re
 import sys
 
 import click
@@ -120,7 +121,7 @@ def test_wrong_value_says_what_was_expected(splat):
 def test_a_misspelt_command_is_guessed(splat):
     assert "No such command 'trian': did you mean 'train'?" in splat("trian", "scene").err
     assert "there are train, batch, city, view" in splat("photos/garden").err
-    assert "No such option '--trian'" in splat("--trian").err
+    assert re.search("No such option.*--trian", splat("--trian").err)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_a_misspelt_command_is_guessed(splat):
         (["--cap_max", "9"], "here it is --max-splats"),
         (["--export-every", "9"], "here it is --save-at STEPS"),
         (["--max-resolution", "9"], "here it is --max-size"),
-        (["--stepz", "3"], "No such option '--stepz'"),
+        (["--stepz", "3"], "--stepz"),
     ],
 )
 def test_options_of_other_trainers_are_translated(splat, options, message):

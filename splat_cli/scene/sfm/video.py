@@ -1,5 +1,6 @@
 """Frames of a video, decoded by imageio-ffmpeg: the sharpest of each window."""
 
+import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +23,9 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
         import imageio_ffmpeg
     except ImportError:
         raise UsageError("reading a video needs imageio-ffmpeg: pip install 'splat-cli[sfm]'") from None
+    logging.getLogger("imageio_ffmpeg").setLevel(
+        logging.ERROR
+    )  # it warns of every video that a phone held upright took
     images.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
     try:

@@ -153,6 +153,23 @@ def test_sharpest_frame_of_each_window(tmp_path):
         assert abs(pixels.mean() - (10 * (5 * index + 2) + 30)) < 12
 
 
+def test_a_video_of_a_phone_held_upright_is_turned_without_a_remark(tmp_path, capfd, caplog):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    program, options = ffmpeg.get_ffmpeg_exe(), ["-loglevel", "error"]
+    source = ["-f", "lavfi", "-i", "testsrc=size=64x48:rate=10:duration=1"]
+    subprocess.run([program, *options, *source, tmp_path / "a.mp4"], check=True, timeout=HANG)
+    turned = ["-display_rotation", "90", "-i", tmp_path / "a.mp4", "-c", "copy", tmp_path / "turned.mp4"]
+    subprocess.run([program, *options, *turned], check=True, timeout=HANG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        (name,) = extract_frames(tmp_path / "turned.mp4", tmp_path / "images", 1, lambda count: None)
+        gc.collect()
+    with Image.open(tmp_path / "images" / name) as frame:
+        assert frame.size == (48, 64)
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
 def test_video_that_is_none(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     (tmp_path / "a.mp4").write_bytes(b"no video")
