@@ -2,12 +2,14 @@
 
 import os
 import sys
+import tomllib
 import venv
 
 import pytest
 
 from splat_cli import __version__
 from tests.processes import ROOT, finished
+from tests.small_scene import write_small_scene
 
 pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
 
@@ -67,3 +69,28 @@ def test_demo_trains(environment):
     assert (elsewhere / "out" / "splats.ply").is_file()
     _run(binaries / "splat", "export", "out/run", "page.html", cwd=elsewhere)
     assert "SuperSplat Viewer" in (elsewhere / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="later versions of Python are not for the oldest releases")
+def test_the_oldest_dependencies_that_are_allowed_suffice(tmp_path):
+    """The command line, photographs and pages with the lower bounds of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    oldest = [line.replace(">=", "==") for line in project["dependencies"]]
+    _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *oldest, cwd=tmp_path)
+    write_small_scene(tmp_path / "scene")
+
+    def splat(*arguments):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return finished([str(python), "-m", "splat_cli", *arguments], cwd=tmp_path, env=environment)
+
+    for arguments in (
+        ("train", "scene", "-o", "run", "--steps", "2", "--eval", "--device", "cpu"),
+        ("export", "run", "page.html"),
+        ("render", "run", "--views", "test", "-o", "pictures"),
+    ):
+        done = splat(*arguments)
+        assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+    mistaken = splat("trian")
+    assert (mistaken.returncode, mistaken.stderr.count("\n")) == (2, 1)

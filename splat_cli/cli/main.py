@@ -153,8 +153,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         return f"Error: {escape_unprintable(str(error))}", error.exit_code
     if isinstance(error, SplatError):
         return (str(error) if isinstance(error, Interrupted) else f"Error: {error}"), error.exit_code
-    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # from click 8.2 on
-        return str(error.format_message()), 2
+    if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later
+        return error.format_message(), 2
     if isinstance(error, click.UsageError):
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
         return f"Error: {one_line(error.format_message()).rstrip('.')}{hint}", 2
