@@ -20,7 +20,7 @@ LOCK_NAME = ".lock"
 _LOCKED_BYTES = 1
 """At the start of the file: on Windows only the handle that locked them can read or write them."""
 _MAX_HOLDER = 200  # characters
-_SIGN_OF_LIFE = 10.0  # seconds between two changes of the file's time
+_REFRESH_INTERVAL = 10.0  # seconds between two changes of the file's time
 _POLL = 0.5  # seconds
 _ATTEMPTS = 100
 """To make and lock a folder that others remove meanwhile."""
@@ -42,7 +42,7 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
     path = folder / LOCK_NAME
     locked = path.stat()
     released = threading.Event()
-    threading.Thread(target=_show_life, args=(path, released), daemon=True).start()
+    threading.Thread(target=_refresh_mtime, args=(path, released), daemon=True).start()
     try:
         yield
     finally:
@@ -58,8 +58,8 @@ def wait_until_unlocked(
 ) -> None:
     """Wait up to `patience` seconds until no process holds the lock of a folder; `say` who holds it, once.
 
-    The lock of a process on another computer that gives no signs of life is removed: that computer is lost, and the
-    storage that it shared with this one may keep its lock for ever.
+    The lock of a process on another computer that no longer refreshes its file is removed: that computer is lost, and
+    the shared storage may never release its lock.
     """
     path, start = folder / LOCK_NAME, time.monotonic()
     seen, since = 0, start
@@ -79,9 +79,9 @@ def wait_until_unlocked(
         time.sleep(_POLL)
 
 
-def _show_life(path: Path, released: threading.Event) -> None:
-    """Changes the time of the lock's file at intervals, for processes on other computers."""
-    while not released.wait(_SIGN_OF_LIFE):
+def _refresh_mtime(path: Path, released: threading.Event) -> None:
+    """Update the modification time of the lock's file at intervals: a heartbeat for processes on other computers."""
+    while not released.wait(_REFRESH_INTERVAL):
         with suppress(OSError):
             os.utime(path)
 
@@ -112,12 +112,12 @@ def _acquire(folder: Path, make: bool) -> FileLock:
 
 
 def unwritable(folder: Path, error: OSError) -> UsageError:
-    """What to raise where a folder cannot be made or written."""
+    """The exception for a folder that cannot be made or written."""
     return UsageError(f"{folder} cannot be written: {error.strerror or error}; name another folder")
 
 
 def _write_holder(path: Path) -> None:
-    """Number, computer and command of this process, as far as the disk takes them. FileNotFoundError."""
+    """Write number, computer and command of this process, unless the disk is full. FileNotFoundError."""
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     text = f"process {os.getpid()} on {_computer()}: {command}"
     try:

@@ -24,7 +24,7 @@ def read_json_text(path: Path) -> str:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """The value that the text stands for. ValueError where it is no JSON, too deep or would take too much memory."""
+    """Parse JSON. ValueError if the text is invalid, nested too deeply, or its values would take too much memory."""
     text = content if isinstance(content, str) else content.decode("utf-8")
     allowed = _BASE_BYTES + _BYTES_PER_CHARACTER * len(text)
     if _value_bytes(text, num_same_keys=0) > allowed and _value_bytes(text, _num_repeated_keys(text)) > allowed:

@@ -94,6 +94,12 @@ def test_files_and_names_exist(page):
     assert sorted(missing) == []
 
 
+@pytest.mark.parametrize("page", DESIGN, ids=lambda page: page.name)
+def test_kernel_files_of_examples_exist(page):
+    files = re.findall(r'\bkernel\("([^"]+)"', page.read_text())
+    assert [file for file in files if not any((ROOT / "cuda_src").glob(f"{file}.cu"))] == []
+
+
 @functools.cache
 def _code():
     """Paths of the source files, and all words in them."""

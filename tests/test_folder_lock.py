@@ -16,7 +16,7 @@ from splat_cli.folder_lock import LOCK_NAME, FolderInUse, locked_folder, wait_un
 @pytest.fixture
 def hasty(monkeypatch):
     monkeypatch.setattr(folder_lock, "_POLL", 0.01)
-    monkeypatch.setattr(folder_lock, "_SIGN_OF_LIFE", 0.01)
+    monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 0.01)
     monkeypatch.setattr(folder_lock, "_LOST", 0.1)
 
 
@@ -67,7 +67,7 @@ def test_lock_of_a_living_process_is_kept(hasty, tmp_path, monkeypatch):
 
 
 def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_lock, "_SIGN_OF_LIFE", 60.0)
+    monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
     with locked_folder(tmp_path):
         assert len(_wait(tmp_path, patience=0.5)) == 1  # of this computer: the system would have released it
         monkeypatch.setattr(folder_lock, "_computer", lambda: "another")
@@ -84,7 +84,7 @@ def test_the_locked_byte_is_not_written(tmp_path):
 
 def test_a_lock_file_that_cannot_be_removed_is_waited_for(hasty, tmp_path, monkeypatch):
     """As on Windows, where its holder has it open."""
-    monkeypatch.setattr(folder_lock, "_SIGN_OF_LIFE", 60.0)
+    monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
     with locked_folder(tmp_path), monkeypatch.context() as patch:
         patch.setattr(folder_lock, "_computer", lambda: "another")
         patch.setattr(Path, "unlink", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
