@@ -157,6 +157,11 @@ def test_underscores_in_options_are_hyphens(splat, scene, tmp_path, option):
         (MemoryError("8 GiB"), 1, "Error: out of memory: 8 GiB; use fewer splats or smaller photographs"),
         (OSError(errno.ENOSPC, "full", "a.ply"), 1, "Error: no space left on the disk for a.ply"),
         (OSError(errno.ENAMETOOLONG, "too long", "aa"), 2, "Error: aa cannot be used: too long; name another path"),
+        (
+            RuntimeError("can't start new thread"),
+            1,
+            "Error: no further thread can be started: raise the limit of memory or of processes (ulimit -v, -u)",
+        ),
         (RuntimeError("Symlink loop from 'a'"), 2, "Error: Symlink loop from 'a'; name another path"),
         (ValueError("two\nlines"), 1, "Error: ValueError: two lines (--debug shows where)"),
     ],
