@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from splat_cli.config import ResolvedConfig
+from splat_cli.density.strategy import Strategy
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.optim.columns import launch, partition
 from splat_cli.optim.model import Model
@@ -17,6 +18,11 @@ from splat_cli.optim.model import Model
 FILE = "density/unseen"
 HIDDEN_LOGIT = -100.0  # of the opacity 0
 MAX_ERROR = 1e-6  # probability that dropout hides, for as long, a splat that a single view shows
+
+
+def tracks_unseen(config: ResolvedConfig, strategy: Strategy) -> bool:
+    """Whether training keeps `Model.last_seen`, which takes the place of statistics."""
+    return config.relocate_unseen and not strategy.collects_stats
 
 
 def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:

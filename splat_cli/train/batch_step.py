@@ -7,6 +7,7 @@ from typing import Any
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.strategy import Strategy
+from splat_cli.density.unseen import tracks_unseen
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.columns import copy_columns
@@ -83,7 +84,7 @@ class BatchStep:
         return Update(
             moments1=model.moments.first, moments2=model.moments.second,
             stats=model.stats if self._strategy.collects_stats else None,
-            last_seen=None if self._strategy.collects_stats or not c.relocate_unseen else model.last_seen,
+            last_seen=model.last_seen if tracks_unseen(c, self._strategy) else None,
             dense=not c.visible_adam, absgrad=self._absgrad,
             opacity_reg=c.opacity_reg, scale_reg=c.scale_reg / self.unit,
             d_means=d_means if d_means is None or c.batch_size == 1 else self._batch_d_means(),

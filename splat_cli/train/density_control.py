@@ -10,7 +10,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density import make_strategy
-from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
+from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks, tracks_unseen
 from splat_cli.optim.columns import partition
 from splat_cli.optim.model import Model
 from splat_cli.render.iter_state import IterState
@@ -75,17 +75,12 @@ class DensityControl:
     def clear_stats(self, step: int) -> None:
         """Begin new statistics after the step `step`, in which all splats count as seen."""
         self.model.clear_stats()
-        if self.tracks_unseen:
+        if tracks_unseen(self.config, self.strategy):
             self.model.last_seen[: self.model.num] = step
-
-    @property
-    def tracks_unseen(self) -> bool:
-        """Whether training keeps `Model.last_seen`, which takes the place of statistics."""
-        return self.config.relocate_unseen and not self.strategy.collects_stats
 
     def remove_unseen(self, step: int) -> None:
         """After the last step: remove the splats that no view shows, unless that leaves none."""
-        if not self.tracks_unseen:
+        if not tracks_unseen(self.config, self.strategy):
             return
         mask = mark_unseen(self.model, step - self._max_unseen_steps)
         if len(partition(self.model.backend, mask)[0]) < self.model.num_trained:
@@ -94,7 +89,7 @@ class DensityControl:
 
     def _refine_and_reuse_unseen(self, step: int) -> Sequence[Any] | None:
         """A round in which splats that no view shows are dead. Returns what Strategy.refine does."""
-        if not self.tracks_unseen:
+        if not tracks_unseen(self.config, self.strategy):
             return self.strategy.refine(step, self.model, self._scorer, self.random)
         hidden = hide_unseen(self.model, step - self._max_unseen_steps)
         changed = self.strategy.refine(step, self.model, self._scorer, self.random)
