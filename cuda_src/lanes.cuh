@@ -47,6 +47,12 @@ SPLAT_LANE float warp_sum(vfloat v)
     return v;
 }
 
+SPLAT_LANE float warp_product(vfloat v)
+{
+    for (int bit = 16; bit; bit >>= 1) v *= __shfl_xor_sync(0xffffffffu, v, bit);
+    return v;
+}
+
 // Sums N values over the lanes at once: in each round a lane hands half of its values to its partner and takes the
 // partner's part of the other half, so that N values cost about N + 3 shuffles instead of 5 N. Lane i ends with the sum of
 // value butterfly_index<N>(i).
@@ -104,6 +110,8 @@ SPLAT_LANE unsigned take_for_warp(unsigned* counter, unsigned count)
 }
 // p[i of the lane] += v where m holds; what stood there before.
 SPLAT_LANE vint atomic_add(unsigned* p, vint i, int v, vbool m) { return m ? (int)atomicAdd(p + i, (unsigned)v) : 0; }
+// p[stride * row of the lane] += v where m holds.
+SPLAT_LANE void atomic_add(float* p, int stride, vint row, vfloat v, vbool m) { if (m) atomicAdd(p + (size_t)stride * row, v); }
 // Writes high << 32 | low to p[i of the lane] where m holds.
 SPLAT_LANE void store_pair(unsigned long long* p, vint i, vint low, vint high, vbool m)
 {

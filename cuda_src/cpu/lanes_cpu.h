@@ -156,6 +156,14 @@ SPLAT_CPU_INLINE Floats merge_parts(vfloat v)
 
 SPLAT_CPU_INLINE float warp_sum(vfloat v) { return sum_of(merge_parts(v)); }
 
+SPLAT_CPU_INLINE float warp_product(vfloat v)
+{
+    float product = 1.0f;
+    for (int k = 0; k < PARTS; ++k)
+        for (int lane = 0; lane < WIDTH; ++lane) product *= v.part[k][lane];
+    return product;
+}
+
 SPLAT_CPU_INLINE int warp_max(vint v)
 {
     int most = v.part[0][0];

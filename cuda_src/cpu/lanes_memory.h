@@ -157,6 +157,12 @@ SPLAT_CPU_INLINE vint atomic_add(unsigned* p, vint index, int v, vbool m)
     return before;
 }
 
+// p[stride * row of lane i] += v where m holds.
+SPLAT_CPU_INLINE void atomic_add(float* p, int stride, vint row, vfloat v, vbool m)
+{
+    for_lanes(m, [&](int k, int lane) { atomicAdd(p + (size_t)stride * row.part[k][lane], v.part[k][lane]); });
+}
+
 // *counter += number of lanes where m holds.
 SPLAT_CPU_INLINE void add_count(unsigned* counter, vbool m)
 {

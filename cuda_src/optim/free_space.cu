@@ -1,74 +1,108 @@
-// Opacity in free space: the ray from a camera to a point that it sees is free up to shortly before the point. Splats nearer than a depth
-// are blended with 1 in place of a colour, others with 0, by the kernels that blend colours: what comes out is the opacity before
-// that depth, which should be 0 wherever the view's point lies well behind. A step measures it at LAYERS depths, one a channel.
-#include "optim/per_view.cuh"
+// Opacity in free space: the ray from a camera to a point that it sees is free up to shortly before the point.
+//
+// With alpha_i = opacity_i exp(power_i) of the splats before the end of the free space, in the point's pixel, the ray's opacity there is
+//     O = 1 - (1 - alpha_1) (1 - alpha_2) ...
+// in whatever order, and the loss is the weighted mean of O^2 over a view's points:
+//     dL/dpower_i = g_i = alpha_i 2 weight / num_points O (1 - O) / (1 - alpha_i)        0 where alpha_i was clipped
+// whose moments are added to those that blend_backward sums.
+#include "common.cuh"
+#include "lanes.cuh"
+#include "raster/fixed.cuh"
 
-#define LAYERS 3
-#define REACH 0.8f                  // of a point's depth: where its free space ends; eval/free_space.py has it too
+#define REACH 0.8f                  // of a point's depth: where its free space ends
 
-// Depths of this step: where the free space of points ends that are drawn at random. A thread owns a layer.
-extern "C" __global__ void draw_layers(
-    const IterState* __restrict__ state,    // [1]
-    const int* __restrict__ begins,         // [num_views + 1] each view's points
-    const float* __restrict__ inverse_depths,   // [num_points] 1/z
-    float* __restrict__ layers)             // [LAYERS] z; 0 in a view without points
+struct Ray {                        // from the camera through a point's pixel
+    float x, y;                     // centre of the pixel
+    float end;                      // of the free space: depth
+    unsigned begin_pair, end_pair;  // of the tile's list, which is sorted by depth
+};
+
+struct Hit {                        // what one splat a lane has to do with a ray
+    vint splat;
+    vfloat dx, dy;                  // pixel - mean2d
+    vfloat alpha, unclipped;
+    vbool on;                       // it touches the pixel, and its centre lies in free space
+};
+
+// The splats of pairs first, first + 1, ... of the ray's tile. beyond: whether one of them lies behind the free space.
+__device__ __forceinline__ Hit load_hit(
+    const Ray& ray, unsigned first, const unsigned* __restrict__ splat_from_pair, const float* __restrict__ depths,
+    const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, bool& beyond)
 {
-    if (state->overflowed || threadIdx.x >= LAYERS) return;
-    const int begin = begins[state->view], num = begins[state->view + 1] - begin;
-    const unsigned drawn = pcg(pcg((unsigned)state->step) + threadIdx.x);
-    layers[threadIdx.x] = num > 0 ? REACH / inverse_depths[begin + (int)(drawn % (unsigned)num)] : 0.0f;
+    Hit hit;
+    const vbool listed = lane_id() < (int)(ray.end_pair - first);
+    hit.splat = load_row(splat_from_pair + first, listed);
+    const vbool near = listed & (load(depths, hit.splat, listed) < ray.end);
+    beyond = any(listed & !near);
+    const float* const means = (const float*)means2d;
+    hit.dx = ray.x - load(means, 2 * hit.splat, near);
+    hit.dy = ray.y - load(means, 2 * hit.splat + 1, near);
+    const vfloat4 q = load4(conic_opacity, hit.splat, near);
+    const vfloat power = -0.5f * (q.x * hit.dx * hit.dx + q.z * hit.dy * hit.dy) - q.y * hit.dx * hit.dy;
+    hit.unclipped = q.w * vexp(power);
+    hit.alpha = vmin(hit.unclipped, vfloat(ALPHA_MAX));
+    hit.on = near & (hit.unclipped >= 1.0f / 255.0f);
+    return hit;
 }
 
-// What is blended in place of colours. A thread owns a splat.
-extern "C" __global__ void nearer_than_layers(
-    const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ depths,       // [capacity] z; 0 where invisible
-    const float* __restrict__ layers,       // [LAYERS]
-    float4* __restrict__ values,            // [capacity] 1 before a layer, else 0
-    float* __restrict__ d_values)           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
+// Sum k of the lane's splat += value, where m holds.
+__device__ __forceinline__ void add_sum(
+    float* __restrict__ d_splats, int k, vfloat value, const Hit& hit, const float4* __restrict__ conic_opacity, int num_pixels)
 {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
-    float4 value = {};
-    value.x = depths[i] < layers[0] ? 1.0f : 0.0f;
-    value.y = depths[i] < layers[1] ? 1.0f : 0.0f;
-    value.z = depths[i] < layers[2] ? 1.0f : 0.0f;
-    values[i] = value;
-    if (!d_values) return;
-    for (int k = 0; k < SPLAT_SUMS; ++k) d_values[(size_t)i * SPLAT_SUMS + k] = 0.0f;
+#ifdef FIXED_SUMS
+    unsigned long long* const row = (unsigned long long*)d_splats + (size_t)hit.splat * SPLAT_SUMS;
+    if (hit.on && !add_fixed(row + k, value / fixed_unit(k, conic_opacity[hit.splat], num_pixels) * FIXED_ONE))
+        atomicAdd(row + FIXED_POISON, 1ull);
+#else
+    atomic_add(d_splats + k, SPLAT_SUMS, hit.splat, value, hit.on);
+#endif
 }
 
-// The gradient of weight * mean over points and layers of opacity^2, of the layers in a point's free space. A thread owns a point; no two
-// lie in one pixel.
-extern "C" __global__ void free_space_loss(
-    const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,    // [1]
-    const int* __restrict__ begins,         // [num_views + 1]
-    const int* __restrict__ pixels,         // [num_points] row * width + column
-    const float* __restrict__ inverse_depths,   // [num_points]
-    const float* __restrict__ layers,       // [LAYERS]
+// One warp owns one point, and walks the list of its tile, 32 splats at a time, as far as the free space extends. With d_splats it walks
+// once more, if there is opacity, to add the gradients.
+extern "C" __global__ void free_space(
+    const Camera* __restrict__ cameras,             // [num_views]
+    const IterState* __restrict__ state,            // [1]
+    const int* __restrict__ begins,                 // [num_views + 1] each view's points
+    const int* __restrict__ pixels,                 // [num_points] row * width + column
+    const float* __restrict__ inverse_depths,       // [num_points] 1/z
     float weight,
-    const float* __restrict__ image,        // [3, height, width] opacity before each layer
-    float* __restrict__ d_image)            // [3, height, width] zero elsewhere
+    const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
+    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] by tile, then by depth
+    const float* __restrict__ depths,               // [capacity] z
+    const float2* __restrict__ means2d,             // [capacity] px
+    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    float* __restrict__ opacities,                  // [num_points] of the view's points; may be null
+    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] as of blend_backward; may be null
 {
     if (state->overflowed) return;
-    const int num = begins[state->view + 1] - begins[state->view], own = blockIdx.x * blockDim.x + threadIdx.x;
-    if (own >= num) return;
-    const int point = begins[state->view] + own, plane = cameras[state->view].width * cameras[state->view].height;
-    for (int k = 0; k < LAYERS; ++k) {
-        const int p = k * plane + pixels[point];
-        if (layers[k] * inverse_depths[point] <= REACH) d_image[p] = 2.0f * weight / (LAYERS * num) * image[p];
-    }
-}
+    const int first_point = begins[state->view], num_points = begins[state->view + 1] - first_point;
+    const int own_point = blockIdx.x * blockDim.y + threadIdx.y;
+    if (own_point >= num_points) return;
+    const int point = first_point + own_point;
+    const Camera& camera = cameras[state->view];
+    const int row = pixels[point] / camera.width, column = pixels[point] % camera.width;
+    const int tile = row / TILE * camera.tiles_x + column / TILE;
+    const Ray ray = {column + 0.5f, row + 0.5f, REACH / inverse_depths[point], tile_begins[tile], tile_begins[tile + 1]};
 
-// Adds the moments of the opacity's gradient to those of the colours'. A thread owns a splat.
-extern "C" __global__ void free_space_backward(
-    const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ depths,       // [capacity] 0 where invisible
-    const float* __restrict__ d_values,     // [capacity, SPLAT_SUMS] from blend_backward
-    float* __restrict__ d_splats)           // [capacity, SPLAT_SUMS]
-{
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
-    for (int k = 0; k < SUM_RED; ++k) d_splats[(size_t)i * SPLAT_SUMS + k] += d_values[(size_t)i * SPLAT_SUMS + k];
+    vfloat left = 1.0f;                             // light that a lane's splats let through
+    bool beyond = false;
+    unsigned end = ray.begin_pair;
+    for (; end < ray.end_pair && !beyond; end += 32) {
+        const Hit hit = load_hit(ray, end, splat_from_pair, depths, means2d, conic_opacity, beyond);
+        left = left * select(hit.on, 1.0f - hit.alpha, vfloat(1.0f));
+    }
+    const float transmittance = warp_product(left), opacity = 1.0f - transmittance;
+    if (opacities && leader()) opacities[point] = opacity;
+    if (!d_splats || opacity == 0.0f) return;
+
+    const float d_log_left = 2.0f * weight / num_points * opacity * transmittance;
+    for (unsigned first = ray.begin_pair; first < end; first += 32) {
+        const Hit hit = load_hit(ray, first, splat_from_pair, depths, means2d, conic_opacity, beyond);
+        if (!any(hit.on)) continue;
+        const vfloat g = select(hit.unclipped < ALPHA_MAX, d_log_left * hit.alpha * vrcp(1.0f - hit.alpha), vfloat(0.0f));
+        const vfloat gx = g * hit.dx, gy = g * hit.dy;
+        const vfloat sums[] = {g, gx, gy, gx * hit.dx, gx * hit.dy, gy * hit.dy};
+        for (int k = 0; k < SUM_RED; ++k) add_sum(d_splats, k, sums[k], hit, conic_opacity, camera.num_pixels);
+    }
 }

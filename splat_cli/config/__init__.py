@@ -68,6 +68,7 @@ class ResolvedConfig(TrainConfig):
         densify_stop: int = 0
         lr_decay_start: int = 0
         depth_weight: float = 0.0
+        free_space: float = 0.0
         dropout: float = 0.0
         noise_scale: float = 0.0
 

@@ -83,9 +83,10 @@ class OptimizerSettings:
         "points; decays to a hundredth; by default 0.1 with depth maps, else 0.",
         low=0,
     )
-    free_space: float = setting(
-        0.0,
-        "Weight in the loss of the mean squared opacity between cameras and the dataset's points that they see.",
+    free_space: float | None = setting(
+        None,
+        "Weight in the loss of the mean squared opacity between cameras and the dataset's points that they see; by "
+        "default 0.1 with --appearance grid, else 0. Photographs of tourists gain from 1.",
         low=0,
     )
     opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", low=0)

@@ -11,19 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.depth.blended_values import THREADS
-from splat_cli.optim.depth.free_space import LAYERS
+from splat_cli.optim.depth.free_space import FreeSpaceRays
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import View, evenly_spread
 
-REACH = 0.8  # of a point's depth: where its free space ends
 HIDDEN = 0.1  # opacity in front of a point that counts as hidden
 MAX_VIEWS = 8  # that are measured, evenly spread
-FREE_SPACE_KERNELS: list[Unit] = [("optim/free_space", {})]
-_LAYERS = 9  # depths of a view at which opacity is measured
 
 
 @dataclass(frozen=True)
@@ -55,38 +50,15 @@ def free_space(
     if not len(seen.pixels):
         return None
     renderer = ViewRenderer(backend, splats, views, antialias)
+    rays = FreeSpaceRays(backend, seen)
     opacities = np.concatenate([
-        opacity_before(renderer, index, seen.pixels[begin:end], REACH / seen.inverse_depths[begin:end])
+        opacity_before(renderer, rays, index)[begin:end]
         for index, (begin, end) in enumerate(itertools.pairwise(seen.begins))
     ])  # fmt: skip
     return FreeSpace(float(np.mean(opacities > HIDDEN)), float(np.mean(opacities)), len(opacities))
 
 
-def opacity_before(renderer: ViewRenderer, view: int, pixels: np.ndarray, depths: np.ndarray) -> np.ndarray:
-    """Opacity that splats nearer than `depths` [P] have in `pixels` [P] of a view, float32 [P], 0 to 1.
-
-    Depths are rounded down to one of _LAYERS of the view.
-    """
+def opacity_before(renderer: ViewRenderer, rays: FreeSpaceRays, view: int) -> np.ndarray:
+    """Opacity in free space, 0 to 1: float32 [rays of all views], of which those of `view` are set."""
     renderer.forward(view)
-    opacities = np.zeros(len(pixels), np.float32)
-    layers = [layer for layer in np.array_split(np.argsort(depths), _LAYERS) if len(layer)]
-    for first in range(0, len(layers), LAYERS):
-        blended = layers[first : first + LAYERS]
-        planes = _opacity_planes(renderer, view, [depths[layer[0]] for layer in blended])
-        for plane, layer in zip(planes, blended, strict=False):
-            opacities[layer] = plane[pixels[layer]]
-    return opacities
-
-
-def _opacity_planes(renderer: ViewRenderer, view: int, ends: Sequence[float]) -> np.ndarray:
-    """Opacity of the splats nearer than up to LAYERS depths in the last view, `view`: float32 [LAYERS, H * W]."""
-    backend, rasterizer, state = renderer.backend, renderer.rasterizer, renderer.state
-    projection = rasterizer.projection
-    padded = backend.upload(np.array([*ends, *[0.0] * (LAYERS - len(ends))], np.float32))
-    backend.kernel("optim/free_space", "nearer_than_layers")(
-        (-(-len(projection.depths) // THREADS),), (THREADS,),
-        state.array, projection.depths, padded, projection.colors, None,
-    )  # fmt: skip
-    state.write(background=(0.0, 0.0, 0.0))
-    rasterizer.blend_again(state)
-    return backend.download(rasterizer.image(view)).reshape(LAYERS, -1)
+    return renderer.backend.download(rays.opacities(renderer.state, renderer.rasterizer))

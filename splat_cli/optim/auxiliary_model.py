@@ -49,9 +49,11 @@ class AuxiliaryModel:
     A model that is also a `PhotometricLoss` replaces the loss; one that is a `Coloring` colours the splats.
     LATE_ARRAYS: names in `arrays` that checkpoints of earlier versions lack; `make` computes them from the initial
     splats.
+    PROJECTS_AHEAD: whether the next view of a batch may be projected before this view's step.
     """
 
     LATE_ARRAYS: ClassVar[tuple[str, ...]] = ()
+    PROJECTS_AHEAD: ClassVar[bool] = False
 
     @staticmethod
     def enabled(config: TrainConfig) -> bool:
@@ -92,6 +94,9 @@ class AuxiliaryModel:
 
         d_image already holds the gradient of the photometric loss.
         """
+
+    def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
+        """Queue a loss of projected splats: add its gradients to projection.d_splats, as blending will."""
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
         """Queue gradient sums, after the backward pass of blending and before the update of the splats.

@@ -11,8 +11,8 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
-from splat_cli.eval.free_space import FREE_SPACE_KERNELS
 from splat_cli.eval.picture_scorer import SCORE_KERNELS
+from splat_cli.optim.depth.free_space import FREE_SPACE_KERNELS
 from splat_cli.render.project import batch_size_defines
 from splat_cli.render.project_backward import FEW_BLOCKS, moment_defines
 from splat_cli.render.tiles import SORT_DEFINES

@@ -44,11 +44,11 @@ def _follow(channel: Channel, files: list[int]) -> None:
     backend = open_device(device, requested, display)
     ranks = make_ranks(channel, backend, files)
     prepare_kernels(backend, requested)
-    _, config, views, budget = ranks.next_message()
+    _, config, views, budget, points = ranks.next_message()
     own = own_views(len(views), config.batch_size, Share(ranks.rank, ranks.size))
     images = load_part(views, own, requested, backend, display, lazily=budget is not None)
     splats = placeholder_splats(images, 8)
-    FollowingTrainer(ranks, backend, config, splats, images, budget=budget).follow()
+    FollowingTrainer(ranks, backend, config, splats, images, budget=budget, scene_points=points).follow()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.config.joint import uses_free_space
 from splat_cli.data.image_budget import resident_for_batch
 from splat_cli.run.scene_defaults import (
     SHORT_RUN,
@@ -30,6 +31,7 @@ MIN_UPDATES = 1_000  # with fewer, batches reduce quality
 MIN_BUDGET = 20_000  # splats, lower bound for few pixels
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/quality.md
+FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/quality.md
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ def resolve_plan(
         resolved["background"] = "black" if transparent else "random"
     if requested.depth_weight is None:
         resolved["depth_weight"] = DEPTH_WEIGHT if any(view.depth for view in views) else 0.0
+    if requested.free_space is None:
+        resolved["free_space"] = FREE_SPACE_WEIGHT if uses_free_space(requested) and points is not None else 0.0
     if requested.dropout is None:
         resolved["dropout"] = dropout_for(steps, len(views))
     return RunPlan(requested, ResolvedConfig(**resolved))

@@ -46,7 +46,7 @@ MODELS: tuple[type[AuxiliaryModel], ...] = (
     FreeSpaceLoss,
     OutlierMask,
 )
-"""In the order of their backward passes; depth and free space overwrite the rendered picture, others read it before."""
+"""In the order of their backward passes; depth overwrites the rendered picture, others read it before."""
 
 
 class AuxiliaryModels:
@@ -79,6 +79,11 @@ class AuxiliaryModels:
         """Queue the models' losses of the rendered picture, after the photometric one."""
         for model in self.models:
             model.add_loss(state, picture)
+
+    def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
+        """Queue the models' losses of projected splats, before the rasterizer's backward pass."""
+        for model in self.models:
+            model.add_gradients(state, rasterizer)
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue gradient sums, between the two backward passes of the rasterizer."""

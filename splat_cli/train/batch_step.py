@@ -29,8 +29,8 @@ class BatchStep:
 
     schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
     size, by which regularisers and noise are scaled.
-    projects_ahead: the next view of a batch is projected beside the rendering of the one before; not if there are
-    auxiliary models, which may move its camera.
+    projects_ahead: the next view of a batch is projected beside the rendering of the one before; not with
+    auxiliary models that may change its camera or background.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class BatchStep:
         self._model, self._auxiliary, self._strategy = model, auxiliary, strategy
         self._schedule, self._order = schedule, order
         self._d_means: Any | None = None  # of a batch's views
-        self.projects_ahead = config.batch_size > 1 and not auxiliary.models
+        self.projects_ahead = config.batch_size > 1 and all(model.PROJECTS_AHEAD for model in auxiliary.models)
         self._pipeline = ViewPipeline(backend, state, self._project, rasterizer.select)
 
     @property
@@ -75,6 +75,7 @@ class BatchStep:
         picture, loss = self.rasterizer.picture, self._auxiliary.loss
         loss.backward(self.state, picture.image, picture.d_image)
         self._auxiliary.add_losses(self.state, picture)
+        self._auxiliary.add_gradients(self.state, self.rasterizer)
         self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
 
     def update(self) -> Update:

@@ -1,6 +1,4 @@
-"""Opacity in free space: a loss of the opacity before given depths, and its gradient by the raw splats."""
-
-from dataclasses import replace
+"""Opacity in front of points: its mean square, and the gradient of that by the raw splats. A point at a time."""
 
 import numpy as np
 
@@ -12,39 +10,35 @@ Array = np.ndarray
 REACH = 0.8
 
 
-def before(projected: Projected, layers: Array) -> blend.Flat:
-    """What is blended: visible splats in the channel of each layer [3] that they are nearer than."""
-    nearer = projected.depths[projected.splat_from_flat()][:, None] < layers
-    return replace(projected.flat(), colors=nearer.astype(float))
-
-
-def loss(opacities: Array, pixels: Array, depths: Array, layers: Array, weight: float) -> tuple[float, Array]:
-    """Of opacities [3, H, W] before the layers, and its gradient: weight * mean over points and layers of opacity^2.
-
-    A layer counts for the points in whose free space it lies; for the others, its opacity counts as 0.
-    """
-    counts = layers[:, None] <= REACH * depths
-    seen = opacities.reshape(3, -1)[:, pixels] * counts
-    d_opacities = np.zeros((3, opacities[0].size))
-    d_opacities[:, pixels] = 2 * weight * seen / seen.size
-    return float(weight * (seen**2).mean()), d_opacities.reshape(opacities.shape)
+def alphas_before(projected: Projected, pixel: tuple[float, float], depth: float) -> tuple[Array, Array, Array]:
+    """Of visible splats, nearest first, alpha [M] in a pixel's centre (x, y), 0 if not in free space, and dx, dy."""
+    flat = projected.flat()
+    dx, dy = (np.array(pixel) - flat.means2d).T
+    a, b, c = flat.conics.T
+    raw = flat.opacities * np.exp(-0.5 * (a * dx**2 + c * dy**2) - b * dx * dy)
+    nearer = projected.depths[projected.splat_from_flat()] < REACH * depth
+    return np.where(nearer & (raw >= blend.MIN_ALPHA), np.minimum(raw, blend.MAX_ALPHA), 0), dx, dy
 
 
 def loss_and_gradients(
-    splats: Splats, camera: Camera, pixels: Array, depths: Array, layers: Array, weight: float
-) -> tuple[float, Splats]:
+    splats: Splats, camera: Camera, pixels: Array, depths: Array, weight: float
+) -> tuple[float, Array, Splats]:
+    """weight * mean of squared opacities, the opacities [P], and gradients. pixels: row * width + column, of points."""
     projected = project.forward(splats, camera, Options())
-    flat, nothing = before(projected, layers), np.zeros(3)
-    blended = blend.forward(flat, nothing, camera.width, camera.height)
-    value, d_image = loss(blended.image, pixels, depths, layers, weight)
-    d_flat = blend.backward(flat, nothing, blended, d_image)
-
-    def by_splat(values: Array) -> Array:
-        scattered = np.zeros((splats.num, *values.shape[1:]))
-        scattered[projected.splat_from_flat()] = values
-        return scattered
-
-    d_projected = project_backward.ProjectedGradients(
-        by_splat(d_flat.means2d), by_splat(d_flat.conics), by_splat(d_flat.opacities), np.zeros((splats.num, 3))
-    )
-    return value, project_backward.backward(splats, camera, Options(), projected, d_projected)[0]
+    flat, rows = projected.flat(), projected.splat_from_flat()
+    means2d, conics, opacities = np.zeros((splats.num, 2)), np.zeros((splats.num, 3)), np.zeros(splats.num)
+    before = np.zeros(len(pixels))
+    for p, (index, depth) in enumerate(zip(pixels, depths, strict=True)):
+        pixel = index % camera.width + 0.5, index // camera.width + 0.5
+        alphas, dx, dy = alphas_before(projected, pixel, depth)
+        before[p] = 1 - np.prod(1 - alphas)
+        others = np.array([np.prod(1 - np.delete(alphas, m)) for m in range(len(alphas))])
+        d_alphas = 2 * weight / len(pixels) * before[p] * others
+        d_power = np.where((alphas > 0) & (alphas < blend.MAX_ALPHA), d_alphas * alphas, 0)
+        a, b, c = flat.conics.T
+        means2d[rows] += np.stack([d_power * (a * dx + b * dy), d_power * (b * dx + c * dy)], axis=1)
+        conics[rows] += np.stack([-0.5 * d_power * dx**2, -d_power * dx * dy, -0.5 * d_power * dy**2], axis=1)
+        opacities[rows] += d_power / flat.opacities
+    gradients = project_backward.ProjectedGradients(means2d, conics, opacities, np.zeros((splats.num, 3)))
+    raw = project_backward.backward(splats, camera, Options(), projected, gradients)[0]
+    return float(weight * (before**2).mean()), before, raw

@@ -61,7 +61,7 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
     SceneError if nothing is left.
     """
     _check_depths(scene, config)
-    if config.free_space > 0 and not len(scene.points):
+    if config.free_space and not len(scene.points):
         raise SceneError(f"{scene.root} has no points that could tell free space: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
     budget = image_budget(backend, config, train, test)

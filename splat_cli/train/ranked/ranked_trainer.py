@@ -67,7 +67,8 @@ class LeadingTrainer(RankedTrainer):
         self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
         self._buffers: ShareBuffers | None = None  # of a collection concurrent with scores
         self._is_arriving = False  # whether that collection is queued
-        ranks.broadcast("train", config, images.views, options.get("budget"))
+        points = options.get("scene_points") if config.free_space > 0 else None
+        ranks.broadcast("train", config, images.views, options.get("budget"), points)
         super().__init__(ranks, backend, config, splats, images, **options)
 
     def collect(self) -> None:
