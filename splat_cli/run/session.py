@@ -66,8 +66,6 @@ class Session:
         """Train to the last step and save the result."""
         trainer, first, last = self.trainer, self.trainer.step, self.config.steps
         self.log.start_from(first, self.clock.seconds)
-        if late := [f"{step:,}" for step in self.config.save_at if step > last]:
-            self.display.warn(f"nothing is saved at {', '.join(late)} (--save-at): the run ends after {last:,} steps")
         if self.config.tensorboard:
             self.log.board.open(first)
         with self.display.training(last, first) as show:

@@ -38,13 +38,6 @@ def test_train_measures_at_the_saved_steps(trained):
         assert entry["seconds"] > 0
 
 
-def test_steps_to_save_at_after_the_last_are_told(splat, scene, tmp_path):
-    options = ["--device", "cpu", "--steps", "3", "--no-report", "-o", tmp_path / "run"]
-    result = splat("train", scene, *options, "--save-at", "2,7000")
-    assert "Warning: nothing is saved at 7,000 (--save-at): the run ends after 3 steps" in result.err
-    assert RunDir(tmp_path / "run").ply_path(2).is_file()
-
-
 def test_train_keeps_a_log(trained):
     lines = [json.loads(line) for line in RunDir(trained).log_path.read_text().splitlines()]
     *_, figures, phases = lines
