@@ -61,7 +61,7 @@ def test_all_views_are_shown_within_the_limit(backend):
 def test_splats_of_a_single_view_stay(backend):
     """In front of the first camera, and behind or beside all others."""
     trainer = trainer_with_hidden(backend, num_hidden=0, strategy="copies")
-    trainer.splats.params[MEANS, :5] = np.array([[-2.5], [1.5], [0.0]], np.float32)
+    trainer.splats.params[MEANS, :5] = backend.upload(np.array([[-2.5], [1.5], [0.0]], np.float32))
     trainer.splats.params[OPACITY, :5] = 2.0
     limit, seen_steps = max_unseen_steps(trainer.config, 4), set()
     for step in range(limit, STEPS, 3):
@@ -99,5 +99,5 @@ def test_resumed_runs_relocate_alike(backend):
     restore_state(resumed, checkpoint)
     resumed.run_until(STEPS)
     for name, plane in whole.model.planes().items():
-        found = resumed.model.planes()[name][:, : resumed.model.num]
-        np.testing.assert_array_equal(found, plane[:, : whole.model.num], err_msg=name)
+        expected, found = backend.download(plane), backend.download(resumed.model.planes()[name])
+        np.testing.assert_array_equal(found[:, : resumed.model.num], expected[:, : whole.model.num], err_msg=name)
