@@ -93,5 +93,5 @@ def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.nda
     The frozen surroundings show the coarse picture already. With the photograph there, splats of the cell would
     explain what the surroundings lack.
     """
-    near = Image.fromarray(coverage > _COVERED).convert("L").filter(ImageFilter.MaxFilter(2 * _BAND + 1))
+    near = Image.fromarray(coverage > _COVERED).convert("L").filter(ImageFilter.BoxBlur(_BAND))
     return np.where(np.asarray(near)[:, :, None] > 0, photograph, coarse)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 from PIL import Image as Picture
 
 from splat_cli.console import Display
-from splat_cli.device import Backend
+from splat_cli.device import Backend, num_cores
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
@@ -69,15 +71,24 @@ class CellPreparer:
 
     def _write_pictures(self, files: CellFiles, indices: list[int], around: np.ndarray) -> np.ndarray:
         """Write the pictures of a cell; returns which splats these show, bool [N]."""
-        shown = np.zeros(len(self.splats), bool)
-        for index in indices:
-            view, mask = self.photographs.views[index], self.photographs.masks[index]
-            shown |= is_shown(self.views.weights(index))
-            picture = picture_of_cell(self.photographs.images[index], *self.views.picture_and_coverage(index, around))
-            _save(files.scene / "images" / _file(view), picture)
-            if mask is not None:
-                _save(files.scene / "masks" / f"{_file(view)}.png", mask)
+        shown, writes = np.zeros(len(self.splats), bool), deque[Future[None]]()
+        with ThreadPoolExecutor(num_cores()) as pool:
+            for index in indices:
+                shown |= is_shown(self.views.weights(index))
+                coarse = self.views.picture_and_coverage(index, around)
+                writes.append(pool.submit(self._write_picture, files, index, *coarse))
+                if len(writes) > num_cores():
+                    writes.popleft().result()
+            for write in writes:
+                write.result()
         return shown
+
+    def _write_picture(self, files: CellFiles, index: int, coarse: np.ndarray, coverage: np.ndarray) -> None:
+        view, mask = self.photographs.views[index], self.photographs.masks[index]
+        picture = picture_of_cell(self.photographs.images[index], coarse, coverage)
+        _save(files.scene / "images" / _file(view), picture)
+        if mask is not None:
+            _save(files.scene / "masks" / f"{_file(view)}.png", mask)
 
 
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
