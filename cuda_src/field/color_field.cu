@@ -122,7 +122,7 @@ extern "C" __global__ void field_colors_backward(
     const float* __restrict__ directions,   // [3, capacity]
     const float* __restrict__ outputs,      // [6, capacity]
     const float4* __restrict__ colors,      // [capacity] 0 where it was clamped
-    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS], d rgb of which becomes that of the splat's own colour
+    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS], d rgb of which becomes that of the splat's own colour, as if not clamped
     float* __restrict__ d_outputs)          // [6, capacity]
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -135,10 +135,10 @@ extern "C" __global__ void field_colors_backward(
     const bool free[3] = {rgb.x > 0.0f, rgb.y > 0.0f, rgb.z > 0.0f};
     for (int c = 0; c < 3; ++c) {
         float* d_color = d_splats + (size_t)i * SPLAT_SUMS + SUM_RED + c;
-        const float d = free[c] ? *d_color : 0.0f;
+        const float d = free[c] ? *d_color : 0.0f;      // project_backward tests clamping itself
         d_outputs[c * stride + row] = d * own[c];
         d_outputs[(3 + c) * stride + row] = d;
-        *d_color = d * (1.0f + outputs[c * stride + row]);
+        *d_color *= 1.0f + outputs[c * stride + row];
     }
 }
 
