@@ -27,12 +27,12 @@ def fine_tune(
 ) -> SplatArrays:
     """The splats after `steps` more steps with a run's settings and `changes`; learning rates decay from step 0.
 
-    Opacity and scale regularisers are off.
+    Number and order of the splats stay as they are. Opacity and scale regularisers are off.
     """
     config = dataclasses.replace(
         config, steps=steps, gpus=1, batch=1, max_splats=len(splats), splat_budget=0, densify_start=steps,
         densify_stop=steps, lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False,
-        init_from=None, frozen=None, coarse_until=0,
+        init_from=None, frozen=None, coarse_until=0, relocate_unseen=False,
         smooth_3d=0, color="sh", **changes,  # both are baked into saved splats
     )  # fmt: skip
     budget = image_budget(backend, config, photographs.views, ())
