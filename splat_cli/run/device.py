@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
+from splat_cli.config.joint import uses_free_space
 from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
@@ -74,6 +75,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units.append(("raster/project", radial | sent | {"DROPOUT": 1}))
     if fixed:
         units.append(("raster/fixed_to_float", {}))
+        units += [("optim/free_space", fixed)] if uses_free_space(config) else []
     if config.smooth_3d > 0:
         units.append(("optim/smooth_3d", {}))
     units += _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
