@@ -110,8 +110,8 @@ SPLAT_LANE unsigned take_for_warp(unsigned* counter, unsigned count)
 }
 // p[i of the lane] += v where m holds; what stood there before.
 SPLAT_LANE vint atomic_add(unsigned* p, vint i, int v, vbool m) { return m ? (int)atomicAdd(p + i, (unsigned)v) : 0; }
-// p[stride * row of the lane] += v where m holds.
-SPLAT_LANE void atomic_add(float* p, int stride, vint row, vfloat v, vbool m) { if (m) atomicAdd(p + (size_t)stride * row, v); }
+// f(i, v) of each lane where m holds.
+template <class F> SPLAT_LANE void for_each(vint i, vfloat v, vbool m, F f) { if (m) f(i, v); }
 // Writes high << 32 | low to p[i of the lane] where m holds.
 SPLAT_LANE void store_pair(unsigned long long* p, vint i, vint low, vint high, vbool m)
 {

@@ -157,10 +157,10 @@ SPLAT_CPU_INLINE vint atomic_add(unsigned* p, vint index, int v, vbool m)
     return before;
 }
 
-// p[stride * row of lane i] += v where m holds.
-SPLAT_CPU_INLINE void atomic_add(float* p, int stride, vint row, vfloat v, vbool m)
+// f(i, v) of each lane where m holds.
+template <class F> SPLAT_CPU_INLINE void for_each(vint i, vfloat v, vbool m, F f)
 {
-    for_lanes(m, [&](int k, int lane) { atomicAdd(p + (size_t)stride * row.part[k][lane], v.part[k][lane]); });
+    for_lanes(m, [&](int k, int lane) { f(i.part[k][lane], v.part[k][lane]); });
 }
 
 // *counter += number of lanes where m holds.

@@ -49,13 +49,14 @@ __device__ __forceinline__ Hit load_hit(
 __device__ __forceinline__ void add_sum(
     float* __restrict__ d_splats, int k, vfloat value, const Hit& hit, const float4* __restrict__ conic_opacity, int num_pixels)
 {
+    for_each(hit.splat, value, hit.on, [=](int splat, float v) {
 #ifdef FIXED_SUMS
-    unsigned long long* const row = (unsigned long long*)d_splats + (size_t)hit.splat * SPLAT_SUMS;
-    if (hit.on && !add_fixed(row + k, value / fixed_unit(k, conic_opacity[hit.splat], num_pixels) * FIXED_ONE))
-        atomicAdd(row + FIXED_POISON, 1ull);
+        unsigned long long* const row = (unsigned long long*)d_splats + (size_t)splat * SPLAT_SUMS;
+        if (!add_fixed(row + k, v / fixed_unit(k, conic_opacity[splat], num_pixels) * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
 #else
-    atomic_add(d_splats + k, SPLAT_SUMS, hit.splat, value, hit.on);
+        atomicAdd(d_splats + (size_t)splat * SPLAT_SUMS + k, v);
 #endif
+    });
 }
 
 // One warp owns one point, and walks the list of its tile, 32 splats at a time, as far as the free space extends. With d_splats it walks

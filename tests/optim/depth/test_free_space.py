@@ -14,7 +14,7 @@ from tests.reference import blend, free_space, project
 from tests.reference.pipeline import central_difference
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene, hard_scene, without_ties
-from tests.render.on_device import OnDevice, blend_backward_of_noise, by_parameter, on_device
+from tests.render.on_device import VIEW, OnDevice, blend_backward_of_noise, by_parameter, on_device
 
 WEIGHT = 50.0
 
@@ -76,6 +76,21 @@ def test_opacities_and_gradients(backend: Backend, comparison: Comparison, seed:
     for name in ("means", "log_scales", "quats", "logit_opacities", "sh0"):
         actual = getattr(results[1], name) - getattr(results[0], name)
         comparison.check("free_space", name, actual, getattr(expected, name), 20 * BACKWARD)
+
+
+def test_fixed_sums_are_those_of_floats(backend: Backend) -> None:
+    device, rays, _, _ = penalized(backend, hard_scene(1))
+    view, rows, sums = device.cameras.views[VIEW], device.visible(), []
+    for deterministic in (False, True):
+        device.rasterizer.deterministic = deterministic
+        device.rasterizer.resize_splats(device.splats.capacity)
+        device.forward()
+        rays.add_gradients(device.state, device.rasterizer, WEIGHT)
+        device.set_d_image(np.zeros((3, view.height, view.width)))
+        device.rasterizer.backward_to_projection(device.splats, device.state, absgrad=False)
+        sums.append(device.download(device.projection.d_splats)[: len(rows)][rows])
+    assert (sums[0][:, 0] > 0).sum() > 5
+    np.testing.assert_allclose(sums[1], sums[0], rtol=1e-3, atol=1e-6 * np.abs(sums[0]).max())
 
 
 def test_a_view_without_points_stays_as_it_is(backend: Backend) -> None:
