@@ -78,6 +78,7 @@ class City:
         config = dataclasses.replace(
             self.config, **_OWN_SCENE, **rates, steps=steps, eval=False, split=None, pose_opt=False, appearance="none",
             refine_intrinsics=False, init_from=str(files.start),
+            relocate_unseen=False,  # photographs of other cells may show splats that those of this one do not
             frozen=str(files.frozen) if files.frozen.is_file() else None,
         )  # fmt: skip
         return self._within(round(plan.growth * count_splats(files.start)), config)

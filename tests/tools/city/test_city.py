@@ -95,6 +95,12 @@ def test_cells_do_not_see_held_out_photographs(city):
         assert names <= {view.name for view in read_scene(scene).views} - held_out
 
 
+def test_splats_that_only_photographs_of_other_cells_show_stay(city):
+    out = city[1]
+    for number in range(len(read_plan(out).cells)):
+        assert not CellFiles.of(out, number).run.config().relocate_unseen
+
+
 def test_the_result_is_a_run(city, splat, tmp_path):
     out = city[1]
     assert json.loads(splat("eval", out, "--json").out)["psnr"] == pytest.approx(RunDir(out).result()["psnr"])
