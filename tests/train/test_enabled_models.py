@@ -16,7 +16,9 @@ from tests.views import ring_of_views
     [
         ({}, []),
         ({"appearance": "exposure"}, ["ExposureLoss"]),
-        ({"appearance": "grid"}, ["BilateralGridLoss"]),
+        ({"appearance": "grid"}, ["BilateralGridLoss", "FreeSpaceLoss"]),
+        ({"appearance": "grid", "free_space": 0.0}, ["BilateralGridLoss"]),
+        ({"free_space": 0.1}, ["FreeSpaceLoss"]),
         ({"background": "learned"}, ["LearnedBackground"]),
         ({"pose_opt": True}, ["PoseRefinement"]),
         ({"pose_opt": True, "refine_intrinsics": True}, ["CameraRefinement"]),
