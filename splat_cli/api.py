@@ -150,6 +150,8 @@ def evaluate(
 
     background: "black" or "white". For splats of a run, `Result.evaluate` does it as in training.
     """
+    if test_every < 1:
+        raise UsageError(f"test_every={test_every} holds no photograph out: give 1, for all of them, or more")
     arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
     scene = scene if isinstance(scene, Scene) else read_scene_folder(scene)
     config = TrainConfig(antialias=arrays.antialiased, background=background)

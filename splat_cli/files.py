@@ -21,9 +21,10 @@ _MAX_NAME = 200
 def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which replaces `path` at the end, or is removed after an error.
 
-    Creates missing parent folders. durable: flushed to disk. DiskError if the disk is full or fails, UnwritableError if
-    the folder cannot be written.
+    Creates missing parent folders. Where `path` is a symbolic link, replaces the file that it points to. durable:
+    flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written.
     """
+    path = path.resolve() if path.is_symlink() else path
     beside = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,18 @@ def test_files_have_names_as_long_as_the_system_allows(tmp_path, name):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_links_stay_and_their_files_are_replaced(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "splats.ply", tmp_path / "latest.ply"
+    link.symlink_to(target)
+    for text in ("first", "second"):
+        with replacing(link) as beside:
+            beside.write_text(text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    assert len(list(tmp_path.rglob("*"))) == 3
+
+
 def test_files_are_flushed_as_windows_wants_it(tmp_path, monkeypatch):
     """Through a descriptor that can be written."""
     modes = []

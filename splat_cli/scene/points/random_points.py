@@ -40,7 +40,9 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
     dropped = {reason: count for reason, count in dropped.items() if count}
     if len(positions) and not keep.any():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise SceneError(f"none of the {len(positions):,} points is left ({reasons}): choose less strictly")
+        is_damaged = dropped.keys() <= {"not finite", "duplicates"}
+        advice = "write the model again, or use --init random" if is_damaged else "choose less strictly"
+        raise SceneError(f"none of the {len(positions):,} points is left ({reasons}): {advice}")
     return positions[keep], points.colors[keep], dropped
 
 

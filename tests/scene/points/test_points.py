@@ -1,5 +1,6 @@
 """Points of a scene: their selection, crops, point cloud files, laser scans, and random ones."""
 
+import dataclasses
 import io
 import subprocess
 import sys
@@ -59,6 +60,11 @@ def test_choices(options, left, reason):
 def test_choice_that_leaves_none():
     with pytest.raises(SceneError, match="none of the 6 points is left .*3 outside the crop"):
         kept_points(points(), SceneOptions(crop=Sphere((9, 9, 9), 1)))
+
+
+def test_points_that_are_all_damaged():
+    with pytest.raises(SceneError, match="6 not finite.: write the model again, or use --init random"):
+        kept_points(dataclasses.replace(points(), positions=np.full((6, 3), np.nan)), SceneOptions())
 
 
 def test_points_of_a_model_whose_tracks_are_unknown_are_kept(tmp_path):
