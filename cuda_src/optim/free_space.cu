@@ -45,7 +45,7 @@ __device__ __forceinline__ Hit load_hit(
     return hit;
 }
 
-// Sum k of the lane's splat += value, where m holds.
+// Sum k of the lane's splat += value, where it is hit.
 __device__ __forceinline__ void add_sum(
     float* __restrict__ d_splats, int k, vfloat value, const Hit& hit, const float4* __restrict__ conic_opacity, int num_pixels)
 {
@@ -65,15 +65,15 @@ extern "C" __global__ void free_space(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,            // [1]
     const int* __restrict__ begins,                 // [num_views + 1] each view's points
-    const int* __restrict__ pixels,                 // [num_points] row * width + column
-    const float* __restrict__ inverse_depths,       // [num_points] 1/z
+    const int* __restrict__ pixels,                 // [all points] row * width + column
+    const float* __restrict__ inverse_depths,       // [all points] 1/z
     float weight,
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] by tile, then by depth
     const float* __restrict__ depths,               // [capacity] z
     const float2* __restrict__ means2d,             // [capacity] px
     const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
-    float* __restrict__ opacities,                  // [num_points] of the view's points; may be null
+    float* __restrict__ opacities,                  // [all points] those of the view are set; may be null
     float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] as of blend_backward; may be null
 {
     if (state->overflowed) return;

@@ -1,9 +1,8 @@
 """Evaluation of splats on a set of images: render each view and compare it with its photograph."""
 
 import dataclasses
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +23,7 @@ from splat_cli.optim.appearance.camera_response import CameraResponse
 from splat_cli.render.pictures import background_color
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.threads import run_in_threads
 
 MAX_AHEAD = 8  # photographs decoded ahead
 _Photograph = tuple[np.ndarray, np.ndarray | None]
@@ -100,12 +100,5 @@ def decoded_ahead(photographs: ImageSet) -> Iterator[_Photograph]:
     def decode(index: int) -> _Photograph:
         return photographs.images[index], photographs.masks[index]
 
-    num_ahead = min(num_cores(), MAX_AHEAD)
-    with ThreadPoolExecutor(num_ahead) as pool:
-        coming: deque[Future[_Photograph]] = deque()
-        for index in range(len(photographs.views)):
-            coming.append(pool.submit(decode, index))
-            if len(coming) > num_ahead:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
+    calls = (partial(decode, index) for index in range(len(photographs.views)))
+    return run_in_threads(calls, min(num_cores(), MAX_AHEAD))

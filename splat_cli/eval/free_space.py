@@ -4,7 +4,6 @@ A camera sees a point of the dataset along a ray, which is therefore free up to 
 splats with centres within the first 80 % of the depth accumulate there stands in the way.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,15 +49,9 @@ def free_space(
     if not len(seen.pixels):
         return None
     renderer = ViewRenderer(backend, splats, views, antialias)
-    rays = FreeSpaceRays(backend, seen)
-    opacities = np.concatenate([
-        opacity_before(renderer, rays, index)[begin:end]
-        for index, (begin, end) in enumerate(itertools.pairwise(seen.begins))
-    ])  # fmt: skip
+    rays, measured = FreeSpaceRays(backend, seen), None
+    for index in range(len(views)):
+        renderer.forward(index)
+        measured = rays.opacities(renderer.state, renderer.rasterizer, out=measured)
+    opacities = backend.download(measured)
     return FreeSpace(float(np.mean(opacities > HIDDEN)), float(np.mean(opacities)), len(opacities))
-
-
-def opacity_before(renderer: ViewRenderer, rays: FreeSpaceRays, view: int) -> np.ndarray:
-    """Opacity in free space, 0 to 1: float32 [rays of all views], of which those of `view` are set."""
-    renderer.forward(view)
-    return renderer.backend.download(rays.opacities(renderer.state, renderer.rasterizer))

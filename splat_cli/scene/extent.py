@@ -56,14 +56,15 @@ def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
 
 def units_warning(views: Sequence[View], points: np.ndarray) -> str | None:
     """A warning if the scene is too small to be rendered, or too far from the origin for float32 positions."""
-    size = max(scene_extent(views), viewing_distance(views, points))
+    extent = scene_extent(views)
+    size = max(extent, viewing_distance(views, points))
     if size < MIN_SCENE:
         return (
             f"the scene is {size:.2g} units large, and what is nearer to a camera than 0.001 units is not drawn: "
             "scale the model up (as colmap model_transformer does)"
         )
     centers = np.array([view.center for view in views]).reshape(-1, 3)
-    away, extent = float(np.linalg.norm(centers.mean(axis=0))), scene_extent(views)
+    away = float(np.linalg.norm(centers.mean(axis=0)))
     if away < MAX_AWAY * extent:
         return None
     return (

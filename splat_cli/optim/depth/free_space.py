@@ -30,14 +30,14 @@ class FreeSpaceRays:
         self.begins, self.pixels, self.inverse_depths = map(upload, (seen.begins, seen.pixels, seen.inverse_depths))
         self.most_points = int(np.diff(seen.begins).max(initial=0))
 
-    def opacities(self, state: IterState, rasterizer: Rasterizer) -> Any:
+    def opacities(self, state: IterState, rasterizer: Rasterizer, out: Any | None = None) -> Any:
         """Queue the opacities in the free space of the state's view, whose tile lists are built.
 
-        Returns float32 [points of all views], 0 to 1, of which those of the view are set.
+        Returns `out`, by default zeros, float32 [points of all views], with those of the view set, 0 to 1.
         """
-        values = self.backend.xp.zeros(len(self.pixels), "float32")
-        self._launch(state, rasterizer, 0.0, values, None)
-        return values
+        out = self.backend.xp.zeros(len(self.pixels), "float32") if out is None else out
+        self._launch(state, rasterizer, 0.0, out, None)
+        return out
 
     def add_gradients(self, state: IterState, rasterizer: Rasterizer, weight: float) -> None:
         """Queue the gradients of `weight` times the mean of squares of these opacities.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from splat_cli import __version__
@@ -22,6 +21,7 @@ from splat_cli.render.pictures import png_names, refuse_foreign
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
+from splat_cli.threads import run_in_threads
 
 _WRITERS = min(8, os.cpu_count() or 1)
 """Threads that compress and write files, which takes longer than rendering on a GPU."""
@@ -79,14 +79,14 @@ def render_sequence(
         coloring = colorings(numbers) if colorings else None
         every = [camera for several in cameras for camera in several]
         renderer = ViewRenderer(backend, splats, every, settings.antialias, coloring, settings.novel_views)
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            writing: deque[Future[None]] = deque()
+
+        def writes() -> Iterator[Callable[[], None]]:
             for i, frame in zip(missing, _frames(renderer, settings, len(every) // len(cameras)), strict=True):
                 written.num_cut += settings.files.cuts(frame)
-                writing.append(pool.submit(settings.files.save, frame, paths[i], keys[i]))
-                while len(writing) > (_WRITERS if i != missing[-1] else 0):
-                    writing.popleft().result()
-                    on_frame(1)
+                yield partial(settings.files.save, frame, paths[i], keys[i])
+
+        for _ in run_in_threads(writes(), _WRITERS):
+            on_frame(1)
     return written
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.scene.view import View
+from splat_cli.threads import run_in_threads
 from splat_cli.tools.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
 from splat_cli.tools.city.plan import CellFiles, CityPlan
 
@@ -71,16 +71,15 @@ class CellPreparer:
 
     def _write_pictures(self, files: CellFiles, indices: list[int], around: np.ndarray) -> np.ndarray:
         """Write the pictures of a cell; returns which splats these show, bool [N]."""
-        shown, writes = np.zeros(len(self.splats), bool), deque[Future[None]]()
-        with ThreadPoolExecutor(num_cores()) as pool:
+        shown = np.zeros(len(self.splats), bool)
+
+        def writes() -> Iterator[Callable[[], None]]:
             for index in indices:
-                shown |= is_shown(self.views.weights(index))
-                coarse = self.views.picture_and_coverage(index, around)
-                writes.append(pool.submit(self._write_picture, files, index, *coarse))
-                if len(writes) > num_cores():
-                    writes.popleft().result()
-            for write in writes:
-                write.result()
+                np.logical_or(shown, is_shown(self.views.weights(index)), out=shown)
+                yield partial(self._write_picture, files, index, *self.views.picture_and_coverage(index, around))
+
+        for _ in run_in_threads(writes(), num_cores()):
+            pass
         return shown
 
     def _write_picture(self, files: CellFiles, index: int, coarse: np.ndarray, coverage: np.ndarray) -> None:
