@@ -95,7 +95,7 @@ def test_incomplete_model(tmp_path):
         ("cameras", "1 PINHOLE 40"),
         ("cameras", "1 PINHOLE 0 30 35 36 20 15"),
         ("cameras", "1 PINHOLE 40 30 35 nan 20 15"),
-        ("cameras", "1 MYSTERY 40 30 35"),
+        ("cameras", "1 MYSTERY 40 0 35"),
         ("images", "1 1 0 0 0 1 2 3 1"),
         ("images", "1 1 0 0 zero 1 2 3 1 a.png"),
         ("points3D", "1 2 3"),

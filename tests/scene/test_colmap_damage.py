@@ -60,12 +60,11 @@ def test_track_longer_than_the_file(model_folder, length):
         read_model(model_folder)
 
 
-def test_unknown_camera_model_number(model_folder):
-    path = model_folder / "cameras.bin"
-    content = bytearray(path.read_bytes())
-    struct.pack_into("<i", content, 12, 99)
-    path.write_bytes(content)
-    with pytest.raises(SceneError, match="unknown camera model number 99"):
+@pytest.mark.parametrize("num_params", [0, 25])
+def test_unknown_camera_model_that_ends_nowhere(model_folder, num_params):
+    camera = struct.pack(f"<QIiQQ{num_params}d", 1, 1, 99, 40, 30, *[1.0] * num_params)
+    (model_folder / "cameras.bin").write_bytes(camera)
+    with pytest.raises(SceneError, match="cameras of the unknown model number 99"):
         read_model(model_folder)
 
 

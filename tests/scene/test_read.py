@@ -1,5 +1,7 @@
 """From a folder to views: which photographs are found, at which size, and what is left out with which reason."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from PIL import Image as Picture
@@ -7,7 +9,7 @@ from PIL import Image as Picture
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, load_images, read_scene
-from splat_cli.scene.colmap.model import Camera
+from splat_cli.scene.colmap.model import MODEL_IDS, Camera
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.lens import lens_of
 from tests.scene.colmap_cameras import distorted_cameras
@@ -181,6 +183,27 @@ def test_whole_spheres_are_refused(tmp_path):
     write_scene(tmp_path, small_model(cameras=(Camera(1, "EQUIRECTANGULAR", 40, 30, (40.0, 30.0)),)))
     with pytest.raises(SceneError, match="EQUIRECTANGULAR"):
         read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("num_used", [0, 1, 3])
+def test_photographs_of_unknown_camera_models_are_left_out(tmp_path, monkeypatch, binary, num_used):
+    with monkeypatch.context() as later:  # a version of COLMAP to come
+        later.setitem(MODEL_IDS, "STEREOGRAPHIC", 99)
+        unknown = Camera(2, "STEREOGRAPHIC", 40, 30, tuple(map(float, range(1, 8))))
+        model = small_model(cameras=(PINHOLE, unknown, dataclasses.replace(PINHOLE, id=3)))
+        for number, image in enumerate(model.images):
+            object.__setattr__(image, "camera_id", 2 if number < num_used else 3)
+        write_scene(tmp_path, model, binary)
+    said = f"camera 2 has the unknown camera model {'number 99' if binary else 'STEREOGRAPHIC'}: undistort the images"
+    if num_used == 3:
+        with pytest.raises(SceneError, match=rf"sparse/0: {said}"):
+            read_scene(tmp_path)
+        return
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == 3 - num_used
+    assert len(scene.skipped) == num_used
+    assert all(f"a.png: its {said}" in line for line in scene.skipped)
 
 
 @pytest.mark.parametrize("focal", [0.0, -35.0])

@@ -1,13 +1,15 @@
 """COLMAP's binary files: cameras.bin, images.bin, points3D.bin (all little endian)."""
 
 import struct
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.cursor import Cursor
-from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera, Image, check_camera
+from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, Camera, Image, check_camera
 from splat_cli.scene.dataset import check_count
 
 CAMERA = struct.Struct("<IiQQ")  # id, model id, width, height; then the parameters
@@ -18,21 +20,43 @@ TRACK_BYTES = 8  # image id, number of the observation
 _TRACK_LENGTH = struct.Struct("<Q")
 
 
+class _UnknownModelError(SceneError):
+    def __init__(self, path: Path, model_id: int) -> None:
+        super().__init__(
+            f"{path} has cameras of the unknown model number {model_id}, and nothing tells where they end; "
+            "undistort the images to PINHOLE cameras, or export the model again if the file is damaged"
+        )
+        self.model_id = model_id
+
+
 def read_cameras(path: Path) -> dict[int, Camera]:
-    """Cameras by id. SceneError if the file is damaged or a camera model is unknown."""
+    """Cameras by id. SceneError if the file is damaged.
+
+    Cameras of one unknown model are read, too: with that number of parameters by which the last camera ends the file.
+    """
+    try:
+        return _read_cameras(path, CAMERA_MODELS)
+    except _UnknownModelError as error:
+        for num_params in range(1, MAX_PARAMETERS + 1):
+            with suppress(SceneError):
+                unknown = {error.model_id: (f"number {error.model_id}", num_params)}
+                return _read_cameras(path, CAMERA_MODELS | unknown, to_end=True)
+        raise
+
+
+def _read_cameras(path: Path, models: Mapping[int, tuple[str, int]], to_end: bool = False) -> dict[int, Camera]:
     cursor = Cursor(path)
     cameras: dict[int, Camera] = {}
     for _ in range(cursor.take_count("cameras", CAMERA.size)):
         check_count(path, "cameras", len(cameras) + 1)
         camera_id, model_id, width, height = cursor.take(CAMERA, "a camera")
-        if model_id not in CAMERA_MODELS:
-            raise SceneError(
-                f"{path}: camera {camera_id} has the unknown camera model number {model_id}; "
-                "undistort the images to PINHOLE cameras, or export the model again if the file is damaged"
-            )
-        name, num_params = CAMERA_MODELS[model_id]
+        if model_id not in models:
+            raise _UnknownModelError(path, model_id)
+        name, num_params = models[model_id]
         params = cursor.take(struct.Struct(f"<{num_params}d"), "a camera")
         cameras[camera_id] = check_camera(Camera(camera_id, name, width, height, params), path)
+    if to_end and cursor.pos < len(cursor.data):
+        raise cursor.truncated("a camera")
     return cameras
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap import find_model, has_model, largest_beside, read_model
-from splat_cli.scene.colmap.model import Camera, Model
+from splat_cli.scene.colmap.model import Image, Model
 from splat_cli.scene.colmap.zipped import find_zip, unzipped_model
-from splat_cli.scene.dataset import Dataset, Frame, Points, sanitize_name
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.lens import Lens, lens_of
 from splat_cli.scene.options import SceneOptions
@@ -32,23 +32,28 @@ def read_colmap(root: Path, options: SceneOptions) -> Dataset:
 
 
 def _dataset(model: Model, found: str, photos: Path) -> Dataset:
-    frames, skipped = [], []
-    lenses: dict[int, Lens] = {}
-    for image in model.images:
-        name = sanitize_name(image.name)
-        camera = model.cameras.get(image.camera_id)
-        if camera is None:
-            skipped.append(f"{name}: its camera {image.camera_id} is not in the model")
-            continue
-        if camera.id not in lenses:
-            lenses[camera.id] = _lens(camera, found)
-        frames.append(Frame(name, image.name, lenses[camera.id], image.w2c(), camera_id=camera.id))
+    lenses, unusable = _lenses(model)
+
+    def frame(name: str, image: Image) -> Frame:
+        if image.camera_id in unusable:
+            raise Unusable(f"its {unusable[image.camera_id]}")
+        if image.camera_id not in lenses:
+            raise Unusable(f"its camera {image.camera_id} is not in the model")
+        return Frame(sanitize_name(name), name, lenses[image.camera_id], image.w2c(), camera_id=image.camera_id)
+
+    frames, skipped = usable_frames(((image.name, image) for image in model.images), frame)
+    if not frames and unusable:
+        raise SceneError(f"{found}: {next(iter(unusable.values()))}")
     points = Points(model.points, model.colors, model.errors, model.track_lengths)
     return Dataset(found, photos, frames, points, skipped)
 
 
-def _lens(camera: Camera, found: str) -> Lens:
-    try:
-        return lens_of(camera)
-    except SceneError as error:
-        raise SceneError(f"{found}: {error}") from error
+def _lenses(model: Model) -> tuple[dict[int, Lens], dict[int, str]]:
+    """The lenses of the cameras that images use, by camera id, and why those of the others cannot be used."""
+    lenses, unusable = {}, {}
+    for camera_id in sorted({image.camera_id for image in model.images} & model.cameras.keys()):
+        try:
+            lenses[camera_id] = lens_of(model.cameras[camera_id])
+        except SceneError as error:
+            unusable[camera_id] = str(error)
+    return lenses, unusable

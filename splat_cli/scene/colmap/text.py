@@ -7,30 +7,23 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.colmap.model import CAMERA_MODELS, MODEL_IDS, Camera, Image, check_camera
+from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_IDS, Camera, Image, check_camera
 from splat_cli.scene.dataset import check_count
 
-_MAX_WORDS = 24
-"""Of a camera, whose model has 16 parameters at most."""
 _MAX_LINE = 1 << 21
 """Characters of a point: one seen in all photographs that a dataset may have takes 1 MB."""
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:
-    """Cameras by id. SceneError for an invalid line or an unknown camera model."""
+    """Cameras by id. SceneError for an invalid line."""
     cameras = {}
     for number, line in _lines(path):
         try:
-            camera_id, model, width, height, *params = line.split(maxsplit=_MAX_WORDS)
+            camera_id, model, width, height, *params = line.split(maxsplit=4 + MAX_PARAMETERS)
             camera = Camera(int(camera_id), model, int(width), int(height), tuple(map(float, params)))
         except ValueError as error:
             raise _bad_line(path, number, "CAMERA_ID MODEL WIDTH HEIGHT PARAMS...") from error
-        if model not in MODEL_IDS:
-            raise SceneError(
-                f"{path}: camera {camera.id} has the unknown camera model {ascii(model)[1:-1]}; "
-                "undistort the images to PINHOLE cameras"
-            )
-        num_params = CAMERA_MODELS[MODEL_IDS[model]][1]
+        num_params = CAMERA_MODELS[MODEL_IDS[model]][1] if model in MODEL_IDS else len(params)
         if len(params) != num_params:
             raise _bad_line(path, number, f"{num_params} parameters of a {model} camera")
         cameras[camera.id] = check_camera(camera, path)

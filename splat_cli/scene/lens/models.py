@@ -3,7 +3,7 @@
 import math
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.colmap.model import Camera
+from splat_cli.scene.colmap.model import MODEL_IDS, Camera
 from splat_cli.scene.lens.camera import Lens
 from splat_cli.scene.lens.distortion import Distortion, Division, Eucm, Fov, Polynomial
 
@@ -17,6 +17,11 @@ def lens_of(camera: Camera) -> Lens:
         raise SceneError(
             f"camera {camera.id} takes whole spheres (EQUIRECTANGULAR), which no flat picture holds: cut them into "
             "perspective views first, as COLMAP's panorama_sfm does"
+        )
+    if camera.model not in MODEL_IDS:
+        raise SceneError(
+            f"camera {camera.id} has the unknown camera model {ascii(camera.model)[1:-1]}: undistort the images to "
+            "PINHOLE cameras"
         )
     f, params = camera.params[0], camera.params[1:]
     fx, fy, cx, cy, *extra = (f, f, *params) if camera.model in _ONE_FOCAL_LENGTH else camera.params
