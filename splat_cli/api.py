@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from splat_cli.color import color_of
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, with_settings
 from splat_cli.console import Display, Level
@@ -119,7 +120,7 @@ def render_view(
     splats: SplatArrays | str | Path,
     view: View,
     *,
-    background: Sequence[float] = (0.0, 0.0, 0.0),
+    background: str | Sequence[float] = (0.0, 0.0, 0.0),
     device: str = "auto",
 ) -> RenderedImage:
     """Splats as a camera sees them; `pixels` of what is returned is uint8 [H, W, 3].
@@ -128,11 +129,12 @@ def render_view(
         camera = splat.View("mine", None, 640, 480, 500.0, 500.0, 320.0, 240.0, w2c=np.eye(4))
         splat.render_view(splats, camera).save("view.png")
 
-    background: RGB, 0 to 1. For many views of a run, `Result.render` keeps the splats on the device.
+    background: RGB, 0 to 1, or a text as for --background of `splat render`, such as "white". For many views of a run,
+    `Result.render` keeps the splats on the device.
     """
     arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
     on_device = Splats.from_arrays(_backend(device), arrays)
-    return RenderedImage(render_picture(on_device, view, background, arrays.antialiased))
+    return RenderedImage(render_picture(on_device, view, color_of(background), arrays.antialiased))
 
 
 def evaluate(

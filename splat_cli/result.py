@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from splat_cli.color import color_of
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import evaluate
@@ -125,15 +126,15 @@ class Result:
             return splats
         return bake_field(self._color_field, splats, self.views, self.config.sh_degree).splats
 
-    def render(self, view: View | str | int = 0, background: Sequence[float] | None = None) -> RenderedImage:
+    def render(self, view: View | str | int = 0, background: str | Sequence[float] | None = None) -> RenderedImage:
         """The splats as a camera sees them: any `View`, or one of `views` by its name or number.
 
         result.render(0)
         camera = dataclasses.replace(result.views[0], width=1920, height=1080, cx=960, cy=540)
-        result.render(camera, background=(1, 1, 1))
+        result.render(camera, background=(1, 1, 1))         # or "white", as for `splat render`
         """
         view = find_view(self.views, view)
-        colors = self.background if background is None else background
+        colors = self.background if background is None else color_of(background)
         return RenderedImage(render_picture(self._device_splats, view, colors, self.config.antialias, self._coloring()))
 
     def compare(self, view: str | int = 0) -> RenderedImage:

@@ -201,3 +201,13 @@ def test_notebook_trains_compares_and_exports(monkeypatch, tmp_path):
     assert {path.name for path in (tmp_path / "tour").glob("room.*")} == {"room.ply", "room.spz", "room.html"}
     assert '"outputs": []' in (ROOT / "docs" / "tour.ipynb").read_text()
     assert "image/png" not in (ROOT / "docs" / "tour.ipynb").read_text()
+
+
+def test_backgrounds_are_those_of_the_command_line(result, scene):
+    camera = dataclasses.replace(result.views[0], cx=1e4)  # away from all splats
+    for background in ("white", "255,255,255", (1, 1, 1), np.ones(3)):
+        assert (result.render(camera, background).pixels == 255).all()
+        assert (splat.render_view(result.splats, camera, background=background, device="cpu").pixels == 255).all()
+    for wrong in ("mauve", (255, 255, 255), (1, 1), 1, (0, 0, float("nan"))):
+        with pytest.raises(UsageError, match="expected"):
+            splat.render_view(result.splats, camera, background=wrong, device="cpu")

@@ -8,7 +8,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from splat_cli.color import parse_color
 from splat_cli.config.setting import range_text
+from splat_cli.errors import UsageError
 
 _MAX_SIDE = 16384
 
@@ -69,11 +71,10 @@ class Color(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[float, float, float]:
-        parts = {"black": "0,0,0", "white": "255,255,255"}.get(str(value), str(value)).split(",")
-        if len(parts) != 3 or not all(part.strip().isdecimal() and int(part) <= 255 for part in parts):
-            self.fail(f"{value!r}: expected black, white or r,g,b with 0 to 255 each", param, ctx)
-        red, green, blue = (int(part) / 255 for part in parts)
-        return red, green, blue
+        try:
+            return parse_color(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 class FormatName(click.ParamType):
