@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from splat_cli.engine.local import device_environments
 from splat_cli.errors import SplatError, UsageError
 
 _POLL = 0.2  # seconds
+_PATIENCE = 120.0  # seconds in which lost workers may return before a run goes on with fewer
 
 
 @dataclass(frozen=True)
@@ -45,26 +46,31 @@ class FreeWorkers:
         self._infos: dict[str, WorkerInfo] = {}
         self._were_there = False  # enough workers: those that are lost may return
 
-    def wait(self, job: Job, size: int) -> tuple[list[str], str]:
-        """Workers of ranks 0 to size - 1 of a job, with a free device for each, and the kind of devices.
+    def wait(self, job: Job, sizes: Sequence[int]) -> tuple[list[str], str]:
+        """Workers of all ranks of a job, with a free device for each, and the kind of devices.
 
-        UsageError where there will be none, or where the job cannot run on them.
+        sizes: possible numbers of ranks, in descending order: the first, or if the cluster has too few workers, the
+        largest for which it has enough. Workers that join, or return after a loss, are waited for up to _PATIENCE
+        seconds. UsageError where there will be too few, or where the job cannot run on them.
         """
-        has_said = False
+        end, has_said = time.monotonic() + _PATIENCE, False
         while True:
             self._check()
             threads = self._client.nthreads()
             self._describe([worker for worker in threads if worker not in self._infos], job)
             infos = {worker: self._infos[worker] for worker in threads if worker in self._infos}
             device = _kind_of_devices(self._device, infos)
+            places, can_change = slots(infos, threads, device), self._can_grow or self._were_there
+            is_late = len(infos) == len(threads) and (not can_change or time.monotonic() > end)
+            size = _largest(infos, places, sizes, device) if is_late else sizes[0]
             busy = {worker: len(keys) for worker, keys in self._client.processing().items()}
             if workers := chosen_workers(infos, slots(infos, threads, device, busy), size, device):
                 self._were_there = True
                 return workers, device
             if not self._were_there and len(infos) == len(threads):
-                self._refuse(infos, slots(infos, threads, device), size, device)
+                self._refuse(infos, places, sizes[-1], device)
             if not has_said:
-                self._say(f"Waiting for {size} free {_NAMES[device]} of the cluster")
+                self._say(f"Waiting for {size} free {NAMES[device]} of the cluster")
                 has_said = True
             time.sleep(_POLL)
 
@@ -90,10 +96,10 @@ class FreeWorkers:
                 "host, or use GPUs, which NCCL connects across hosts"
             )
         if not self._can_grow and num < size:
-            raise UsageError(f"--gpus {size}: too few {_NAMES[device]} in the cluster: {num}; each process needs one")
+            raise UsageError(f"--gpus {size}: too few {NAMES[device]} in the cluster: {num}; each process needs one")
 
 
-_NAMES = {"cuda": "GPUs", "cpu": "workers"}
+NAMES = {"cuda": "GPUs", "cpu": "workers"}
 
 
 def describe_worker(job: Job, version: str) -> WorkerInfo:
@@ -133,6 +139,14 @@ def slots(
         num = min(len(gpus) if device == "cuda" else 1, threads[worker])
         found[worker] = max(num - (busy or {}).get(worker, 0), 0)
     return found
+
+
+def _largest(infos: Mapping[str, WorkerInfo], places: Mapping[str, int], sizes: Sequence[int], device: str) -> int:
+    """The largest of `sizes` (descending) for which the cluster has workers, free or not; if there is none, the first.
+
+    places: `slots` of each.
+    """
+    return next((size for size in sizes if chosen_workers(infos, places, size, device)), sizes[0])
 
 
 def chosen_workers(

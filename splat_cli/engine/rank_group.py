@@ -6,7 +6,7 @@ import queue
 import secrets
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -14,7 +14,7 @@ from distributed import Client, Future, KilledWorker, Lock
 
 from splat_cli import __version__
 from splat_cli.engine.dask_engine import SchedulerLost, drop, remote_call, result_of, visible_inputs
-from splat_cli.engine.free_workers import FreeWorkers
+from splat_cli.engine.free_workers import NAMES, FreeWorkers
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.rank_worker import RankTask, follow, lead
 from splat_cli.errors import SplatError, one_line
@@ -34,18 +34,23 @@ class RankGroup:
         self._client, self._say, self._interrupted = client, say, check
         self._free_workers = FreeWorkers(client, device, can_grow, say, self._check)
 
-    def run(self, job: Job, size: int) -> JobResult:
-        """The result of rank 0 of `size`, which runs the job.
+    def run(self, jobs: Mapping[int, Job]) -> JobResult:
+        """The result of rank 0, which runs a job.
 
-        RankError where a worker is lost or closes, UsageError where the job cannot run on this cluster,
-        SchedulerLost, KeyboardInterrupt. All ranks have ended afterwards, and have saved where they could.
+        jobs: the job for each possible number of ranks, see FreeWorkers.wait. RankError where a worker is lost or
+        closes, UsageError where the job cannot run on this cluster, SchedulerLost, KeyboardInterrupt. All ranks have
+        ended afterwards, and have saved where they could.
         """
-        job = visible_inputs(job)
-        tasks = _Tasks(self._client, job, size)
+        jobs = {size: visible_inputs(job) for size, job in jobs.items()}
+        sizes = sorted(jobs, reverse=True)
+        tasks: _Tasks | None = None
         try:
             with ExitStack() as turn:
                 self._take_turn(turn)
-                workers, device = self._free_workers.wait(job, size)
+                workers, device = self._free_workers.wait(jobs[sizes[0]], sizes)
+                if (size := len(workers)) < sizes[0]:
+                    self._say(f"The cluster has no {sizes[0]} {NAMES[device]}: going on with --gpus {size}")
+                tasks = _Tasks(self._client, jobs[size], size)
                 tasks.start(workers, device)
                 while (result := tasks.result()) is None:
                     self._check()
@@ -58,7 +63,8 @@ class RankGroup:
             raise SchedulerLost from error
         finally:
             with suppress(OSError):
-                tasks.end()
+                if tasks:
+                    tasks.end()
 
     def _check(self) -> None:
         self._interrupted()

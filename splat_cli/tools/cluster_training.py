@@ -41,12 +41,16 @@ def resumed_run_on_cluster(
     """Continue a run with changes to its settings. See `_train`."""
     config = dataclasses.replace(open_run(path).config(), **changes)
     check_settings(config)
-    return _train(resume_job(path, scene, changes, device), RunDir(path), config, cluster, device, display)
+    job, is_asked = resume_job(path, scene, changes, device), "gpus" in changes
+    return _train(job, RunDir(path), config, cluster, device, display, is_asked)
 
 
-def _train(job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str, display: Display) -> RunResult:
-    """Run the job on as many workers as the settings have GPUs; its log is shown.
+def _train(
+    job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str, display: Display, is_asked: bool = False
+) -> RunResult:
+    """Run the job on as many workers as the settings have GPUs, or see `_jobs`; its log is shown.
 
+    is_asked: whether it starts with this number only, which the user has asked for.
     SplatError with the exit code and message of the job, RankError where workers are lost too often, Interrupted.
     """
     from splat_cli.engine.clusters import connected_client
@@ -65,10 +69,11 @@ def _train(job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str
                 check()
 
             group = RankGroup(client, device, not cluster.startswith("local:"), display.say, look)
+            asked = [{config.gpus: job}] if is_asked else []
 
             def attempt(_: object) -> None:
                 try:
-                    _check(group.run(job, config.gpus))
+                    _check(group.run(asked.pop() if asked else _jobs(job, run, config.gpus)))
                 except SchedulerLost:
                     raise SchedulerLost(resume_advice(run, config, restarts.options)) from None
                 finally:
@@ -78,6 +83,19 @@ def _train(job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str
     except KeyboardInterrupt as signal:
         raise interruption(run, config, signal, restarts.options) from None
     return read_result(run)
+
+
+def _jobs(job: Job, run: RunDir, gpus: int) -> dict[int, Job]:
+    """The job for each number of GPUs with which it may run; the result is the same with all of them.
+
+    A run that has begun, whose batch size is known, may go on with fewer: numbers that divide the batch size.
+    """
+    if not is_run(run.path):
+        return {gpus: job}
+    sizes = [size for size in range(1, gpus + 1) if size == gpus or run.config().batch_size % size == 0]
+    return {
+        size: dataclasses.replace(job, resume_arguments=(*job.resume_arguments, f"--gpus={size}")) for size in sizes
+    }
 
 
 @dataclass

@@ -43,18 +43,42 @@ def test_a_gpu_of_two_workers_is_used_once():
     assert _chosen(same, 2, "cuda") == ["a", "a"]
 
 
+def _client(infos, busy):
+    """As much of a client as FreeWorkers uses. busy: worker -> number of its tasks."""
+    return SimpleNamespace(
+        nthreads=lambda: dict.fromkeys(infos, 1),
+        processing=lambda: {worker: [None] * num for worker, num in busy().items()},
+        run=lambda *_, **__: infos,
+    )  # fmt: skip
+
+
 def _wait(monkeypatch, infos, size, device="auto", can_grow=False, **changes):
     """FreeWorkers.wait for a cluster of these workers."""
-    client = SimpleNamespace(
-        nthreads=lambda: dict.fromkeys(infos, 1), processing=dict, run=lambda *_, **__: {**infos, **changes}
-    )
+    client = _client({**infos, **changes}, dict)
     monkeypatch.setattr(free_workers, "remote_call", lambda *_: (None, b""))
-    return FreeWorkers(client, device, can_grow, pytest.fail, lambda: None).wait(None, size)
+    sizes = [size] if isinstance(size, int) else size
+    return FreeWorkers(client, device, can_grow, pytest.fail, lambda: None).wait(None, sizes)
 
 
 def test_free_workers_are_found(monkeypatch):
     assert _wait(monkeypatch, GPUS, 2) == (["b", "c"], "cuda")
     assert _wait(monkeypatch, CPUS, 2) == (["b", "c"], "cpu")
+
+
+@pytest.mark.parametrize(("infos", "sizes", "num"), [(CPUS, [4, 2, 1], 2), (CPUS, [2, 1], 2), (GPUS, [8, 4, 3, 1], 3)])
+def test_the_largest_possible_number_is_chosen(monkeypatch, infos, sizes, num):
+    assert len(_wait(monkeypatch, infos, sizes)[0]) == num
+
+
+def test_workers_are_waited_for_before_fewer_are_chosen(monkeypatch):
+    times = iter([0.0, *range(100)])
+    monkeypatch.setattr(free_workers, "time", SimpleNamespace(monotonic=lambda: next(times), sleep=lambda _: None))
+    monkeypatch.setattr(free_workers, "_PATIENCE", 10.0)
+    client, said = _client(GPUS, lambda: {"b": 1} if next(times) < 20 else {}), []
+    workers, _ = FreeWorkers(client, "cuda", True, said.append, lambda: None).wait(None, [8, 4, 3])
+    assert next(times) > 20  # as many as there are were busy until then
+    assert len(workers) == 3
+    assert said == ["Waiting for 8 free GPUs of the cluster"]
 
 
 @pytest.mark.parametrize(("infos", "size", "device", "can_grow", "message"), [

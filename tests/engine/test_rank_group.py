@@ -3,18 +3,23 @@
 import os
 import signal
 import subprocess
+import threading
 
 import psutil
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import HANG, SPLAT, started, wait_for_checkpoint
+from tests.processes import HANG, SPLAT, newest_checkpoint, started, wait_for_checkpoint, wait_until
 from tests.ranks.runs import SETTINGS, bits
 from tests.training import Trained
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+
+from splat_cli.engine import free_workers
+from tests.engine.dask_cluster import dask_cluster
+
 STEPS = 160  # more than fit between a checkpoint and the signal after it
-CLUSTER = ("--no-report", "--device=cpu", "--cluster=local:2")
+CLUSTER = "--cluster=local:2"
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +31,25 @@ def expected(scene, tmp_path_factory):
 
 def _training(scene, path):
     """The process of a training on two workers of this machine, in a group of its own as a terminal would make one."""
+    command = [*SPLAT, *_command(scene, path), CLUSTER]
+    return started(command, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def _command(scene, path):
     settings = {**SETTINGS, "steps": STEPS, "save_at": "", "checkpoint_minutes": 0}
     del settings["deterministic"]
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    command = [*SPLAT, "train", scene, "-o", path, *options, "--gpus=2", "--deterministic", *CLUSTER]
-    return started(command, stderr=subprocess.PIPE, start_new_session=True)
+    return ["train", scene, "-o", path, *options, "--gpus=2", "--deterministic", "--no-report", "--device=cpu"]
+
+
+def _after_checkpoint(run, work):
+    """Call `work` in a thread after the first checkpoint of a run."""
+
+    def wait_and_work():
+        wait_until(lambda: newest_checkpoint(run.path))
+        work()
+
+    threading.Thread(target=wait_and_work, daemon=True).start()
 
 
 def _descendants(process):
@@ -74,7 +93,30 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
     assert err.splitlines()[-1].endswith(f"; go on with: splat train --resume {run.path} --cluster local:2")
     _assert_gone(before)
     assert len(run.saved_steps()) == 1
-    assert splat("train", "--resume", run.path, *CLUSTER).code == 0
+    assert splat("train", "--resume", run.path, "--no-report", "--device=cpu", CLUSTER).code == 0
+    assert bits(run, STEPS) == expected
+
+
+def test_run_goes_on_with_fewer_workers_after_one_is_lost_for_good(splat, scene, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(free_workers, "_PATIENCE", 1.0)
+    run = RunDir(tmp_path / "run")
+    with dask_cluster(tmp_path / "cluster", 2) as cluster:
+        _after_checkpoint(run, cluster.workers[0].kill)
+        result = splat(*_command(scene, run.path), f"--cluster={cluster.address}")
+    assert result.code == 0, result.err
+    assert "The cluster has no 2 workers: going on with --gpus 1" in result.err
+    assert bits(run, STEPS) == expected
+
+
+def test_interrupted_run_is_resumed_with_fewer_workers_of_another_cluster(splat, scene, expected, tmp_path):
+    run = RunDir(tmp_path / "run")
+    with dask_cluster(tmp_path / "cluster", 2) as cluster:
+        _after_checkpoint(run, lambda: os.kill(os.getpid(), signal.SIGINT))
+        assert splat(*_command(scene, run.path), f"--cluster={cluster.address}").code == 130
+    resume = ("train", "--resume", run.path, "--no-report", "--device=cpu", "--cluster=local:1")
+    refused = splat(*resume, "--gpus=2")
+    assert (refused.code, "--gpus 2: too few workers in the cluster: 1" in refused.err) == (2, True)
+    assert splat(*resume).code == 0
     assert bits(run, STEPS) == expected
 
 
@@ -85,10 +127,10 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
     (["--resume=run"], "--resume keeps the run's folder"),
 ], ids=str)  # fmt: skip
 def test_options_that_do_not_work_on_a_cluster_are_named(splat, scene, options, named):
-    result = splat("train", scene, "-o", "out", *options, *CLUSTER)
+    result = splat("train", scene, "-o", "out", *options, "--device=cpu", CLUSTER)
     assert (result.code, named in result.err) == (2, True)
 
 
 def test_run_is_not_overwritten(splat, scene, trained):
-    result = splat("train", scene, "-o", trained, *CLUSTER)
+    result = splat("train", scene, "-o", trained, "--device=cpu", CLUSTER)
     assert (result.code, "is a run already" in result.err) == (2, True)

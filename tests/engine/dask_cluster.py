@@ -1,0 +1,55 @@
+"""A Dask cluster of processes as users start one: `dask scheduler` and `dask worker`."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.processes import ROOT, started, wait_until
+
+
+class DaskCluster:
+    """The processes. address: of the scheduler; workers: none of them has a nanny that starts it again."""
+
+    def __init__(self, folder: Path, stack: ExitStack, options: tuple[object, ...], variables: dict[str, str]) -> None:
+        self._folder, self._stack, self._options, self.variables = folder, stack, options, variables
+        self.workers = list[subprocess.Popen[str]]()
+        self.scheduler = self._start("scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard")
+        self.address = wait_until(self._address, self.scheduler)
+
+    def add_worker(self) -> "subprocess.Popen[str]":
+        """Start a worker; waits until it has joined."""
+        number = len(self.workers)
+        arguments = (self.address, "--host=127.0.0.1", "--nthreads=1", "--memory-limit=0", "--no-nanny")
+        self.workers.append(self._start("worker", *arguments, "--no-dashboard", name=f"worker-{number}"))
+        wait_until(lambda: "Registered to:" in self.log(f"worker-{number}"), self.workers[-1])
+        return self.workers[-1]
+
+    def log(self, name: str) -> str:
+        """What a process has said: "scheduler" or "worker-N"."""
+        return (self._folder / f"{name}.log").read_text()
+
+    def _start(self, command: str, *arguments: object, name: str | None = None) -> "subprocess.Popen[str]":
+        with (self._folder / f"{name or command}.log").open("w") as log:
+            return self._stack.enter_context(
+                started(
+                    ["dask", command, *arguments, *self._options], stdout=log, stderr=log, cwd=self._folder,
+                    env={**os.environ, "PYTHONPATH": str(ROOT), **self.variables},
+                )
+            )  # fmt: skip
+
+    def _address(self) -> str | None:
+        lines = [line for line in self.log("scheduler").splitlines() if "Scheduler at:" in line]
+        return lines[0].split("Scheduler at:")[1].strip() if lines else None
+
+
+@contextmanager
+def dask_cluster(folder: Path, num_workers: int, *options: object, **variables: str) -> Iterator[DaskCluster]:
+    """A scheduler and workers on the loopback interface; killed at the end. options: of all processes."""
+    folder.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        cluster = DaskCluster(folder, stack, options, variables)
+        for _ in range(num_workers):
+            cluster.add_worker()
+        yield cluster
