@@ -96,6 +96,14 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     return {name: values[name] for name, declared in SETTINGS.items() if values[name] != declared.default}
 
 
+def requested_settings(config: TrainConfig) -> dict[str, Any]:
+    """Settings of a run that has not begun which differ from their defaults, with the batch if it is given.
+
+    That of the number of GPUs is not the default of every scene.
+    """
+    return changed_settings(config) | ({} if config.batch is None else {"batch": config.batch})
+
+
 def _toml_value(value: Any) -> str:
     """JSON, which is valid TOML for these values, except for one control character that JSON does not escape."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import SETTINGS, TrainConfig
-from splat_cli.config.presets import changed_settings
+from splat_cli.config.presets import requested_settings
 from splat_cli.engine.job import Job
 
 
 def train_job(name: str, scene: Path, run: Path, config: TrainConfig, device: str) -> Job:
     """`splat train --json` on a scene, with its log beside the folder of the run; resumed if the run has begun."""
     command = ("train", str(scene), "--json", "--device", device)
-    settings = _arguments(changed_settings(config))
+    settings = _arguments(requested_settings(config))
     return Job(
         name, (*command, "--out", str(run), *settings), Path.cwd(), _log_of(run), run,
         (*command, "--resume", str(run), *settings), (scene,),

@@ -151,3 +151,12 @@ def test_scene_that_a_lost_worker_finished_is_done(tmp_path):
     assert batch._scene_result(scene, refused).status == "failed"
     RunDir(scene.run).save_result({"steps": 5, "num_splats": 1, "seconds": 1.0})
     assert batch._scene_result(scene, refused).status == "done"
+
+
+@pytest.mark.parametrize(("settings", "options"), [
+    ({}, []), ({"batch": 1}, ["--batch=1"]), ({"gpus": 2, "batch": 2}, ["--gpus=2", "--batch=2"]),
+])  # fmt: skip
+def test_batch_of_one_photograph_per_gpu_is_passed_on(tmp_path, settings, options):
+    """Long runs have another by default."""
+    job = train_job("run", tmp_path, tmp_path / "run", TrainConfig(**settings), "cpu")
+    assert [one for one in job.arguments if one.startswith(("--batch", "--gpus"))] == options

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import SETTINGS, TrainConfig
-from splat_cli.config.presets import changed_settings
+from splat_cli.config.presets import requested_settings
 from splat_cli.console import Display
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
@@ -98,7 +98,7 @@ def open_city(
     config = with_fixed_paths(config, scene)
     record = out / "city.json"
     begun = _read_record(record) if record.is_file() else None
-    asked = {"scene": str(scene.resolve()), "cell_steps": cell_steps, "settings": _json(changed_settings(config))}
+    asked = {"scene": str(scene.resolve()), "cell_steps": cell_steps, "settings": _json(requested_settings(config))}
     if begun is None:
         backend = open_device(device, config, display)
         limits = _limits(scene, config, cell_splats, backend)
