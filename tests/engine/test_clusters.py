@@ -129,7 +129,8 @@ def test_wrong_cluster_is_told(batch, cluster):
         ("jobs = ", "slurm.toml"),
     ],
 )
-def test_wrong_slurm_file_is_told(batch, tmp_path, text, message):
+def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
+    monkeypatch.setenv("PATH", "")  # also where SLURM is installed
     (tmp_path / "slurm.toml").write_text(text)
     code, error = batch(tmp_path / "slurm.toml")
     assert code == 2
@@ -142,6 +143,7 @@ def test_ctrl_c_acts_as_before_dask_jobqueue_was_imported(tmp_path, monkeypatch)
     (tmp_path / "dask_jobqueue.py").write_text(replacing)
     (tmp_path / "slurm.toml").write_text("jobs = 2")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", "")
     monkeypatch.delitem(sys.modules, "dask_jobqueue", raising=False)
     before = signal.getsignal(signal.SIGINT)
     with (
