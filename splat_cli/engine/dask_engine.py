@@ -20,6 +20,7 @@ from splat_cli.errors import SplatError, UsageError
 
 _SAVING = 90.0  # seconds that interrupted jobs have to save
 _POLL = 0.2  # seconds
+_WORKERS_CHECK_INTERVAL = 10.0  # seconds
 
 
 class SchedulerLost(SplatError):
@@ -40,6 +41,7 @@ class DaskEngine:
         self._jobs: dict[Future, Job] = {}
         self._results = ResultQueue[Future](self._check)
         self._topic = f"splat-{uuid.uuid4()}"
+        self._has_workers, self._last_check = self._find_workers(), time.monotonic()
         client.subscribe_topic(self._topic, self._show)
 
     def submit(self, job: Job) -> None:
@@ -63,6 +65,18 @@ class DaskEngine:
         self._interrupted()
         if self._client.status == "closed":
             raise SchedulerLost
+        self._check_workers()
+
+    def _check_workers(self) -> None:
+        """Tell when the last worker has left."""
+        if time.monotonic() - self._last_check < _WORKERS_CHECK_INTERVAL:
+            return
+        had_workers, self._has_workers, self._last_check = self._has_workers, self._find_workers(), time.monotonic()
+        if had_workers and not self._has_workers:
+            self._say("The cluster has no workers any more: waiting for others to join")
+
+    def _find_workers(self) -> bool:
+        return bool(self._client.scheduler_info()["workers"])
 
     def _result(self, future: Future) -> JobResult:
         job = self._jobs.pop(future)

@@ -10,15 +10,22 @@ from splat_cli.device.cuda import visible_gpus, why_no_cuda
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.process import run_job
 from splat_cli.engine.result_queue import ResultQueue
+from splat_cli.folder_lock import wait_until_unlocked
+
+_LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, or for a lost computer's lock to expire
 
 
 class LocalEngine:
     """An Engine with a thread per device.
 
-    environments: of each device; check: called often in `results`, to raise KeyboardInterrupt.
+    environments: of each device; check: called often in `results`, to raise KeyboardInterrupt; say: shows a line of
+    progress.
     """
 
-    def __init__(self, environments: Sequence[Mapping[str, str]], check: Callable[[], None]) -> None:
+    def __init__(
+        self, environments: Sequence[Mapping[str, str]], check: Callable[[], None], say: Callable[[str], None]
+    ) -> None:
+        self._say = say
         self._closing, self._jobs = threading.Event(), queue.SimpleQueue[Job | None]()
         self._results = ResultQueue[JobResult | Exception](check)
         self._threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in environments]
@@ -49,9 +56,20 @@ class LocalEngine:
         place = describe_device(environment)
         while (job := self._jobs.get()) is not None and not self._closing.is_set():
             try:
-                self._results.put(run_job(job, environment, place, self._closing.is_set))
+                self._wait_for_run(job)
+                if not self._closing.is_set():
+                    self._results.put(run_job(job, environment, place, self._closing.is_set))
             except Exception as error:
                 self._results.put(error)
+
+    def _wait_for_run(self, job: Job) -> None:
+        """Wait until no other process uses the run of a job, but not for ever."""
+
+        def say(text: str) -> None:
+            self._say(f"{job.name}: {text}")
+
+        if job.run:
+            wait_until_unlocked(job.folder / job.run, _LOCK_PATIENCE, self._closing.is_set, say)
 
 
 def describe_device(environment: Mapping[str, str]) -> str:

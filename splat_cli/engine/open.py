@@ -32,7 +32,7 @@ def _opened(
     device: str, cluster: str | None, say: Callable[[str], None], check: Callable[[], None]
 ) -> Iterator[Engine]:
     if cluster is None:
-        yield LocalEngine(device_environments(device), check)
+        yield LocalEngine(device_environments(device), check, say)
         return
     from splat_cli.engine.clusters import connected_client
 

@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,9 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from splat_cli.console import Display
 from splat_cli.run.storage.run_dir import RunDir
+from tests.processes import HANG, newest_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+
+from splat_cli.engine import dask_engine
+from tests.engine.dask_cluster import dask_cluster
+
 ROOT = Path(__file__).parents[2]
 OPTIONS = ["--device", "cpu", "--save-at", "", "--no-report"]
 SLURM = """#!/bin/sh
@@ -105,6 +112,36 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
     assert "Traceback" not in err
     assert_gone(before)
     assert len(run.saved_steps()) == 1
+
+
+def test_scene_waits_for_another_worker_where_none_is_left(splat, scene, tmp_path, monkeypatch):
+    """Another one joins, later and with fewer threads than there were."""
+    monkeypatch.setattr(dask_engine, "_WORKERS_CHECK_INTERVAL", 0.2)
+    out, ready = tmp_path / "out", threading.Event()
+    say = Display.say
+
+    def told(display, text):
+        say(display, text)
+        if "no workers any more" in text:
+            ready.set()
+
+    monkeypatch.setattr(Display, "say", told)
+    with dask_cluster(tmp_path / "cluster", 2) as cluster:
+
+        def replace_workers():
+            wait_until(lambda: newest_checkpoint(out / scene.name))
+            for worker in cluster.workers:
+                worker.kill()
+            ready.wait(HANG)
+            cluster.add_worker()
+
+        thread = threading.Thread(target=replace_workers)
+        thread.start()
+        options = ("--steps=2000", "--checkpoint-every=20", "--cluster", cluster.address)
+        result = splat("batch", scene, "-o", out, *OPTIONS, *options)
+        thread.join()
+    assert result.code == 0, result.err
+    assert "resumed on " in result.err
 
 
 @pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")

@@ -158,7 +158,10 @@ class FakeFuture:
 def _results(tmp_path, error):
     """Results of an engine whose only job ends with an exception."""
     client = SimpleNamespace(
-        status="running", subscribe_topic=lambda *_: None, submit=lambda *_, **__: FakeFuture(error)
+        status="running",
+        subscribe_topic=lambda *_: None,
+        submit=lambda *_, **__: FakeFuture(error),
+        scheduler_info=lambda: {"workers": {}},
     )
     engine = DaskEngine(client, "cpu", print, lambda: None)
     engine.submit(job(tmp_path, "--version"))

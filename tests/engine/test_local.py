@@ -1,7 +1,9 @@
 """Jobs on this machine: results, several at a time, and their end with the engine or with this process."""
 
+import dataclasses
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from splat_cli.engine import process as job_process
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import LocalEngine
 from splat_cli.engine.open import open_engine
+from splat_cli.folder_lock import locked_folder
 from tests.processes import HANG, endless_training, finished, started, wait_for_checkpoint
 
 
@@ -43,7 +46,7 @@ def test_what_libraries_print_before_the_result_is_passed_over(tmp_path):
 
 
 def test_an_engine_runs_a_job_per_device(tmp_path):
-    engine = LocalEngine([{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "7"}], lambda: None)
+    engine = LocalEngine([{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "7"}], lambda: None, print)
     for number in range(3):
         engine.submit(job(tmp_path, "--version", name=str(number)))
     results = list(engine.results())
@@ -78,6 +81,23 @@ def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
         parent.wait()
     child.wait(timeout=HANG)
     assert "Interrupted after step" in (tmp_path / "log").read_text()
+
+
+def test_job_waits_for_the_process_of_an_earlier_command(tmp_path):
+    """As for that of a killed command, or of a cluster that saves."""
+    said, lock = [], ExitStack()
+    lock.enter_context(locked_folder(tmp_path / "run", make=True))
+    with open_engine("cpu", say=lambda line: said.append(line) or lock.close()) as engine:
+        engine.submit(dataclasses.replace(job(tmp_path, "--version"), run=Path("run")))
+        (result,) = engine.results()
+    assert result.exit_code == 0
+    assert [line.partition(" (")[0] for line in said] == ["job: waits for another process"]
+
+
+def test_closed_engine_does_not_wait_for_other_processes(tmp_path):
+    with locked_folder(tmp_path / "run", make=True), open_engine("cpu") as engine:
+        engine.submit(dataclasses.replace(job(tmp_path, "--version"), run=Path("run")))
+    assert not (tmp_path / "log").exists()
 
 
 _SAVE_ON_WINDOWS = """
