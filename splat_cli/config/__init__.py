@@ -11,6 +11,8 @@ from splat_cli.config.run import RunSettings
 from splat_cli.config.setting import Setting, settings_of
 from splat_cli.config.splats import SplatSettings
 
+_SAVE_AT = (7000,)
+
 
 @dataclass(frozen=True)
 class TrainConfig(
@@ -38,6 +40,12 @@ class TrainConfig(
     def batch_size(self) -> int:
         """Number of steps that make one update."""
         return self.gpus if self.batch is None else self.batch
+
+    @property
+    def save_steps(self) -> list[int]:
+        """Steps of `save_at`, ascending, each the last of a batch; some may be after the end of the run."""
+        steps = _SAVE_AT if self.save_at is None else self.save_at
+        return sorted({-(-step // self.batch_size) * self.batch_size for step in steps})
 
     @property
     def trained_sh_degree(self) -> int:

@@ -32,9 +32,10 @@ class RunSettings:
         high=64,
     )
     seed: int = setting(0, "Random seed.", low=0, high=2**31 - 1)
-    save_at: tuple[int, ...] = setting(
-        (7000,),
-        "Steps after which the splats are saved and, with --eval, evaluated; always done after the last step.",
+    save_at: tuple[int, ...] | None = setting(
+        None,
+        "Steps after which the splats are saved and, with --eval, evaluated; always done after the last step; by "
+        "default 7000.",
         low=1,
     )
     eval: bool = setting(False, "Hold out test photographs and evaluate on them.")

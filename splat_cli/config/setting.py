@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
 
 def _kind_of(hint: Any) -> tuple[type, bool]:
     """`int | None` -> (int, True); `tuple[int, ...]` -> (tuple, False)."""
-    if isinstance(hint, types.UnionType):
-        (inner,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
-        return inner, True
-    return typing.get_origin(hint) or hint, False
+    optional = isinstance(hint, types.UnionType)
+    if optional:
+        (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
+    return typing.get_origin(hint) or hint, optional

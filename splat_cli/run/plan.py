@@ -42,15 +42,19 @@ class RunPlan:
     config: ResolvedConfig
 
     @property
-    def warning(self) -> str | None:
-        """What to tell the user before training, or None."""
-        updates = self.config.steps // self.config.batch_size
-        if self.config.batch_size == 1 or updates >= MIN_UPDATES:
-            return None
-        return (
-            f"{self.config.steps:,} steps in batches of {self.config.batch_size} are {updates:,} updates, under "
-            f"{MIN_UPDATES:,}: splats converge less; use a smaller --batch or more --steps"
-        )
+    def warnings(self) -> list[str]:
+        """What to tell the user before training."""
+        found = []
+        steps, updates = self.config.steps, self.config.steps // self.config.batch_size
+        if self.config.batch_size > 1 and updates < MIN_UPDATES:
+            found.append(
+                f"{steps:,} steps in batches of {self.config.batch_size} are {updates:,} updates, under "
+                f"{MIN_UPDATES:,}: splats converge less; use a smaller --batch or more --steps"
+            )
+        late = [f"{step:,}" for step in self.config.save_steps if step > steps]
+        if late and self.config.save_at is not None:
+            found.append(f"nothing is saved at {', '.join(late)} (--save-at): the run ends after {steps:,} steps")
+        return found
 
     def with_max_splats(self, limit: int) -> RunPlan:
         """The plan with at most `limit` splats."""
@@ -102,8 +106,8 @@ def resolve_plan(
 def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
     """The settings of a run of about `steps` steps: `steps` and `save_at` rounded up to whole batches, `batch` set."""
     size = config.batch_size
-    rounded, *save_at = (-(-step // size) * size for step in (steps, *config.save_at))
-    return dataclasses.replace(config, steps=rounded, save_at=tuple(save_at), batch=size)
+    save_at = None if config.save_at is None else tuple(config.save_steps)
+    return dataclasses.replace(config, steps=-(-steps // size) * size, save_at=save_at, batch=size)
 
 
 def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:

@@ -76,7 +76,7 @@ class Session:
                     self._wait_for_kernels()
             with deferred_interrupt() as self._check, self._closed_after_loss():
                 try:
-                    for stop in sorted({step for step in self.config.save_at if first < step < last} | {last}):
+                    for stop in [*(step for step in self.config.save_steps if first < step < last), last]:
                         self._run_until(stop, on_progress)
                         self._save(stop)
                         self._check()

@@ -95,8 +95,8 @@ def _train(
         data = read_data(scene_path, config, backend, display)
         plan = data.plan(config)
         config = plan.requested
-        if plan.warning:
-            display.warn(plan.warning)
+        for line in plan.warnings:
+            display.warn(line)
         if backend.name == "cpu":
             warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
         start = _initial_state(plan, data, checkpoint, backend, display)

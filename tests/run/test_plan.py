@@ -62,8 +62,16 @@ def test_batches_are_whole():
     plan = resolve_plan(load_config(None, {"batch": 8, "steps": 3001, "save_at": (100, 7000)}), VIEWS)
     assert (plan.requested.steps, plan.requested.save_at) == (3008, (104, 7000))
     assert (plan.config.densify_interval, plan.config.opacity_reset_interval) == (96, 3000)
-    assert "376 updates" in plan.warning
-    assert resolve_plan(load_config(None, {"batch": 3, "steps": 3000}), VIEWS).warning is None
+    assert "376 updates" in plan.warnings[0]
+    assert resolve_plan(load_config(None, {"batch": 3, "steps": 3000}), VIEWS).warnings == []
+
+
+def test_saves_after_the_end_are_told_where_they_were_asked_for():
+    plan = resolve_plan(load_config(None, {"steps": 30, "save_at": (7000, 10, 50), "batch": 1}), VIEWS)
+    assert plan.warnings == ["nothing is saved at 50, 7,000 (--save-at): the run ends after 30 steps"]
+    assert resolve_plan(load_config(None, {"steps": 30, "save_at": (7000,), "batch": 1}), VIEWS).warnings
+    plan = resolve_plan(load_config(None, {"steps": 30, "batch": 1}), VIEWS)
+    assert (plan.warnings, plan.requested.save_steps) == ([], [7000])
 
 
 def test_short_runs_have_higher_learning_rates_and_no_noise():

@@ -50,7 +50,7 @@ class RunDir:
         saved, scored = self.saved_steps(), self.metrics().get("steps", {})
         return [
             step
-            for step in sorted(set(config.save_at))
+            for step in config.save_steps
             if step <= done and (step not in saved or (config.eval and str(step) not in scored))
         ]
 
