@@ -71,9 +71,9 @@ def command(
     """Estimate the camera poses of PHOTOS with COLMAP.
 
     PHOTOS is a folder of photographs or a video. Writes images, sparse/0 and database.db to SCENE, for `splat train
-    SCENE`; GPS data of photographs give the scene its scale and level. After an interruption, the same command
-    continues. Needs the extra `sfm` (pip install 'splat-cli[sfm]'), but no GPU. `splat train PHOTOS` does this, too,
-    with the default options.
+    SCENE`; unregistered.txt lists photographs without a pose. GPS data of photographs give the scene its scale and
+    level. After an interruption, the same command continues. Needs the extra `sfm` (pip install 'splat-cli[sfm]'), but
+    no GPU. `splat train PHOTOS` does this, too, with the default options.
     """
     from splat_cli.scene.sfm import SfmOptions, make_scene
 
@@ -82,6 +82,6 @@ def command(
     data = {
         "scene": out, "photographs": found.num_photographs, "registered": found.num_registered,
         "points": found.num_points, "error": found.error, "track_length": found.track_length,
-        "gps_error": found.gps_error,
+        "gps_error": found.gps_error, "unregistered": found.unregistered,
     }  # fmt: skip
     return Output([found.summary(), *found.advice(), f"Scene: {out}"], data)

@@ -9,7 +9,7 @@ from PIL import Image
 from splat_cli.scene.sfm import mapping
 from splat_cli.tools.photo_scene import lacks_poses
 
-FIGURES = {"models": 1, "registered": 9, "points": 300, "error": 0.5, "track_length": 3.0, "gps_error": None}
+FIGURES = {"models": 1, "unregistered": [], "points": 300, "error": 0.5, "track_length": 3.0, "gps_error": None}
 OPTIONS = ("--device", "cpu", "--steps", "4", "--save-at", "2", "--init", "points")
 
 
@@ -81,9 +81,10 @@ def test_photographs_in_images_leave_out_what_lies_beside(splat, photos, colmap,
 
 
 def test_few_registered_photographs_are_a_warning(splat, photos, colmap, monkeypatch):
-    monkeypatch.setitem(FIGURES, "registered", 4)
+    monkeypatch.setitem(FIGURES, "unregistered", [f"{number}.jpg" for number in range(5)])
     result = splat("train", photos, *OPTIONS)
     assert "Warning: Only 4 of 9 photographs were registered" in result.err
+    assert "Not registered: 0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg (listed in scenes" in result.err
 
 
 def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):

@@ -124,8 +124,9 @@ def _keep_largest(pycolmap: Any, models: dict[int, Any], target: Path, job: Mapp
     gps_error = _align(pycolmap, largest, job["locations"], job["seed"])
     target.mkdir(parents=True, exist_ok=True)
     largest.write(target)
+    placed = {image.name for image in largest.images.values() if image.has_pose}
     return {
-        "registered": largest.num_reg_images(), "points": largest.num_points3D(),
+        "unregistered": [name for name in job["names"] if name not in placed], "points": largest.num_points3D(),
         "error": largest.compute_mean_reprojection_error(), "track_length": largest.compute_mean_track_length(),
         "gps_error": gps_error,
     }  # fmt: skip

@@ -6,32 +6,43 @@ from pathlib import Path
 
 from splat_cli.console import Counting
 from splat_cli.errors import SceneError, UsageError
+from splat_cli.files import replacing
+from splat_cli.scene.dataset import sanitize_name
 from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.colmap_process import run_colmap
 from splat_cli.scene.sfm.gps import gps_locations
 from splat_cli.scene.sfm.options import SfmOptions
 from splat_cli.scene.sfm.pairs import choose_matcher, sequential_pairs
+from splat_cli.scene.sfm.scene_folder import UNREGISTERED
 
 _FEW_REGISTERED = 0.8
+_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Mapping:
     """What structure from motion found: photographs placed, points, mean error in pixels, mean track length.
 
+    unregistered: names of the photographs that were not placed, which UNREGISTERED in the folder `scene` lists.
     gps_error: median, in metres, where scale and orientation are those of the photographs' GPS data. matcher: that
     was used, "exhaustive" or "sequential".
     """
 
     num_photographs: int
-    num_registered: int
+    unregistered: list[str]
     num_points: int
     error: float
     track_length: float
     num_models: int
     gps_error: float | None = None
     matcher: str = "exhaustive"
+    scene: Path = Path()
+
+    @property
+    def num_registered(self) -> int:
+        """Number of photographs that were placed."""
+        return self.num_photographs - len(self.unregistered)
 
     def summary(self) -> str:
         """The statistics in one line."""
@@ -42,9 +53,14 @@ class Mapping:
         )
 
     def advice(self) -> list[str]:
-        """Advice for photographs that were not registered; empty if nearly all were."""
-        if self.num_registered >= _FEW_REGISTERED * self.num_photographs:
+        """What helps, unless nearly all photographs were registered, and which were not."""
+        if not self.unregistered:
             return []
+        names = ", ".join(map(sanitize_name, self.unregistered[:_NAMED]))
+        more = f" and {len(self.unregistered) - _NAMED:,} more" if len(self.unregistered) > _NAMED else ""
+        named = f"Not registered: {names}{more} (listed in {self.scene / UNREGISTERED})"
+        if self.num_registered >= _FEW_REGISTERED * self.num_photographs:
+            return [named]
         lines = [f"Only {self.num_registered} of {self.num_photographs} photographs were registered. What helps:"]
         if self.num_models > 1:
             lines.append(
@@ -54,7 +70,7 @@ class Mapping:
                   "- sharp photographs of one exposure; little glass, water or sky"]  # fmt: skip
         if self.matcher == "sequential":
             lines.append("- splat sfm --matcher exhaustive, which takes longer, if they are in no order")
-        return lines
+        return [*lines, named]
 
 
 def map_photographs(
@@ -79,15 +95,20 @@ def map_photographs(
         raise SceneError(
             f"no two of the {len(names)} photographs fit together: {_why_none_fit(scene / 'images', names)}"
         )
+    if found["unregistered"]:
+        with replacing(scene / UNREGISTERED) as beside:
+            lines = "".join(f"{sanitize_name(name)}\n" for name in found["unregistered"])
+            beside.write_text(lines, encoding="utf-8")
     return Mapping(
         len(names),
-        found["registered"],
+        found["unregistered"],
         found["points"],
         found["error"],
         found["track_length"],
         found["models"],
         found["gps_error"],
         matcher,
+        scene,
     )
 
 

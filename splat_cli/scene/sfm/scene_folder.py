@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.errors import UsageError
+from splat_cli.files import replacing
 from splat_cli.folder_lock import LOCK_NAME, locked_folder
 
+UNREGISTERED = "unregistered.txt"
+"""Names of the photographs without a pose, one a line."""
 _MARKER, _RECORD = ".unfinished", "sfm.json"
-_CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-wal")
+_CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-wal", UNREGISTERED)
 
 
 @contextmanager
@@ -23,7 +26,8 @@ def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None
     with locked_folder(scene, make=True):
         if _read(scene / _MARKER) != record:
             _remove_unfinished(scene)
-            (scene / _MARKER).write_text(json.dumps(record))
+            with replacing(scene / _MARKER) as beside:
+                beside.write_text(json.dumps(record))
         try:
             yield
         except Exception:

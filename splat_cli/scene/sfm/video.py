@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.errors import UsageError, one_line
+from splat_cli.files import replacing
 
 _QUALITY = 95
 
@@ -66,5 +67,6 @@ def _sharpness(pixels: np.ndarray) -> float:
 
 def _save(images: Path, number: int, pixels: np.ndarray) -> str:
     name = f"frame_{number:05d}.jpg"
-    Image.fromarray(pixels).save(images / name, quality=_QUALITY, subsampling=0)
+    with replacing(images / name) as beside:
+        Image.fromarray(pixels).save(beside, "JPEG", quality=_QUALITY, subsampling=0)
     return name

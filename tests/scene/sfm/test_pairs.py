@@ -56,6 +56,6 @@ def test_frames_are_matched_with_neighbours_and_key_frames():
 
 
 def test_advice_names_the_matcher_only_where_another_one_is_left():
-    few = (10, 5, 100, 0.5, 4.0, 2, None)
+    few = (10, ["a.jpg"] * 5, 100, 0.5, 4.0, 2, None)
     assert not any("--matcher" in line for line in Mapping(*few, "exhaustive").advice())
     assert any("--matcher exhaustive" in line for line in Mapping(*few, "sequential").advice())

@@ -1,20 +1,24 @@
 """Structure from motion on renders of the sample scene, whose cameras are known."""
 
+import errno
 import gc
+import os
 import subprocess
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from splat_cli.console import Display
-from splat_cli.errors import UsageError
+from splat_cli.errors import DiskError, UsageError
 from splat_cli.scene import read_scene
-from splat_cli.scene.sfm import SfmOptions
+from splat_cli.scene.sfm import SfmOptions, mapping, video
 from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
+from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
 from tests.processes import HANG
 from tests.scene.sfm.exif import camera_exif
@@ -191,8 +195,40 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
         extract_frames(tmp_path / "a.mp4", tmp_path, 3, print)
 
 
+def mapped(num, num_registered, num_models, scene=Path("scene")):
+    return Mapping(num, [f"{i}.jpg" for i in range(num_registered, num)], 100, 0.5, 4.0, num_models, scene=scene)
+
+
 def test_advice_only_where_few_were_registered():
-    assert Mapping(10, 9, 100, 0.5, 4.0, 1).advice() == []
-    advice = Mapping(10, 5, 100, 0.5, 4.0, 2).advice()
-    assert "Only 5 of 10" in advice[0]
+    assert mapped(10, 10, 1).advice() == []
+    named = "Not registered: 9.jpg (listed in scene/unregistered.txt)"
+    assert mapped(10, 9, 1).advice() == [named.replace("/", os.sep)]
+    *advice, named = mapped(20, 5, 2).advice()
+    assert "registered: 5.jpg, 6.jpg, 7.jpg, 8.jpg, 9.jpg and 10 more (" in named
+    assert "Only 5 of 20" in advice[0]
     assert "2 groups" in advice[1]
+
+
+def test_photographs_without_a_pose_are_listed(tmp_path, monkeypatch):
+    found = {"models": 1, "unregistered": ["b\n.jpg", "c.jpg"], "points": 9, "error": 0.5, "track_length": 4.0}
+    monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: found | {"gps_error": None})
+    made = map_photographs(tmp_path, ["a.jpg", "b\n.jpg", "c.jpg", "d.jpg"], SfmOptions(), Display().counting)
+    assert (made.num_registered, made.unregistered) == (2, ["b\n.jpg", "c.jpg"])
+    assert (tmp_path / "unregistered.txt").read_text() == "b\\n.jpg\nc.jpg\n"
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of a write: without a name
+    monkeypatch.setattr(Path, "write_text", raising(full))
+    monkeypatch.setattr(Image.Image, "save", raising(full))
+    with pytest.raises(DiskError, match=r"scene/\.unfinished was not written: no space left"):
+        new_scene_folder(tmp_path / "scene", {}).__enter__()
+    with pytest.raises(DiskError, match=r"frame_00001\.jpg was not written: no space left"):
+        video._save(tmp_path, 1, np.zeros((4, 4, 3), np.uint8))
+
+
+def raising(error):
+    def call(*args, **more):
+        raise error
+
+    return call
