@@ -13,6 +13,7 @@ from contextlib import suppress
 import click
 
 from splat_cli import __version__
+from splat_cli.cli.help import HelpContext
 from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, one_line
 from splat_cli.files import is_full
@@ -26,6 +27,8 @@ _COMMANDS = ("train", "batch", "city", "view", "render", "export", "eval", "repo
 class _LazyGroup(click.Group):
     """Imports the module of a command only when it is used or commands are listed."""
 
+    context_class = HelpContext
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -33,6 +36,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"splat_cli.cli.{cmd_name}").command
+        command.context_class = HelpContext
         return command
 
     def resolve_command(

@@ -1,0 +1,42 @@
+"""Help for terminals of any width: click takes none for narrower than 50 columns."""
+
+import re
+import shutil
+from collections.abc import Iterable
+
+import click
+
+_MIN_WIDTH = 20
+_NARROW = 60
+"""Columns below which explanations stand under the names of options."""
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Help as wide as the terminal, up to click's 80 columns."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        super().__init__(indent_increment, width, max_width)
+        if width is None:
+            self.width = max(min(self.width, shutil.get_terminal_size().columns - 2), _MIN_WIDTH)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Rows of a name and its explanation."""
+        if self.width < _NARROW:
+            col_max = self.width // 4
+        super().write_dl([(self._broken(name), about) for name, about in rows], col_max, col_spacing)
+
+    def _broken(self, name: str) -> str:
+        """The name with line breaks between words and choices where it is too long for a line."""
+        indent = " " * (self.current_indent + self.indent_increment)
+        lines = [" " * self.current_indent]
+        for part in re.split(r"(?<=[ |/])", name):
+            if lines[-1].strip() and len(lines[-1] + part) > self.width:
+                lines.append(indent)
+            lines[-1] += part
+        return "\n".join(line.rstrip() for line in lines).lstrip()
+
+
+class HelpContext(click.Context):
+    """The context of commands with this help."""
+
+    formatter_class = HelpFormatter
