@@ -18,6 +18,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import make_sample_city, read_scene
 from splat_cli.tools.city.plan import CellFiles, read_plan
 from splat_cli.tools.city.prepare import own_splats
+from tests.processes import HANG, SPLAT, started, wait_until
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = [
@@ -151,6 +152,21 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path):
             process.kill()
     assert process.returncode == 0, err
     assert psutil.wait_procs(before, timeout=30)[1] == []
+    assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_path):
+    """By the same command, killed while two workers train cells, and then given without --cluster."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    scene, out = city[0], tmp_path / "out"
+    command = [*SPLAT, "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
+    with started(command, stderr=subprocess.PIPE, start_new_session=True) as process:
+        wait_until(CellFiles.of(out, 0).run.cameras_path.is_file, process)
+        before = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    result = splat("city", scene, "-o", out, *OPTIONS)
+    assert result.code == 0, result.err
+    assert psutil.wait_procs(before, timeout=HANG)[1] == []
     assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
 
 
