@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 10.0  # seconds for the scheduler to answer
 _RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
+_CERTIFICATES = [f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")]
 _LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
 
 
@@ -70,16 +71,19 @@ def _check_scheduler(address: str) -> None:
 
     async def try_once() -> None:
         credentials = Security().get_connection_args("client")  # as a `Client` reads them from Dask's configuration
+        if is_encrypted and credentials.get("ssl_context") is None:
+            raise ValueError("no certificates")
         (await connect(address, timeout=_TIMEOUT, **credentials)).abort()
 
+    is_encrypted = address.startswith(("tls:", "wss:"))
     try:  # in a thread of its own: the caller's may have an event loop that runs, as in a notebook
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: asyncio.run(try_once())).result()
     except Exception as error:  # of many types, of other programs that answer, missing certificates or protocols
-        raise UsageError(
-            f"no Dask scheduler answers at {address} ({reason_of(error)}): start `dask scheduler` there, "
-            "and `dask worker ADDRESS` on each machine"
-        ) from None
+        advice = "start `dask scheduler` there, and `dask worker ADDRESS` on each machine"
+        if is_encrypted:
+            advice += f"; name certificates that it accepts in {', '.join(_CERTIFICATES)}"
+        raise UsageError(f"no Dask scheduler answers at {address} ({reason_of(error)}): {advice}") from None
 
 
 def _client(address: Any) -> Client:

@@ -12,10 +12,10 @@ from tests.processes import ROOT, started, wait_until
 class DaskCluster:
     """The processes. address: of the scheduler; workers: none of them has a nanny that starts it again."""
 
-    def __init__(self, folder: Path, stack: ExitStack, options: tuple[object, ...], variables: dict[str, str]) -> None:
-        self._folder, self._stack, self._options, self.variables = folder, stack, options, variables
+    def __init__(self, folder: Path, stack: ExitStack, options: tuple[object, ...], scheme: str) -> None:
+        self._folder, self._stack, self._options = folder, stack, options
         self.workers = list[subprocess.Popen[str]]()
-        self.scheduler = self._start("scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard")
+        self.scheduler = self._start("scheduler", f"--host={scheme}://127.0.0.1", "--port=0", "--no-dashboard")
         self.address = wait_until(self._address, self.scheduler)
 
     def add_worker(self) -> "subprocess.Popen[str]":
@@ -35,7 +35,7 @@ class DaskCluster:
             return self._stack.enter_context(
                 started(
                     ["dask", command, *arguments, *self._options], stdout=log, stderr=log, cwd=self._folder,
-                    env={**os.environ, "PYTHONPATH": str(ROOT), **self.variables},
+                    env={**os.environ, "PYTHONPATH": str(ROOT)},
                 )
             )  # fmt: skip
 
@@ -45,11 +45,11 @@ class DaskCluster:
 
 
 @contextmanager
-def dask_cluster(folder: Path, num_workers: int, *options: object, **variables: str) -> Iterator[DaskCluster]:
+def dask_cluster(folder: Path, num_workers: int, *options: object, scheme: str = "tcp") -> Iterator[DaskCluster]:
     """A scheduler and workers on the loopback interface; killed at the end. options: of all processes."""
     folder.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        cluster = DaskCluster(folder, stack, options, variables)
+        cluster = DaskCluster(folder, stack, options, scheme)
         for _ in range(num_workers):
             cluster.add_worker()
         yield cluster
