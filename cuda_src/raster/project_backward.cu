@@ -61,7 +61,7 @@ __device__ __forceinline__ SplatSums sums_of(
 }
 
 // With BATCH it would take 150 registers, and 8 warps would fit a multiprocessor in blocks of 256 threads. 16 warps at 128 registers are
-// faster, although some are spilled (docs/scale.md, "Where the time goes"). With RADIAL_DISTORTION, 12 warps need no spills.
+// faster, although some are spilled (docs/optimizations.md, "Where the time goes"). With RADIAL_DISTORTION, 12 warps need no spills.
 extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* state,                       // [1] skipped updates and steps are counted

@@ -44,7 +44,7 @@ cluster_option = click.option(
     "--cluster",
     metavar="CLUSTER",
     help="Train on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, local:N for N processes of this "
-    "machine, or a .toml file for SLURM. Needs the extra `cluster`; see docs/scale.md.",
+    "machine, or a .toml file for SLURM. Needs the extra `cluster`; see docs/clusters.md.",
 )
 
 
