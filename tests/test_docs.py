@@ -22,6 +22,7 @@ OTHER_PROGRAMS = (
     "ncu ",
     "#SBATCH ",
     "dask ",
+    "tls=",  # options of dask in a variable
     "job_extra",
     "worker_extra",
 )
