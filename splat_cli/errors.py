@@ -32,6 +32,12 @@ class DeviceError(SplatError):
     """Missing device, driver or compiler."""
 
 
+class MemoryLimit(DeviceError, UsageError):
+    """A limit of the process, such as that of `ulimit -v`, that leaves no memory for the device's own needs."""
+
+    exit_code = 2
+
+
 class KernelError(DeviceError):
     """A kernel that failed on a GPU, as --debug finds it. No further work of this process can use the device."""
 

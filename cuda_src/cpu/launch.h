@@ -68,14 +68,15 @@ inline void run_range(void* job, void* arena, long begin, long end)
     }
 }
 
-inline void launch(Launch& launch, RunBlocks run_blocks, int num_threads)
+// False where memory for fibers is short.
+inline bool launch(Launch& launch, RunBlocks run_blocks, int num_threads)
 {
     const long num_blocks = (long)launch.grid.x * launch.grid.y * launch.grid.z;
     const long block_size = (long)launch.block.x * launch.block.y * launch.block.z;
     if (num_blocks * block_size <= 2048) num_threads = 1;      // waking another OS thread would take longer
     launch.concurrent = num_threads > 1;
     const dim3 f = launch.fibers;
-    run_blocks(run_range, &launch, num_blocks, (int)(f.x * f.y * f.z), num_threads);
+    return run_blocks(run_range, &launch, num_blocks, (int)(f.x * f.y * f.z), num_threads);
 }
 
 }  // namespace splat_cpu
@@ -89,12 +90,12 @@ inline void launch(Launch& launch, RunBlocks run_blocks, int num_threads)
 
 // The entry points of kernel `name` in its library; `shape` is the grid's x, y, z and the block's.
 #define SPLAT_CPU_EXPORT(name)                                                                                              \
-    SPLAT_CPU_API void splat_launch_##name(                                                                                 \
+    SPLAT_CPU_API bool splat_launch_##name(                                                                                 \
         splat_cpu::RunBlocks run_blocks, const unsigned* shape, const char* args, int num_threads)                          \
     {                                                                                                                       \
         const dim3 grid{shape[0], shape[1], shape[2]}, block{shape[3], shape[4], shape[5]};                                 \
         splat_cpu::Launch launch{#name, splat_cpu::call_packed<&name>, args, grid, block, SPLAT_CPU_FIBERS(block), false};  \
-        splat_cpu::launch(launch, run_blocks, num_threads);                                                                 \
+        return splat_cpu::launch(launch, run_blocks, num_threads);                                                          \
     }                                                                                                                       \
     SPLAT_CPU_API const int* splat_parameters_##name()                                                                      \
     {                                                                                                                       \

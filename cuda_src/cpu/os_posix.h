@@ -39,25 +39,48 @@ template <void work(void*)> bool start_thread(void* argument)
 
 inline long process_id() { return getpid(); }
 
-// ARENA_SIZE bytes at a multiple of ARENA_ALIGN, whose pages are taken when touched; nullptr where there is no room.
-inline char* reserve_arena()
+inline char* map_memory(uintptr_t address, size_t size)
 {
-    const size_t reserve = ARENA_ALIGN + ARENA_SIZE;
-    char* const p = (char*)mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return nullptr;
-    char* const memory = (char*)(((uintptr_t)p + ARENA_ALIGN - 1) & ~(uintptr_t)(ARENA_ALIGN - 1));
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char* const p = (char*)mmap((void*)address, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return p == MAP_FAILED ? nullptr : p;
+}
+
+// `size` bytes at a multiple of ARENA_ALIGN, whose pages are taken when touched; nullptr where there is no room.
+inline char* reserve_aligned(size_t size)
+{
+    constexpr uintptr_t mask = ~(uintptr_t)(ARENA_ALIGN - 1);
+    char* const anywhere = map_memory(0, size);
+    if (!anywhere) return nullptr;
+    munmap(anywhere, size);
+    uintptr_t address = (uintptr_t)anywhere & mask;  // from there on downwards most is free
+    for (int i = 0; i < 64 && address; ++i, address -= ARENA_ALIGN) {
+        char* const p = map_memory(address, size);
+        if ((uintptr_t)p == address) return p;
+        if (p) munmap(p, size);
+    }
+    const size_t reserve = ARENA_ALIGN + size;       // which a limit of address space may forbid
+    char* const p = map_memory(0, reserve);
+    if (!p) return nullptr;
+    char* const memory = (char*)(((uintptr_t)p + ARENA_ALIGN - 1) & mask);
     if (memory > p) munmap(p, memory - p);
-    const char* const end = memory + ARENA_SIZE;
-    if (p + reserve > end) munmap((void*)end, p + reserve - end);
+    munmap(memory + size, p + ARENA_ALIGN - memory);
     return memory;
 }
 
-// Makes a stack of the arena usable, and the page at its low end inaccessible while the system has guards left.
-inline bool prepare_stack(char* stack)
+// An arena of `wanted` stacks in place of `memory`, which has `had`, fewer, and is released; nullptr where there is no room.
+// The page at the low end of a stack is inaccessible while the system has guards left.
+inline char* grow_arena(char* memory, int had, int wanted)
 {
     static int guards_left = 16384;                  // each splits a mapping, of which a process may have 65,530
-    if (__atomic_fetch_sub(&guards_left, 1, __ATOMIC_RELAXED) > 0) mprotect(stack, PAGE, PROT_NONE);
-    return true;
+    if (memory) {
+        munmap(memory, arena_size(had));
+        __atomic_fetch_add(&guards_left, had, __ATOMIC_RELAXED);
+    }
+    memory = reserve_aligned(arena_size(wanted));
+    if (memory && __atomic_sub_fetch(&guards_left, wanted, __ATOMIC_RELAXED) >= 0)
+        for (int i = 1; i <= wanted; ++i) mprotect(memory + i * STACK, PAGE, PROT_NONE);
+    return memory;
 }
 
 }  // namespace splat_cpu

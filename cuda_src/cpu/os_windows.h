@@ -37,19 +37,19 @@ template <void work(void*)> bool start_thread(void* argument)
 
 inline long process_id() { return 0; }              // there is no fork()
 
-// ARENA_SIZE bytes of address space at a multiple of ARENA_ALIGN, of which the first STACK can be used; nullptr without room.
-inline char* reserve_arena()
+// The arena `memory`, or a new one, with `wanted` stacks that can be used in place of `had`, fewer, but for the page at the low
+// end of each; nullptr where memory is short. Address space is reserved for all that there may ever be: nothing limits it.
+inline char* grow_arena(char* memory, int had, int wanted)
 {
-    char* const p = (char*)VirtualAlloc(nullptr, ARENA_ALIGN + ARENA_SIZE, MEM_RESERVE, PAGE_NOACCESS);
-    if (!p) return nullptr;
-    char* const memory = (char*)(((uintptr_t)p + ARENA_ALIGN - 1) & ~(uintptr_t)(ARENA_ALIGN - 1));
-    return VirtualAlloc(memory, STACK, MEM_COMMIT, PAGE_READWRITE) ? memory : nullptr;
-}
-
-// Makes a stack of the arena usable, but for the page at its low end; false where memory is short.
-inline bool prepare_stack(char* stack)
-{
-    return VirtualAlloc(stack + PAGE, STACK - PAGE, MEM_COMMIT, PAGE_READWRITE) != nullptr;
+    if (!memory) {
+        char* const p = (char*)VirtualAlloc(nullptr, ARENA_ALIGN + arena_size(MAX_THREADS), MEM_RESERVE, PAGE_NOACCESS);
+        if (!p) return nullptr;
+        memory = (char*)(((uintptr_t)p + ARENA_ALIGN - 1) & ~(uintptr_t)(ARENA_ALIGN - 1));
+        if (!VirtualAlloc(memory, STACK, MEM_COMMIT, PAGE_READWRITE)) return nullptr;
+    }
+    for (int i = had + 1; i <= wanted; ++i)
+        if (!VirtualAlloc(memory + i * STACK + PAGE, STACK - PAGE, MEM_COMMIT, PAGE_READWRITE)) return nullptr;
+    return memory;
 }
 
 }  // namespace splat_cpu

@@ -8,7 +8,6 @@
 #include "os_posix.h"
 #endif
 
-#include <cstdio>
 #include <cstdlib>
 #include <new>
 
@@ -16,17 +15,14 @@ namespace {
 
 using namespace splat_cpu;
 
-// The fibers' memory of this OS thread, with guard pages under its first `num_fibers` stacks.
+// The memory of at least `num_fibers` fibers of this OS thread; nullptr where the system gives none.
 void* arena(int num_fibers)
 {
     static thread_local char* memory = nullptr;
     static thread_local int prepared = 0;
-    if (!memory) memory = reserve_arena();
-    bool is_there = memory;
-    for (; is_there && prepared < num_fibers; ++prepared) is_there = prepare_stack(memory + (size_t)(prepared + 1) * STACK);
-    if (!is_there) {
-        fprintf(stderr, "splat: cannot reserve %zu MiB of address space for an OS thread's fibers\n", ARENA_SIZE >> 20);
-        abort();
+    if (prepared < num_fibers) {
+        memory = grow_arena(memory, prepared, num_fibers);
+        prepared = memory ? num_fibers : 0;
     }
     return memory;
 }
@@ -39,9 +35,8 @@ struct Job {
     int fibers_per_block;
     long next;
 
-    void work()
+    void work(void* const memory)
     {
-        void* const memory = arena(fibers_per_block);
         for (long begin; (begin = __atomic_fetch_add(&next, chunk, __ATOMIC_RELAXED)) < num_blocks;)
             range(launch, memory, begin, begin + chunk < num_blocks ? begin + chunk : num_blocks);
     }
@@ -51,8 +46,11 @@ struct Job {
 // threads outlive static destructors.
 class Pool {
 public:
-    void run(Job& job, int num_threads)
+    // False where this thread gets no memory for fibers.
+    bool run(Job& job, int num_threads)
     {
+        void* const memory = arena(job.fibers_per_block);
+        if (!memory) return false;
         if (process_ != process_id()) new (this) Pool;   // in a child process after fork() there are no workers
         caller_.lock();
         const int num_workers = grow(num_threads - 1);
@@ -60,9 +58,10 @@ public:
         pending_ = num_workers;
         Worker* worker = newest_;
         for (int i = 0; i < num_workers; ++i, worker = worker->older) worker->start.post();
-        job.work();
+        job.work(memory);
         if (num_workers) done_.wait();
         caller_.unlock();
+        return true;
     }
 
 private:
@@ -84,7 +83,7 @@ private:
         Worker& worker = *(Worker*)argument;
         for (Pool& pool = *worker.pool;;) {
             worker.start.wait();
-            pool.job_->work();
+            if (void* const memory = arena(pool.job_->fibers_per_block)) pool.job_->work(memory);  // else others do it
             if (__atomic_sub_fetch(&pool.pending_, 1, __ATOMIC_ACQ_REL) == 0) pool.done_.post();
         }
     }
@@ -110,14 +109,14 @@ extern "C" BOOL WINAPI DllMain(HINSTANCE, DWORD reason, LPVOID)
 }
 #endif
 
-SPLAT_CPU_API void splat_run_blocks(
+SPLAT_CPU_API bool splat_run_blocks(
     BlockRange range, void* launch, long num_blocks, int fibers_per_block, int num_threads)
 {
     if (num_threads > num_blocks) num_threads = (int)num_blocks;
     long chunk = num_blocks / (num_threads * 16L + 1);           // small enough to even out, large enough not to contend
     chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : chunk;
     Job job{range, launch, num_blocks, chunk, fibers_per_block, 0};
-    pool.run(job, num_threads);
+    return pool.run(job, num_threads);
 }
 
 SPLAT_CPU_API const char* splat_simd()

@@ -23,10 +23,10 @@ constexpr size_t STACK = 64 * 1024;
 #endif
 // An arena holds a Worker (fibers.h) in its first STACK bytes and then the stacks of its fibers, each with a guard page at
 // its low end. It starts at a multiple of ARENA_ALIGN: code on a fiber finds its Worker by masking its own stack address.
-constexpr size_t ARENA_SIZE = (MAX_THREADS + 1) * STACK;
+constexpr size_t arena_size(int num_fibers) { return (size_t)(num_fibers + 1) * STACK; }
 constexpr size_t ARENA_ALIGN = 2 * MAX_THREADS * STACK;
 
 using BlockRange = void (*)(void* job, void* arena, long begin, long end);       // runs blocks [begin, end) of a launch
-using RunBlocks = void (*)(BlockRange range, void* job, long num_blocks, int fibers_per_block, int num_threads);
+using RunBlocks = bool (*)(BlockRange range, void* job, long num_blocks, int fibers_per_block, int num_threads);
 
 }  // namespace splat_cpu

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device.arguments import check_count, check_launch, check_pointer, scalar_value, struct_value
+from splat_cli.device.host import how_limited
 from splat_cli.device.signature import Parameter
-from splat_cli.errors import ShapeError
+from splat_cli.errors import MemoryLimit, ShapeError
 
 _FORMATS = {
     "float32": "f", "float64": "d", "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H",
@@ -61,7 +62,7 @@ class CpuKernel:
         self._run_blocks = ctypes.cast(runtime.splat_run_blocks, ctypes.c_void_p)
         self._launch = library[f"splat_launch_{name}"]
         self._launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
-        self._launch.restype = None
+        self._launch.restype = ctypes.c_bool
         sizes = library[f"splat_parameters_{name}"]
         sizes.restype = ctypes.POINTER(ctypes.c_int)
         self._sizes = sizes()[: len(parameters)]
@@ -76,8 +77,12 @@ class CpuKernel:
         self._recorder.run(functools.partial(self.launch, *packed))
 
     def launch(self, shape: bytes, packed: bytes) -> None:
-        """Run the kernel with packed arguments: as on a GPU, addresses of arrays that others keep alive."""
-        self._launch(self._run_blocks, shape, packed, self._threads)
+        """Run the kernel with packed arguments: as on a GPU, addresses of arrays that others keep alive.
+
+        MemoryLimit where the system gives no memory for the threads of blocks.
+        """
+        if not self._launch(self._run_blocks, shape, packed, self._threads):
+            raise MemoryLimit(f"there is no memory for the stacks of the CPU's threads: {how_limited()}")
 
     def _value(self, parameter: Parameter, size: int, arg: Any) -> Any:
         if parameter.is_pointer:

@@ -25,3 +25,16 @@ def peak_memory() -> int:
 def num_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def how_limited() -> str:
+    """What to do where the system gives this process no more memory or threads: the limit, if it has one."""
+    if sys.platform != "win32":
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            return (
+                f"its address space is limited to {limit / 2**20:,.0f} MiB; raise the limit, as by ulimit -v unlimited"
+            )
+    return "the system gives no more; end other programs"

@@ -80,7 +80,7 @@ class RunWriter:
             return
         step, backend = self.trainer.step, self.trainer.backend
         scores = self.trainer.run_with_memory_fallback(self._scores)
-        extra = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 2)}
+        extra = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 3)}
         extra |= {"peak_bytes": int(backend.peak_bytes), **self.trainer.run_with_memory_fallback(self._free_space)}
         write_metrics(self.run, self.config, step, scores, backend.describe(), extra)
         self.score = mean_score(scores.values())

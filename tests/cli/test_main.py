@@ -159,7 +159,7 @@ def test_underscores_in_options_are_hyphens(splat, scene, tmp_path, option):
         (OSError(errno.ENAMETOOLONG, "too long", "aa"), 2, "Error: aa cannot be used: too long; name another path"),
         (
             RuntimeError("can't start new thread"),
-            1,
+            2,
             "Error: no further thread can be started: raise the limit of memory or of processes (ulimit -v, -u)",
         ),
         (RuntimeError("Symlink loop from 'a'"), 2, "Error: Symlink loop from 'a'; name another path"),

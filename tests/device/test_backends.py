@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import re
 import sys
 import threading
 import weakref
@@ -190,6 +191,41 @@ def test_a_forked_process_can_launch():
     code = FORK.format(kernels=str(KERNELS))
     ended = finished([sys.executable, "-W", "ignore", "-c", code])
     assert ended.returncode == 0, ended.stderr
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+import psutil
+from pathlib import Path
+from splat_cli.device import open_backend
+from splat_cli.errors import MemoryLimit
+backend = open_backend("cpu", threads=64, sources=Path({kernels!r}))
+kernel = backend.kernel("plain", "reverse")
+x = np.tile(np.arange(128, dtype=np.int32), (300, 1))
+soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+def limit(mebibytes):
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (mebibytes << 20), hard))
+limit(4)
+try:
+    kernel((300,), (128,), x, 1)
+    sys.exit("launched")
+except MemoryLimit as error:
+    print(error)
+limit(40)
+kernel((300,), (128,), x, 1)
+assert (x == np.arange(127, -1, -1)).all()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v works on Linux")
+def test_a_limit_of_memory_leaves_fewer_threads_or_is_named():
+    """As of ulimit -v, for stacks of 128 fibers, 8 MiB a thread, and those of threads."""
+    from tests.device.test_lanes import KERNELS
+
+    ended = finished([sys.executable, "-W", "ignore", "-c", LIMITED.format(kernels=str(KERNELS))])
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"its address space is limited to [\d,]+ MiB; raise the limit, as by ulimit -v", ended.stdout)
 
 
 class StreamOfCuPy:
