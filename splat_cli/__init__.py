@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from splat_cli.errors import SplatError
     from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.gaussians.formats import read_splats, write_splats
-    from splat_cli.result import RenderedImage, Result, Scores
+    from splat_cli.rendered_image import RenderedImage
+    from splat_cli.result import Result, Scores
     from splat_cli.scene.sample import make_sample_city, make_sample_scene
     from splat_cli.scene.view import Scene, View
 
@@ -40,7 +41,8 @@ _MODULES = {
     "gaussians.arrays": ("SplatArrays",),
     "gaussians.formats": ("read_splats", "write_splats"),
     "config.presets": ("load_config",),
-    "result": ("RenderedImage", "Result", "Scores"),
+    "rendered_image": ("RenderedImage",),
+    "result": ("Result", "Scores"),
     "scene.sample": ("make_sample_city", "make_sample_scene"),
     "scene.view": ("Scene", "View"),
 }

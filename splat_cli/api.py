@@ -22,8 +22,9 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.interrupt import Interrupted
 from splat_cli.render.view import render_picture
+from splat_cli.rendered_image import RenderedImage
 from splat_cli.report import try_report
-from splat_cli.result import RenderedImage, Result, Scores
+from splat_cli.result import Result, Scores
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.device import open_device
 from splat_cli.run.in_memory import train_in_memory

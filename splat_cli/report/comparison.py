@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splat_cli.render.error_map import COLORS, FULL_ERROR
+from splat_cli.eval.error_map import COLORS, FULL_ERROR
 from splat_cli.report.markup import Markup, tag
 from splat_cli.report.views import ComparedView
 

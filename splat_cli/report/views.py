@@ -8,12 +8,12 @@ import numpy as np
 
 from splat_cli.console import Display
 from splat_cli.device import Backend
+from splat_cli.eval.error_map import error_map
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.flip import has_flip
 from splat_cli.eval.metrics import Score
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.error_map import error_map
 from splat_cli.report.pictures import jpeg
 from splat_cli.report.run_data import RunData
 from splat_cli.run.storage.load_images import load_run_images

@@ -11,7 +11,7 @@ from splat_cli.errors import UsageError
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.file import FieldFile
 from splat_cli.field.parameters import Parameters
-from splat_cli.render.rasterizer import Coloring
+from splat_cli.render.coloring import Coloring
 
 
 def embeddings_along(saved: FieldFile, appearance: str | None, num_frames: int) -> np.ndarray:

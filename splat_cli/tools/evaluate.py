@@ -9,13 +9,13 @@ import numpy as np
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
+from splat_cli.eval.error_map import side_by_side
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.flip import has_flip
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.error_map import side_by_side
 from splat_cli.render.pictures import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene

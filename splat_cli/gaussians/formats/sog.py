@@ -6,7 +6,6 @@ colours are indices into codebooks of 256 numbers, opacity a byte. The other coe
 65536 of a palette, whose entries, 64 in a row, are indices into a codebook too.
 """
 
-import io
 import json
 import zipfile
 from pathlib import Path
@@ -31,8 +30,8 @@ from splat_cli.gaussians.formats.quantize import (
     to_bytes,
     unit_quats,
 )
+from splat_cli.gaussians.formats.sog_images import MAX_SIDE, as_image, encode_webp, read_image, read_pixels
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.image_files import open_image
 from splat_cli.json_input import parse_json
 
 _MOST = 65535
@@ -42,12 +41,8 @@ _ROW = 64
 _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
 """Palettes have 2^10 to 2^16 entries, one for every 4 to 8 splats where these bounds allow: see docs/formats.md."""
 _MAX_ENTRIES = 1 << _PALETTE_BITS[1]
-_MAX_SIDE = 16383
-"""Of a WebP image."""
 _MAX_META_BYTES = 1 << 20
 """Of meta.json: a thousand times what its codebooks take."""
-_MAX_SPARE_PIXELS = 1 << 16
-"""Of an image, in addition to two for each of its splats."""
 _DAMAGED = (
     *ZIP_ERRORS, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
     ShapeError,
@@ -56,8 +51,8 @@ _DAMAGED = (
 
 def write_sog(path: Path, splats: SplatArrays) -> None:
     """Write the splats in Morton order. FormatError if there are more than images can hold."""
-    if len(splats) > _MAX_SIDE**2:
-        raise FormatError(f"{path} cannot hold {len(splats)} splats, {_MAX_SIDE**2} at most; write another format")
+    if len(splats) > MAX_SIDE**2:
+        raise FormatError(f"{path} cannot hold {len(splats)} splats, {MAX_SIDE**2} at most; write another format")
     contents = sog_files(splats)
     with replacing(path) as beside, zipfile.ZipFile(beside, "w") as file:
         for name, content in contents.items():
@@ -86,8 +81,8 @@ def sog_files(splats: SplatArrays) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
     if splats.sh_degree:
         entries, images["shN_labels.webp"], meta["shN"] = _pack_palette(splats)
-        contents["shN_centroids.webp"] = _webp(entries)
-    contents |= {name: _webp(_as_image(rows)) for name, rows in images.items()}
+        contents["shN_centroids.webp"] = encode_webp(entries)
+    contents |= {name: encode_webp(as_image(rows)) for name, rows in images.items()}
     return contents | {"meta.json": json.dumps(meta).encode()}
 
 
@@ -109,9 +104,9 @@ def read_sog(path: Path) -> SplatArrays:
 
 def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
     """The n splats, of k coefficients beyond the constant one."""
-    low, high = (_pixels(file, name, n) for name in meta["means"]["files"])
+    low, high = (read_pixels(file, name, n) for name in meta["means"]["files"])
     bounds = [np.array(meta["means"][name], np.float64).reshape(3) for name in ("mins", "maxs")]
-    quats, scales, colors = (_pixels(file, meta[name]["files"][0], n) for name in ("quats", "scales", "sh0"))
+    quats, scales, colors = (read_pixels(file, meta[name]["files"][0], n) for name in ("quats", "scales", "sh0"))
     if quats[:, 3].min(initial=255) < _FIRST_INDEX:
         raise ValueError("its quaternions do not say which component is the largest")
     scale_codes, color_codes = _codes(meta["scales"]), _codes(meta["sh0"])
@@ -161,8 +156,8 @@ def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str
 
 def _palette(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(coefficients float32 [P, K, 3] of the entries, index [N] of each splat's entry)."""
-    entries = _image(file, meta["files"][0], _MAX_ENTRIES * k)[:, :3].reshape(-1, k, 3)
-    rows = _pixels(file, meta["files"][1], n)
+    entries = read_image(file, meta["files"][0], _MAX_ENTRIES * k)[:, :3].reshape(-1, k, 3)
+    rows = read_pixels(file, meta["files"][1], n)
     return _codes(meta)[entries], rows[:, 0] + (rows[:, 1].astype(np.uint16) << 8)
 
 
@@ -171,33 +166,3 @@ def _codes(meta: Any) -> np.ndarray:
     if codes.shape != (256,):
         raise ValueError(f"a codebook of {codes.shape} numbers, expected 256")
     return codes
-
-
-def _as_image(rows: np.ndarray) -> np.ndarray:
-    """Pixels [N, C] in rows of a nearly square image, padded with zeros."""
-    width = max(1, int(np.ceil(len(rows) ** 0.5)))
-    image = np.zeros((max(1, -(-len(rows) // width)) * width, rows.shape[1]), np.uint8)
-    image[: len(rows)] = rows
-    return image.reshape(-1, width, rows.shape[1])
-
-
-def _webp(pixels: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, format="WebP", lossless=True, exact=True)
-    return stream.getvalue()
-
-
-def _pixels(file: zipfile.ZipFile, name: str, count: int) -> np.ndarray:
-    """The first pixels uint8 [count, 4] of an image; ValueError if it has fewer, or far more."""
-    pixels = _image(file, name, 2 * count + _MAX_SPARE_PIXELS)
-    if len(pixels) < count:
-        raise ValueError(f"{name!a} has {len(pixels)} pixels, too few for {count} splats")
-    return pixels[:count]
-
-
-def _image(file: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
-    """Pixels uint8 [P, 4] of an image in row-major order. ValueError, before decoding, for more than `most`."""
-    with open_image(io.BytesIO(read_member(file, name, 4 * most + _MAX_META_BYTES)), ("WEBP",)) as image:
-        if image.width * image.height > most:
-            raise ValueError(f"{name!a} has {image.width}x{image.height} pixels, more than its splats need")
-        return np.asarray(image.convert("RGBA")).reshape(-1, 4)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from splat_cli.render.error_map import COLORS, FULL_ERROR, error_map, side_by_side
+from splat_cli.eval.error_map import COLORS, FULL_ERROR, error_map, side_by_side
 
 
 def test_colours_stand_for_differences():
