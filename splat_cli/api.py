@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from splat_cli.color import color_of
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, with_settings
@@ -35,6 +37,7 @@ from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene as train_into_run
 from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.georeferenced import is_relative
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
@@ -159,6 +162,8 @@ def evaluate(
     scene = scene if isinstance(scene, Scene) else read_scene_folder(scene)
     config = TrainConfig(antialias=arrays.antialiased, background=background)
     backend = _backend(device)
+    if not is_relative(arrays.means, scene.origin):  # trained by other programs, in the scene's own coordinates
+        arrays = dataclasses.replace(arrays, means=(arrays.means - scene.origin).astype(np.float32))
     held_out = split(scene.views, test_every, scene.test_names)[1]
     photographs = load_image_set(held_out, config, backend, _display(quiet=True))
     return Scores(evaluate_images(backend, Splats.from_arrays(backend, arrays), photographs, config))

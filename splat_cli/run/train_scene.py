@@ -7,6 +7,7 @@ from pathlib import Path
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
+from splat_cli.errors import UsageError
 from splat_cli.files import require_space
 from splat_cli.gaussians.ply import ply_bytes
 from splat_cli.phase_timer import PhaseTimer
@@ -101,8 +102,13 @@ def _train(
             warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
         start = _initial_state(plan, data, checkpoint, backend, display)
     display.say(f"Device: {backend.describe()}")
+    if checkpoint and (before := run.origin().tolist()) != data.scene.origin.tolist():
+        raise UsageError(
+            f"the origin of {scene_path} is {data.scene.origin.tolist()}, and was {before} when the run began: give "
+            "the scene as it was, or start a new run"
+        )
     run.save_cameras(data.scene.views)
-    run.save_config(config, scene_path, backend.describe())  # makes the folder recognisable as a run
+    run.save_config(config, scene_path, backend.describe(), data.scene.origin)  # makes the folder recognisable as a run
     if data.is_split_by_name:
         write_split(run.split_path, *data.split)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)

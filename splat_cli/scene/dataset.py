@@ -59,7 +59,10 @@ class Points:
 
 @dataclass
 class Dataset:
-    """found: description of what was read. test_names: photographs that the dataset holds out."""
+    """found: description of what was read. test_names: photographs that the dataset holds out.
+
+    origin: float64 [3], what was subtracted from all coordinates (scene/georeferenced.py).
+    """
 
     found: str
     photos: Path
@@ -67,6 +70,7 @@ class Dataset:
     points: Points
     skipped: list[str] = field(default_factory=list)
     test_names: frozenset[str] | None = None
+    origin: np.ndarray = field(default_factory=lambda: np.zeros(3))
 
 
 def usable_frames(

@@ -8,6 +8,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Unusable
 from splat_cli.scene.formats import read_dataset, scene_folder
+from splat_cli.scene.georeferenced import centered, relative_to
 from splat_cli.scene.images.locate import ImageLocator
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
@@ -29,7 +30,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
         raise SceneError(f"{root} {_why_no_folder(root)}")
     if options.downscale < 1 or (options.max_size is not None and options.max_size < 1):
         raise SceneError(f"downscale is {options.downscale} and max size {options.max_size}; both must be at least 1")
-    dataset = read_dataset(root, options)
+    dataset = centered(read_dataset(root, options))
     views, skipped = _views(root, dataset, options)
     skipped = sorted(dataset.skipped + skipped)
     if not views:
@@ -38,9 +39,11 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
             f"none of the {len(skipped)} photographs of {dataset.found} can be used in {dataset.photos}{first}; "
             "check --images and that the photographs are complete"
         )
-    chosen = dataset.points if options.points is None else read_point_cloud(Path(options.points))
+    chosen = dataset.points
+    if options.points is not None:
+        chosen = relative_to(read_point_cloud(Path(options.points)), dataset.origin)
     points, colors, dropped = kept_points(chosen, options)
-    return Scene(root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names)
+    return Scene(root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin)
 
 
 def _why_no_folder(root: Path) -> str:

@@ -131,7 +131,8 @@ class Scene:
     """Views sorted by name, points float32 [P, 3] in world units, their colours uint8 [P, 3].
 
     `skipped`: photographs as "name: reason"; `dropped_points`: number of points by reason; `found`: description of what
-    was read; `test_names`: photographs that the dataset holds out, if any.
+    was read; `test_names`: photographs that the dataset holds out, if any; `origin`: float64 [3], what was subtracted
+    from its coordinates, of a scene in geographic ones.
     """
 
     root: Path
@@ -142,6 +143,7 @@ class Scene:
     dropped_points: dict[str, int] = field(default_factory=dict)
     found: str = ""
     test_names: frozenset[str] | None = None
+    origin: np.ndarray = field(default_factory=lambda: np.zeros(3))
 
 
 def evenly_spread(views: Sequence[T], num: int) -> list[T]:

@@ -28,6 +28,7 @@ from splat_cli.render.pictures import background_color
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.georeferenced import relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.trajectories.interpolate import with_size
@@ -152,7 +153,7 @@ def plan_job(
     which = which or ("test" if config.eval and path is None else "all")
     views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
     if cameras is not None:
-        views, name = read_cameras(cameras), cameras.stem
+        views, name = relative_views(read_cameras(cameras), run.origin() if run else np.zeros(3)), cameras.stem
     if path is not None:
         pinholes = [dataclasses.replace(view, radial=(0.0, 0.0)) for view in views]
         (views, fps), name = _frames(path, pinholes, file, spz_axes), path.name

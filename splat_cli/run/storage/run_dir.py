@@ -4,10 +4,12 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from splat_cli import __version__
 from splat_cli.config import TrainConfig
@@ -102,9 +104,17 @@ class RunDir:
         return TrainConfig(**{**LEGACY_DEFAULTS, **read_settings(self.config_path)})
 
     def about(self) -> dict[str, str]:
-        """Table [run] of config.toml: scene, device and version."""
+        """Table [run] of config.toml: scene, device, version and, in geographic coordinates, the scene's origin."""
         table = read_toml(self.config_path).get("run")
         return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
+
+    def origin(self) -> np.ndarray:
+        """What was subtracted from the coordinates of a scene in geographic ones, float64 [3]. FormatError."""
+        text = self.about().get("origin", "0,0,0")
+        try:
+            return np.array([float(value) for value in text.split(",")]).reshape(3)
+        except ValueError:
+            raise FormatError(f"{self.config_path}: origin = {text!r}: expected x,y,z") from None
 
     def background(self) -> tuple[float, float, float]:
         """Background colour, RGB, 0 to 1: learned, or from the settings."""
@@ -130,9 +140,11 @@ class RunDir:
             raise UsageError(f"{self.config_path} names no scene under [run]: name it, with --scene or as SCENE")
         return Path(about["scene"])
 
-    def save_config(self, config: TrainConfig, scene: Path, device: str) -> None:
-        """Write config.toml: all settings, and a table [run] with scene, device and version."""
+    def save_config(self, config: TrainConfig, scene: Path, device: str, origin: Iterable[float] = ()) -> None:
+        """Write config.toml: all settings, and a table [run] with scene, device, version and the scene's origin."""
         run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
+        if any(origin := list(origin)):
+            run["origin"] = ",".join(f"{value:.0f}" for value in origin)
         with replacing(self.config_path, durable=True) as beside:
             beside.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
 

@@ -14,7 +14,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
 from splat_cli.scene.exports.photographs import Photographs
-from splat_cli.scene.exports.poses import centered, pose_matrix, w2c_from_opencv
+from splat_cli.scene.exports.poses import pose_matrix, w2c_from_opencv
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
@@ -62,9 +62,8 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     if num_unaligned == num_cameras:
         raise SceneError(f"{path} has {num_cameras} cameras, and none is aligned and enabled: align them, export again")
     frames, skipped = usable_frames(aligned, partial(_frame, photographs))
-    frames, note = centered(frames)
     without = f", without {num_unaligned} that are not aligned or disabled" if num_unaligned else ""
-    return Dataset(f"Metashape's cameras in {path}{without}{note}", photographs.folder, frames, Points(), skipped)
+    return Dataset(f"Metashape's cameras in {path}{without}", photographs.folder, frames, Points(), skipped)
 
 
 def _document(path: Path) -> Element:

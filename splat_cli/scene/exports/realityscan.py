@@ -27,7 +27,7 @@ from splat_cli.scene.dataset import (
     usable_frames,
 )
 from splat_cli.scene.exports.photographs import Photographs
-from splat_cli.scene.exports.poses import centered, w2c_from_opengl
+from splat_cli.scene.exports.poses import w2c_from_opengl
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
@@ -58,8 +58,7 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
     photographs = Photographs(root, options)
     rows = ((row["name"], row) for row in _rows(path))
     frames, skipped = usable_frames(rows, partial(_frame, photographs))
-    frames, note = centered(frames)
-    return Dataset(f"RealityScan's cameras in {path}{note}", photographs.folder, frames, Points(), skipped)
+    return Dataset(f"RealityScan's cameras in {path}", photographs.folder, frames, Points(), skipped)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -1,0 +1,111 @@
+"""Scenes in geographic coordinates are moved to the origin, and so is what is given in their coordinates."""
+
+import json
+
+import numpy as np
+import plyfile
+import pytest
+from PIL import Image
+
+import splat_cli as splat_api
+from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene import SceneOptions, read_scene
+from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.colmap import read_model
+from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.poses import Similarity
+from tests.small_scene import write_small_scene
+
+UTM = np.array([437_200.0, 5_421_300.0, 110.0])
+OPTIONS = ("--device", "cpu", "--no-report", "--init", "points", "--save-at", "", "--deterministic")
+
+
+def move(scene, offset):
+    """Moves a scene's COLMAP model."""
+    model = read_model(scene / "sparse/0")
+    for image in model.images:
+        object.__setattr__(image, "translation", tuple(image.translation - image.w2c()[:3, :3] @ offset))
+    model.points = model.points + offset
+    write_model(scene / "sparse/0", model)
+    return scene
+
+
+@pytest.fixture
+def here(tmp_path):
+    return write_small_scene(tmp_path / "here")
+
+
+@pytest.fixture
+def there(tmp_path):
+    return move(write_small_scene(tmp_path / "there"), UTM)
+
+
+def test_a_scene_is_moved_by_whole_units(here, there):
+    near, far = read_scene(here), read_scene(there)
+    moved = far.origin - UTM
+    assert np.abs(moved).max() < 5
+    np.testing.assert_array_equal(far.origin, np.rint(far.origin))
+    np.testing.assert_allclose(far.points, near.points - moved, atol=1e-6)
+    for view, other in zip(near.views, far.views, strict=True):
+        np.testing.assert_allclose(other.center, view.center - moved, atol=1e-6)
+    assert "moved by -437" in far.found
+    assert not near.origin.any()
+
+
+@pytest.mark.parametrize("offset", [0.0, UTM])
+def test_points_of_a_file_may_have_the_coordinates_of_either(there, tmp_path, offset):
+    rng = np.random.default_rng(0)
+    positions = rng.normal(size=(50, 3))
+    rows = np.array([tuple(row) for row in positions + offset], [(axis, "<f8") for axis in "xyz"])
+    plyfile.PlyData([plyfile.PlyElement.describe(rows, "vertex")]).write(str(tmp_path / "points.ply"))
+    scene = read_scene(there, SceneOptions(points=str(tmp_path / "points.ply")))
+    shift = scene.origin - UTM if np.any(offset) else 0
+    np.testing.assert_allclose(scene.points, positions - shift, atol=1e-6)
+
+
+def test_cameras_in_one_place_are_not_moved(tmp_path):
+    scene = write_small_scene(tmp_path / "scene", num_views=1)
+    assert not read_scene(scene).origin.any()
+    assert read_scene(move(scene, UTM)).origin.any()
+
+
+def test_a_run_keeps_the_origin(splat, there, tmp_path):
+    run = RunDir(tmp_path / "run")
+    trained = splat("train", there, "-o", run.path, "--steps", "4", *OPTIONS)
+    assert trained.code == 0
+    assert "to the origin" in trained.err
+    assert "float" not in trained.err
+    origin = read_scene(there).origin
+    np.testing.assert_array_equal(run.origin(), origin)
+    assert splat("train", "--resume", run.path, "--steps", "6", "--device", "cpu").code == 0
+    np.testing.assert_array_equal(run.origin(), origin)
+    for view, other in zip(run.views("all"), read_scene(there).views, strict=True):
+        np.testing.assert_allclose(view.center, other.center)
+    moved = [Similarity(1.0, np.eye(3), origin).apply(view) for view in run.views("all")]
+    write_cameras(tmp_path / "utm.json", moved)
+    assert np.abs(read_cameras(tmp_path / "utm.json")[0].center).max() > 1e6
+    for cameras, folder in ((run.cameras_path, "a"), (tmp_path / "utm.json", "b")):
+        args = ("--cameras", cameras, "-o", tmp_path / folder, "--device", "cpu")
+        assert splat("render", run.path, *args).code == 0
+    for picture in sorted((tmp_path / "a").glob("*.png")):
+        a, b = (np.asarray(Image.open(path), int) for path in (picture, tmp_path / "b" / picture.name))
+        assert np.abs(a - b).max() <= 2
+        assert a.std() > 5
+
+
+def test_a_run_of_another_origin_is_not_continued(splat, there, tmp_path):
+    assert splat("train", there, "-o", tmp_path / "run", "--steps", "4", *OPTIONS).code == 0
+    move(there, -UTM)
+    result = splat("train", "--resume", tmp_path / "run", "--steps", "6", "--device", "cpu")
+    assert (result.code, "give the scene as it was, or start a new run" in result.err) == (2, True)
+
+
+def test_splats_of_other_programs_are_measured_in_the_scene_s_coordinates(splat, there, tmp_path):
+    assert splat("train", there, "-o", tmp_path / "run", "--steps", "4", *OPTIONS).code == 0
+    splats = read_ply(RunDir(tmp_path / "run").ply_path(4))
+    score = splat_api.evaluate(splats, there, device="cpu").mean.psnr
+    splats.means += read_scene(there).origin.astype(np.float32)  # rounded to 0.5
+    write_ply(tmp_path / "other.ply", splats)
+    assert splat_api.evaluate(tmp_path / "other.ply", there, device="cpu").mean.psnr == pytest.approx(score, abs=3)
+    assert json.loads((tmp_path / "run/result.json").read_text())["steps"] == 4
