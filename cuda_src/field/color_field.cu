@@ -84,8 +84,8 @@ extern "C" __global__ void add_feature_gradients(
     d_features[plane + splat_from_row[row]] += d_inputs[plane + row];
 }
 
-// The splat's own colour in a direction: harmonics of the state's degree.
-__device__ __forceinline__ float3 own_color(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 direction)
+// The colour of splat i in a direction by its own harmonics, before the network corrects it.
+__device__ __forceinline__ float3 color_from_sh(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 direction)
 {
     const float* coefficients = params + ROW_SH0 * stride;
     return sh_color(degree, direction, [&](int k) { return load_vec_at(coefficients + 3 * k * stride, stride, i); });
@@ -105,7 +105,7 @@ extern "C" __global__ void field_colors(
     if (row >= (int)*num_rows) return;
     const size_t stride = capacity;
     const int i = splat_from_row[row];
-    const float3 color = own_color(params, stride, i, state->sh_degree, load_vec_at(directions, stride, row));
+    const float3 color = color_from_sh(params, stride, i, state->sh_degree, load_vec_at(directions, stride, row));
     const float own[3] = {color.x, color.y, color.z};
     float rgb[3];
     for (int c = 0; c < 3; ++c)
@@ -130,7 +130,7 @@ extern "C" __global__ void field_colors_backward(
     const size_t stride = capacity;
     const int i = splat_from_row[row];
     const float4 rgb = colors[i];
-    const float3 color = own_color(params, stride, i, state->sh_degree, load_vec_at(directions, stride, row));
+    const float3 color = color_from_sh(params, stride, i, state->sh_degree, load_vec_at(directions, stride, row));
     const float own[3] = {color.x, color.y, color.z};
     const bool free[3] = {rgb.x > 0.0f, rgb.y > 0.0f, rgb.z > 0.0f};
     for (int c = 0; c < 3; ++c) {

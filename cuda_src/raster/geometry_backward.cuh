@@ -25,7 +25,7 @@ __device__ __forceinline__ vfloat3 ray_backward(
 }
 
 // Gradient of the unnormalised quaternion from the rows of d rotation matrix.
-__device__ __forceinline__ vfloat4 rotation_backward(vfloat4 raw, vfloat inv_norm, const Mat3& d)
+__device__ __forceinline__ vfloat4 quat_backward(vfloat4 raw, vfloat inv_norm, const Mat3& d)
 {
     const vfloat w = raw.x * inv_norm, x = raw.y * inv_norm, y = raw.z * inv_norm, z = raw.w * inv_norm;
     vfloat4 g;
@@ -92,7 +92,7 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
     d_r.r0 = make_vec(d_m.r0.x * g.scale.x, d_m.r0.y * g.scale.y, d_m.r0.z * g.scale.z);
     d_r.r1 = make_vec(d_m.r1.x * g.scale.x, d_m.r1.y * g.scale.y, d_m.r1.z * g.scale.z);
     d_r.r2 = make_vec(d_m.r2.x * g.scale.x, d_m.r2.y * g.scale.y, d_m.r2.z * g.scale.z);
-    out.quat = rotation_backward(g.quat, p.inv_quat_norm, d_r);
+    out.quat = quat_backward(g.quat, p.inv_quat_norm, d_r);
 
     // U = J W with J's rows (fx/z) (1, 0, -tx), (fy/z) (0, 1, -ty)
     const Mat3 w = world_rotation(k);

@@ -9,7 +9,7 @@
 #include "raster/visible.cuh"
 
 // params: the lane's own element of the first plane.
-__device__ __forceinline__ vfloat3 color_of(
+__device__ __forceinline__ vfloat3 color_from_sh(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, vfloat3 direction, int degree)
 {
     return sh_color(degree, direction, [&](int k) { return load_vec(params + (ROW_SH0 + 3 * k) * stride, stride, m); });
@@ -57,7 +57,7 @@ __device__ __forceinline__ vbool project_splat(
     if (!some(seen)) return seen;
 
     const vfloat3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
-    const vfloat3 color = color_of(params, stride, seen, scale(rsqrtf(dot(ray, ray)), ray), degree);
+    const vfloat3 color = color_from_sh(params, stride, seen, scale(rsqrtf(dot(ray, ray)), ray), degree);
     out.color.x = fmaxf(color.x, 0.0f); out.color.y = fmaxf(color.y, 0.0f); out.color.z = fmaxf(color.z, 0.0f); out.color.w = 0.0f;
     return seen & (fabsf(color.x) + fabsf(color.y) + fabsf(color.z) < 1e9f);    // before fmaxf, which turns NaN into 0
 }

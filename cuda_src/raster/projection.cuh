@@ -4,8 +4,8 @@
 #include "vectors.cuh"
 #include "raster/radial_distortion.cuh"
 
-// px^2 that the pixel's filter adds to both variances of a projected splat: what every viewer adds, and what Mip-Splatting does
-// (Yu et al. 2024, sec. 5.2), whose splats keep their energy and so need no more than about a pixel's own width.
+// Low-pass filter of the 2D covariance: px^2 added to its diagonal, so that a splat covers at least about a pixel. 0.3 as in 3DGS and other
+// viewers; 0.1 with antialiasing, where opacity is scaled down in return (`compensation`; the 2D Mip filter, Yu et al. 2024, sec. 5.2).
 __device__ __forceinline__ float dilation(int antialias) { return antialias ? 0.1f : 0.3f; }
 
 // The geometric parameters of a splat.
@@ -33,8 +33,8 @@ struct Projected {
     vfloat3 u0, u1;                 // rows of J W
     vfloat3 v0, v1;                 // rows of J W R S: the covariance is v v^T
     vfloat inv_quat_norm;
-    float dilation;                 // px^2
-    vfloat a, b, c;                 // dilated covariance, px^2
+    float dilation;                 // px^2, of the low-pass filter
+    vfloat a, b, c;                 // 2D covariance (a b; b c) after the low-pass filter, px^2
     vfloat det0, det;               // determinants before and after the dilation
 };
 

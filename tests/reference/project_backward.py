@@ -27,7 +27,7 @@ class ProjectedGradients:
         return ProjectedGradients(self.means2d[rows], self.conics[rows], self.opacities[rows], self.colors[rows])
 
 
-def _rotation_backward(unit_quats: Array, d_rotations: Array) -> Array:
+def _quat_backward(unit_quats: Array, d_rotations: Array) -> Array:
     """Gradient [N, 4] by the unit quaternion, its entries taken as free."""
     w, x, y, z = unit_quats.T
     (g00, g01, g02), (g10, g11, g12), (g20, g21, g22) = np.moveaxis(d_rotations, 0, -1)
@@ -99,7 +99,7 @@ def _shape_backward(
     d_world_to_plane = 2 * d_covariances2d @ geometry.world_to_plane @ geometry.covariances
     d_covariances = geometry.world_to_plane.transpose(0, 2, 1) @ d_covariances2d @ geometry.world_to_plane
     d_axes = 2 * d_covariances @ (geometry.rotations * geometry.scales[:, None, :])
-    d_unit_quats = _rotation_backward(geometry.unit_quats, d_axes * geometry.scales[:, None, :])
+    d_unit_quats = _quat_backward(geometry.unit_quats, d_axes * geometry.scales[:, None, :])
     return _ShapeGradients(
         jacobians=d_world_to_plane @ camera.w2c[:3, :3].T,
         log_scales=(d_axes * geometry.rotations).sum(axis=1) * geometry.scales,
