@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.device import Backend
-from splat_cli.render.camera import CameraTable, Shown
+from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.scene.images.downscale import downscale_photograph
 
 _HORIZON = 128  # steps, at most, that are scheduled ahead
@@ -60,12 +60,12 @@ class ImageStreamer:
         self.cameras, self.images, self.masks, self.order, self.budget = cameras, images, masks, order, budget
         self._uploads = backend.uploads()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="photographs")
-        self._coming: dict[int, Future[Staged]] = {}
-        self._here: dict[int, Shown] = {}
+        self._pending: dict[int, Future[Staged]] = {}
+        self._resident: dict[int, DeviceImage] = {}
         self._downscale = 1
-        self._is_here = np.zeros(len(cameras.views), bool)
+        self._is_resident = np.zeros(len(cameras.views), bool)
         self._following = _next_uses(order)
-        self._done, self._ready = len(order), 0  # steps done; the step before which everything is here
+        self._done, self._ready = len(order), 0  # steps done; the step before which all photographs are resident
         self._queued: tuple[int, Callable[[], None]] | None = None  # steps queued at the last call; waits for them
         self._next_use = np.full(len(cameras.views), len(order))
 
@@ -84,25 +84,25 @@ class ImageStreamer:
         half = step + (self._ready - step + 1) // 2
         return max(half // self.batch * self.batch, self._batch_end(step))
 
-    def show(self, views: Sequence[int]) -> None:
+    def load(self, views: Sequence[int] | np.ndarray) -> None:
         """Load these views' photographs, at most `budget.resident`, out of order, between two steps."""
         self._pass_queued()
         wanted = [int(view) for view in views]
-        missing = [view for view in wanted if not self._is_here[view]]
-        self._has_room(self._done, len(missing), kept=wanted)  # before all are decoded
+        missing = [view for view in wanted if not self._is_resident[view]]
+        self._make_room(self._done, len(missing), kept=wanted)  # before all are decoded
         decoded = [self._take(view) for view in missing]
         for view, staged in zip(missing, decoded, strict=True):
-            self._bring(view, staged)
-        self._show(missing)
+            self._upload(view, staged)
+        self._publish(missing)
 
     def restart(self, downscale: int) -> None:
         """Drop all photographs between two steps; those to come are downscaled by this factor, and more of them fit."""
         self._pass_queued()
-        for coming in self._coming.values():
-            coming.cancel()
-        self._coming.clear()
-        self._here.clear()
-        self._is_here[:] = False
+        for pending in self._pending.values():
+            pending.cancel()
+        self._pending.clear()
+        self._resident.clear()
+        self._is_resident[:] = False
         self._queued, self._downscale = None, downscale
 
     def _batch_end(self, step: int) -> int:
@@ -125,60 +125,60 @@ class ImageStreamer:
     def _get_ready(self, step: int) -> None:
         """Upload decoded photographs within the budget, in the order of use; waits only for the batch of `step`."""
         self._decode_ahead()
-        shown, needed = list[int](), self._batch_end(step)
+        loaded, needed = list[int](), self._batch_end(step)
         last = min(step + _HORIZON, len(self.order))
         try:
             while self._ready < last:
                 view = int(self.order[self._ready])
-                if not self._is_here[view]:
-                    if (self._ready >= needed and not self._is_decoded(view)) or not self._has_room(self._ready):
+                if not self._is_resident[view]:
+                    if (self._ready >= needed and not self._is_decoded(view)) or not self._make_room(self._ready):
                         break
-                    self._bring(view)
-                    shown.append(view)
+                    self._upload(view)
+                    loaded.append(view)
                     self._decode_ahead()
                 self._ready += 1
         finally:  # after a MemoryError, training may continue with less
-            self._show(shown)
+            self._publish(loaded)
 
-    def _has_room(self, step: int, count: int = 1, kept: Sequence[int] = ()) -> bool:
+    def _make_room(self, step: int, count: int = 1, kept: Sequence[int] = ()) -> bool:
         """Evict photographs for `count` more; False if all others are needed before `step` or `kept`."""
-        while len(self._here) + count > self.budget.resident * self._downscale**2:
-            until_use = np.where(self._is_here, self._next_use, -1)
+        while len(self._resident) + count > self.budget.resident * self._downscale**2:
+            until_use = np.where(self._is_resident, self._next_use, -1)
             until_use[list(kept)] = -1
             victim = int(until_use.argmax())
             if until_use[victim] < step:
                 return False
-            del self._here[victim]
-            self._is_here[victim] = False
+            del self._resident[victim]
+            self._is_resident[victim] = False
             self._ready = min(self._ready, int(self._next_use[victim]))
         return True
 
-    def _bring(self, view: int, coming: Future[Staged] | None = None) -> None:
-        photo, mask, num_pixels = (coming or self._take(view)).result()
-        self._here[view] = (self._uploads.put(photo), None if mask is None else self._uploads.put(mask), num_pixels)
-        self._is_here[view] = True
+    def _upload(self, view: int, pending: Future[Staged] | None = None) -> None:
+        photo, mask, num_pixels = (pending or self._take(view)).result()
+        self._resident[view] = (self._uploads.put(photo), None if mask is None else self._uploads.put(mask), num_pixels)
+        self._is_resident[view] = True
 
-    def _show(self, views: Sequence[int]) -> None:
+    def _publish(self, views: Sequence[int]) -> None:
         """Publish the uploaded photographs in the camera table."""
         if views:
             self._uploads.join()
-            self.cameras.show({view: self._here[view] for view in views})
+            self.cameras.set_images({view: self._resident[view] for view in views})
 
     def _decode_ahead(self) -> None:
         """Submit decoding of the photographs needed next; cancel requests that are no longer among them."""
-        upcoming = self.order[self._ready : self._ready + len(self._is_here)]
-        wanted = list(dict.fromkeys(upcoming[~self._is_here[upcoming]].tolist()))[: self.budget.prefetch]
-        for view in self._coming.keys() - wanted:
-            self._coming.pop(view).cancel()
+        upcoming = self.order[self._ready : self._ready + len(self._is_resident)]
+        wanted = list(dict.fromkeys(upcoming[~self._is_resident[upcoming]].tolist()))[: self.budget.prefetch]
+        for view in self._pending.keys() - wanted:
+            self._pending.pop(view).cancel()
         for view in wanted:
-            if view not in self._coming:
-                self._coming[view] = self._decode(view)
+            if view not in self._pending:
+                self._pending[view] = self._decode(view)
 
     def _is_decoded(self, view: int) -> bool:
-        return view in self._coming and self._coming[view].done()
+        return view in self._pending and self._pending[view].done()
 
     def _take(self, view: int) -> Future[Staged]:
-        return self._coming.pop(view) if view in self._coming else self._decode(view)
+        return self._pending.pop(view) if view in self._pending else self._decode(view)
 
     def _decode(self, view: int) -> Future[Staged]:
         return self._pool.submit(self._staged, view, self._downscale)

@@ -12,7 +12,7 @@ from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend
 from splat_cli.ranks.share import WHOLE, Share
-from splat_cli.render.camera import CameraTable, Shown
+from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.scene.images.downscale import downscale_photograph
 from splat_cli.scene.images.image_set import ImageSet
 
@@ -33,14 +33,14 @@ class TrainingImages:
         if budget is not None:
             self.stream = _PartStreamer(backend, self.cameras, images, order, budget, batch, share)
         self._own = own_views(len(images.views), batch, share)
-        self._resident: dict[int, Shown] = {}
+        self._resident: dict[int, DeviceImage] = {}
         self._downscale = 0  # nothing is shown yet
         self.set_downscale(downscale)
 
-    def show(self, views: Sequence[int]) -> None:
+    def load(self, views: Sequence[int] | np.ndarray) -> None:
         """Load the photographs of these views between two steps, if photographs are streamed."""
         if self.stream:
-            self.stream.show(views)
+            self.stream.load(views)
 
     def set_downscale(self, downscale: int) -> bool:
         """Show all views downscaled by this factor, between two steps; whether that was not so already.

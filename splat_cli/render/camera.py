@@ -14,7 +14,7 @@ from splat_cli.scene.view import View
 
 TILE = 16  # px, as in cuda_src/common.cuh
 
-Shown = tuple[Any, Any, int]  # photograph, mask or None, number of unmasked pixels
+DeviceImage = tuple[Any, Any, int]  # photograph, mask or None, number of unmasked pixels
 
 # Mirrors `struct Camera` in cuda_src/common.cuh.
 CAMERA_DTYPE = np.dtype([
@@ -28,7 +28,7 @@ CAMERA_DTYPE = np.dtype([
 
 assert CAMERA_DTYPE.fields is not None
 _INTRINSICS = CAMERA_DTYPE.fields["fx"][1]  # offset in bytes; the pose comes before
-_SHOWN = CAMERA_DTYPE.fields["num_pixels"][1]  # offset in bytes; the photograph's fields follow
+_IMAGE_FIELDS = CAMERA_DTYPE.fields["num_pixels"][1]  # offset in bytes; the photograph's fields follow
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class CameraTable:
         """Defines of the kernels that project splats."""
         return {"RADIAL_DISTORTION": 1} if self.radial else {}
 
-    def resize(self, downscale: int, photographs: Mapping[int, Shown]) -> None:
+    def resize(self, downscale: int, photographs: Mapping[int, DeviceImage]) -> None:
         """From now on, all images are downscaled by this factor, and these views have these photographs, others none.
 
         Poses stay as they are on the device. Waits for the device; captured graphs are out of date.
@@ -96,7 +96,7 @@ class CameraTable:
         table[:, _INTRINSICS:] = rows.view(np.uint8).reshape(table.shape)[:, _INTRINSICS:]
         self.array.reshape(-1).view(np.uint32)[...] = self.backend.upload(table.reshape(-1).view(np.uint32))
 
-    def show(self, photographs: Mapping[int, Shown]) -> None:
+    def set_images(self, photographs: Mapping[int, DeviceImage]) -> None:
         """Set photographs, masks or None, and numbers of unmasked pixels of these views.
 
         In stream order, like a launch; other fields of the cameras on the device are unchanged. The caller keeps the
@@ -104,10 +104,10 @@ class CameraTable:
         """
         rows = np.zeros(len(photographs), CAMERA_DTYPE)
         self._fill(rows, enumerate(photographs.values()))
-        changed = rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize)[:, _SHOWN:]
-        self.array[self.backend.upload(np.array(list(photographs))), _SHOWN:] = self.backend.upload(changed)
+        changed = rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize)[:, _IMAGE_FIELDS:]
+        self.array[self.backend.upload(np.array(list(photographs))), _IMAGE_FIELDS:] = self.backend.upload(changed)
 
-    def _fill(self, rows: np.ndarray, photographs: Iterable[tuple[int, Shown]]) -> None:
+    def _fill(self, rows: np.ndarray, photographs: Iterable[tuple[int, DeviceImage]]) -> None:
         for index, (photo, mask, num_pixels) in photographs:
             rows[index]["photo"], rows[index]["num_pixels"] = self.backend.address(photo), max(num_pixels, 1)
             rows[index]["mask"] = 0 if mask is None else self.backend.address(mask)

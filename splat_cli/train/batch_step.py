@@ -8,7 +8,6 @@ from typing import Any
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.strategy import Strategy
 from splat_cli.density.unseen import tracks_unseen
-from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.optim.columns import copy_columns
 from splat_cli.optim.model import Model
@@ -34,16 +33,16 @@ class BatchStep:
     """
 
     def __init__(
-        self, backend: Backend, config: ResolvedConfig, model: Model, rasterizer: Rasterizer,
-        auxiliary: AuxiliaryModels, state: IterState, strategy: Strategy, schedule: Any, order: Any,
+        self, config: ResolvedConfig, model: Model, rasterizer: Rasterizer, auxiliary: AuxiliaryModels,
+        state: IterState, strategy: Strategy, schedule: Any, order: Any,
     ) -> None:  # fmt: skip
-        self.backend, self.config, self.state, self.rasterizer = backend, config, state, rasterizer
+        self.backend, self.config, self.state, self.rasterizer = rasterizer.backend, config, state, rasterizer
         self.unit = 1.0
         self._model, self._auxiliary, self._strategy = model, auxiliary, strategy
         self._schedule, self._order = schedule, order
         self._d_means: Any | None = None  # of a batch's views
         self.projects_ahead = config.batch_size > 1 and all(model.PROJECTS_AHEAD for model in auxiliary.models)
-        self._pipeline = ViewPipeline(backend, state, self._project, rasterizer.select)
+        self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
 
     @property
     def splats(self) -> Splats:

@@ -34,7 +34,7 @@ from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
 from splat_cli.train.step_loop import StepLoop
-from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
+from splat_cli.train.view_scores import ViewScorer
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
 MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
@@ -86,14 +86,11 @@ class Trainer:
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         random = random or np.random.default_rng(config.seed)
-        self.scorer = self._make_scorer(
-            self.rasterizer, self.loss, self.model, self.state, random, self.images.show,
-            has_fixed_scores(config, backend.name == "cuda"), config.batch_size,
-        )  # fmt: skip
+        self.scorer = self._make_scorer(random)
         self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, random)
         self.batch_step = BatchStep(
-            backend, config, self.model, self.rasterizer, self.auxiliary, self.state, self.density.strategy,
-            self.schedule, backend.upload(order),
+            config, self.model, self.rasterizer, self.auxiliary, self.state, self.density.strategy, self.schedule,
+            backend.upload(order),
         )  # fmt: skip
         self.set_size(scene_size(images.views, splats.means))
         self.loop = self._step_loop()
@@ -178,8 +175,8 @@ class Trainer:
         self.size, self.batch_step.unit = size, size / REFERENCE_SIZE
         set_position_rates(self.backend, self.schedule, self.config, size)
 
-    def _make_scorer(self, *arguments: Any) -> ViewScorer:
-        return ViewScorer(*arguments)
+    def _make_scorer(self, random: np.random.Generator) -> ViewScorer:
+        return ViewScorer(self.config, self.model, self.rasterizer, self.loss, self.state, self.images.load, random)
 
     def _step_loop(self) -> StepLoop:
         launch = self.batch_step.launch

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.data.view_order import in_slots
 from splat_cli.density.ratings import mean_scores
 from splat_cli.device.memory_cost import MemoryCost
@@ -25,22 +25,16 @@ class ViewScorer:
     """
 
     def __init__(
-        self,
-        rasterizer: Rasterizer,
-        loss: PhotometricLoss,
-        model: Model,
-        state: IterState,
-        random: np.random.Generator,
-        show: Callable[[np.ndarray], object] = lambda views: None,
-        fixed_sums: bool = False,
-        batch: int = 1,
-    ) -> None:
-        """show: called with the views to score, to load their photographs. fixed_sums: with any rasterizer.
+        self, config: ResolvedConfig, model: Model, rasterizer: Rasterizer, loss: PhotometricLoss, state: IterState,
+        load_photographs: Callable[[np.ndarray], object], random: np.random.Generator,
+    ) -> None:  # fmt: skip
+        """load_photographs: called with the views to score.
 
-        batch: of training; the views are as evenly divided among its slots as those of training are.
+        Views are as evenly divided among the slots of a batch as those of training are.
         """
-        self.rasterizer, self.loss, self.model, self.state, self.random = rasterizer, loss, model, state, random
-        self._load_photographs, self._fixed_sums, self._batch = show, fixed_sums, batch
+        self.model, self.rasterizer, self.loss, self.state, self.random = model, rasterizer, loss, state, random
+        self._load_photographs, self._batch = load_photographs, config.batch_size
+        self._fixed_sums = has_fixed_scores(config, rasterizer.backend.name == "cuda")
         self._graph = CapturedGraph(rasterizer, self._launch)
         self._sums: Any = None
         self._views: Any = None  # to score, int32, and number of views done, int32 [1]

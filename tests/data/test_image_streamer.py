@@ -54,7 +54,9 @@ def stream(backend):
 def shown(backend, stream, view):
     """Brightness of the photograph that the camera table names for a view, by its address."""
     rows = backend.download(stream.cameras.array).view(CAMERA_DTYPE)[:, 0]
-    addresses = {backend.address(photo): int(backend.download(photo)[0, 0, 0]) for photo, _, _ in stream._here.values()}
+    addresses = {
+        backend.address(photo): int(backend.download(photo)[0, 0, 0]) for photo, _, _ in stream._resident.values()
+    }
     return addresses.get(int(rows["photo"][view]))
 
 
@@ -66,7 +68,7 @@ def run(backend, stream, first=0, last=STEPS):
         assert stop > step
         for at in range(queued, stop):  # what is queued stays while more is got ready
             assert shown(backend, stream, stream.order[at]) == stream.order[at]
-        most = max(most, len(stream._here) + len(stream._coming))
+        most = max(most, len(stream._resident) + len(stream._pending))
         queued, step = step, stop
     return most
 
@@ -86,12 +88,12 @@ def test_a_set_that_nearly_fits_is_read_little(backend, stream):
     assert most.images.taken.total() < VIEWS + 8 * rounds
 
 
-def test_looks_out_of_turn(backend, stream):
+def test_views_out_of_order(backend, stream):
     streamed = stream(ImageBudget.of(12))
-    looks = [3, 1, 4, 15, 9, 26]
+    views = [3, 1, 4, 15, 9, 26]
     for step in (0, 1, 10, 11, 90):
-        streamed.show(looks)
-        assert [shown(backend, streamed, view) for view in looks] == looks
+        streamed.load(views)
+        assert [shown(backend, streamed, view) for view in views] == views
         run(backend, streamed, step, step + 20)
 
 
@@ -107,7 +109,7 @@ def test_downscaled_photographs_fit_in_larger_numbers(backend, stream):
     run(backend, streamed, 0, 20)
     streamed.restart(2)
     assert run(backend, streamed, 20, 60) > 6
-    assert {photo.shape for photo, _, _ in streamed._here.values()} == {(15, 20, 3)}
+    assert {photo.shape for photo, _, _ in streamed._resident.values()} == {(15, 20, 3)}
     streamed.restart(1)
     assert run(backend, streamed, 60, 80) <= 6
 

@@ -77,13 +77,13 @@ def test_streamed_photographs_are_divided(training, tmp_path):
     training.scene = write_small_scene(tmp_path / "scene", num_views=20)
 
     def watch(trainer):
-        def bring(*photograph):
-            bring_one(*photograph)
-            shown.append(set(trainer.images.stream._here))
+        def upload(*photograph):
+            upload_one(*photograph)
+            shown.append(set(trainer.images.stream._resident))
 
         if not shown:
-            shown.append(set(trainer.images.stream._here))
-            bring_one, trainer.images.stream._bring = trainer.images.stream._bring, bring
+            shown.append(set(trainer.images.stream._resident))
+            upload_one, trainer.images.stream._upload = trainer.images.stream._upload, upload
 
     shown, short = [], {"steps": 24, "keep": 0}
     streamed = train(training, tmp_path / "2", 2, Callback(watch), image_memory=8 * 3 * 40 * 30 / 2**30, **short)

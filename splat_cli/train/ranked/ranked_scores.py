@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config import ResolvedConfig
 from splat_cli.density.ratings import add_scores
+from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.train.ranked.ranked_views import RankedViews
@@ -22,11 +24,12 @@ class RankedScorer(ViewScorer):
     """
 
     def __init__(
-        self, ranked_views: RankedViews, *arguments: Any, lead: Callable[[np.ndarray], object],
-        overlap: Callable[[], object],
+        self, views: RankedViews, config: ResolvedConfig, loss: PhotometricLoss,
+        load_photographs: Callable[[np.ndarray], object], random: np.random.Generator, *,
+        lead: Callable[[np.ndarray], object], overlap: Callable[[], object],
     ) -> None:  # fmt: skip
-        super().__init__(*arguments)
-        self._ranked_views, self._ranks, self._lead, self._overlap = ranked_views, ranked_views.ranks, lead, overlap
+        super().__init__(config, views.model, views.rasterizer, loss, views.state, load_photographs, random)
+        self._ranked_views, self._ranks, self._lead, self._overlap = views, views.ranks, lead, overlap
         self._graphs: dict[int, list[CapturedGraph]] = {}  # by number of views, see _make_graphs
         self._ahead: tuple[int, np.ndarray, Any] | None = None  # number of splats, views, sums
 

@@ -39,10 +39,13 @@ class RankedTrainer(Trainer):
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size, sharded=ranks.rank > 0)
         super().__init__(backend, config, splats, images, **options)
 
-    def _make_scorer(self, *arguments: Any) -> RankedScorer:
+    def _make_scorer(self, random: np.random.Generator) -> RankedScorer:
         state, batch = self.state, self.config.batch_size
         self.ranked_views = RankedViews(self.ranks, self.share, self.rasterizer, self.model, state, batch)
-        return RankedScorer(self.ranked_views, *arguments, lead=self._lead_scores, overlap=self._move_shares)
+        return RankedScorer(
+            self.ranked_views, self.config, self.loss, self.images.load, random, lead=self._lead_scores,
+            overlap=self._move_shares,
+        )  # fmt: skip
 
     def _lead_scores(self, views: np.ndarray) -> None:
         """On rank 0, make the others score these views."""

@@ -31,7 +31,7 @@ class RankedViews:
         self, ranks: Ranks, share: Share, rasterizer: Rasterizer, model: Model, state: IterState, batch: int
     ) -> None:
         self.ranks, self.share, self.rasterizer, self.batch = ranks, share, rasterizer, batch
-        self._model, self._state = model, state
+        self.model, self.state = model, state
         self._exchange: Exchange | None = None
         self._pipeline = ViewPipeline(rasterizer.backend, state, self._sort, self.select)
         self._rows_per_splat = FIRST_ROWS  # the same on all ranks
@@ -85,16 +85,16 @@ class RankedViews:
         exchange, cameras = self.exchange, self.rasterizer.cameras.array
         slots = exchange.sent.shape[1], exchange.sent
         self.rasterizer.backend.kernel("optim/begin_step", name)(
-            (1,), (THREADS,), self._state.array, *source, cameras, count, self.ranks.rank, *slots, exchange.views,
+            (1,), (THREADS,), self.state.array, *source, cameras, count, self.ranks.rank, *slots, exchange.views,
         )  # fmt: skip
 
     def project(self, count: int, own: bool, dropout: float = 0.0) -> None:
         """Queue the projection of own splats into those of `count` views that this rank renders, or into the others."""
-        raster, state, exchange = self.rasterizer, self._state, self.exchange
+        raster, state, exchange = self.rasterizer, self.state, self.exchange
         for b in range(count):
             if (b % self.ranks.size == self.ranks.rank) == own:
                 project(
-                    self._model.splats, raster.cameras, state, raster.antialias, exchange.slots[b], dropout, self.share,
+                    self.model.splats, raster.cameras, state, raster.antialias, exchange.slots[b], dropout, self.share,
                     exchange.sent_views[b],
                 )  # fmt: skip
 
@@ -106,7 +106,7 @@ class RankedViews:
         order.
         """
         with self._pipeline.view(view, 0, count - 1):
-            self.rasterizer.blend(self._model.splats, self._state)
+            self.rasterizer.blend(self.model.splats, self.state)
             yield
 
     def select(self, view: int) -> None:
