@@ -34,9 +34,12 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     views, skipped = _views(root, dataset, options)
     skipped = sorted(dataset.skipped + skipped)
     if not views:
-        first = f": {skipped[0]}" if skipped else ""
+        if not skipped:
+            raise SceneError(
+                f"{dataset.found} names no photographs: export it again, with the photographs that have poses"
+            )
         raise SceneError(
-            f"none of the {len(skipped)} photographs of {dataset.found} can be used in {dataset.photos}{first}; "
+            f"none of the {len(skipped)} photographs of {dataset.found} can be used in {dataset.photos}: {skipped[0]}; "
             "check --images and that the photographs are complete"
         )
     chosen = dataset.points

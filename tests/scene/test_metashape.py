@@ -110,3 +110,10 @@ def test_metashape_components_without_common_coordinates(tmp_path, views):
     scene = read_scene(tmp_path)
     assert len(scene.views) == 4
     assert "in another component than the active one" in scene.skipped[0]
+
+
+def test_labels_that_differ_in_case_from_files_are_found(tmp_path, views):
+    write_metashape(tmp_path, views)
+    for path in [*(tmp_path / "images").iterdir()]:
+        path.rename(path.with_name(path.name.upper()))
+    assert len(read_scene(tmp_path).views) == len(views)

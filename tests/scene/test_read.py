@@ -148,6 +148,45 @@ def test_names_that_are_no_photograph_in_the_folder(tmp_path, name):
     assert scene.skipped[0].isprintable()
 
 
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("a.jpg", "a.JPG"), ("Sub/A.png", "sub/a.png"), ("images/a.png", "a.png"), ("C:\\x\\Images\\a.png", "a.png"),
+     ("/home/x/images/sub/a.png", "sub/a.png")],
+)  # fmt: skip
+def test_names_that_differ_in_case_or_name_the_folder_are_found(tmp_path, name, file):
+    write_scene(tmp_path, small_model((file, "b.png")))
+    write_model_again(tmp_path, small_model((name, "b.png")), binary=False)
+    assert {view.path.relative_to(tmp_path / "images").as_posix() for view in read_scene(tmp_path).views} == {
+        file, "b.png",
+    }  # fmt: skip
+
+
+def test_names_of_two_files_that_differ_in_case_are_not_guessed(tmp_path):
+    write_scene(tmp_path, small_model(("a.JPG", "A.jpg", "b.png")))
+    if len(list((tmp_path / "images").iterdir())) < 3:
+        pytest.skip("the file system takes names of any case for the same")
+    write_model_again(tmp_path, small_model(("a.jpg", "A.jpg", "b.png")))
+    scene = read_scene(tmp_path)
+    assert [view.name for view in scene.views] == ["A.jpg", "b.png"]
+    assert scene.skipped == ["a.jpg: the file is missing"]
+
+
+def test_a_model_without_images_says_so(tmp_path):
+    model = small_model()
+    write_scene(tmp_path, model)
+    model.images.clear()
+    write_model_again(tmp_path, model)
+    with pytest.raises(SceneError, match="sparse/0 names no photographs"):
+        read_scene(tmp_path)
+
+
+def test_a_folder_of_photographs_of_another_name_is_named(tmp_path):
+    write_scene(tmp_path, small_model())
+    (tmp_path / "images").rename(tmp_path / "Input")
+    with pytest.raises(SceneError, match="with --images DIR, such as --images Input"):
+        read_scene(tmp_path)
+
+
 def test_nothing_usable(tmp_path):
     write_scene(tmp_path, small_model())
     for path in (tmp_path / "images").iterdir():

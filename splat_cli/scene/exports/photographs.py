@@ -17,11 +17,13 @@ class Photographs:
         has_folder = options.images is not None or (root / "images").is_dir()
         self.folder = image_folder(root, root, options) if has_folder else root
         self._files: dict[str, list[Path]] = defaultdict(list)  # by ends of paths, with and without suffix
+        self._files_of_any_case: dict[str, list[Path]] = defaultdict(list)
         for path in sorted(self.folder.rglob("*")):
             if path.suffix.lower() in PHOTOGRAPH_SUFFIXES:
                 relative = path.relative_to(self.folder)
                 for key in (*path_ends(str(relative)), *path_ends(str(relative.with_suffix("")))):
                     self._files[key].append(relative)
+                    self._files_of_any_case[key.casefold()].append(relative)
 
     def find(self, label: str) -> str:
         """The file, relative to the folder, with most of the end of a label: a name, or a path of any system.
@@ -30,8 +32,9 @@ class Photographs:
         folders of a camera that gives names again.
         """
         ends = path_ends(label)
-        for key in (*ends, *(str(Path(end).with_suffix("")) for end in ends)):
-            files = self._files.get(key, [])
+        keys = (*ends, *(str(Path(end).with_suffix("")) for end in ends))
+        for files in (*map(self._files.get, keys), *(self._files_of_any_case.get(key.casefold()) for key in keys)):
+            files = files or []
             best = [file for file in files if len(file.parts) == min(len(other.parts) for other in files)]
             if len({file.parent for file in best}) > 1:
                 raise Unusable(f"photographs in several folders have this name: {best[0]}, {best[1]}; keep one of them")

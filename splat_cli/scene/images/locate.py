@@ -1,13 +1,16 @@
 """Conversion of a dataset's frames to views: location of photographs and masks, checks of sizes."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.dataset import Dataset, Frame, Unusable, file_inside
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.locate_depths import DepthLocator
+from splat_cli.scene.images.similar_names import SimilarNames
 from splat_cli.scene.lens import MAX_SIDE, Lens
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.view import MAX_NUMBER, View
@@ -30,9 +33,13 @@ def image_folder(root: Path, beside: Path, options: SceneOptions) -> Path:
             return smaller
         if folder.is_dir():
             return folder
-    others = sorted(path.name for path in root.glob("images*") if path.is_dir())
+    others = sorted(path.name for path in root.glob("*") if _has_photographs(path))
     named = f", such as --images {others[0]}" if others and options.images is None else ""
     raise SceneError(f"there is no folder {candidates[0]}; name the folder of the photographs with --images DIR{named}")
+
+
+def _has_photographs(folder: Path) -> bool:
+    return any(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*"))
 
 
 class ImageLocator:
@@ -43,13 +50,14 @@ class ImageLocator:
         self.masks, self.depths = self._mask_folder(), DepthLocator(root, options.depths)
         self._lenses: dict[tuple[Lens, int, int], Lens] = {}
         self._ids: dict[Lens, int] = {}
+        self._similar = SimilarNames(dataset.photos)
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
 
     def view(self, frame: Frame) -> View:
         """The view; Unusable if its photograph is missing, damaged or of another camera, or its lens is a bad one."""
         if not np.isfinite(frame.w2c).all():
             raise Unusable("its pose is not finite")
-        path = file_inside(self.photos, frame.file)
+        path = self._photograph(frame.file)
         try:
             width, height = image_size(path)
         except ValueError as error:
@@ -74,6 +82,16 @@ class ImageLocator:
         if not view.is_in_range:
             raise Unusable(f"the position or lens of its camera has numbers that are not below {MAX_NUMBER:g}")
         return view
+
+    def _photograph(self, file: str) -> Path:
+        """The file, which may be missing. Unusable for a name that leads out of the folder."""
+        try:
+            path = file_inside(self.photos, file)
+        except Unusable:
+            if (found := self._similar.find(file)) is None:
+                raise
+            return found
+        return path if os.path.lexists(path) else self._similar.find(file) or path
 
     def _camera_id(self, frame: Frame) -> int:
         if frame.camera_id is not None:
