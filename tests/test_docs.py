@@ -23,6 +23,7 @@ OTHER_PROGRAMS = (
     "#SBATCH ",
     "dask ",
     "tls=",  # options of dask in a variable
+    "munged ",
     "job_extra",
     "worker_extra",
 )

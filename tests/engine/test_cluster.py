@@ -1,6 +1,7 @@
 """`splat batch --cluster`: the bytes of one process after another, whatever ends meanwhile."""
 
 import os
+import platform
 import signal
 import stat
 import subprocess
@@ -20,7 +21,7 @@ from tests.processes import HANG, newest_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
-from splat_cli.engine import dask_engine
+from splat_cli.engine import clusters, dask_engine
 from tests.engine.dask_cluster import dask_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -156,3 +157,41 @@ def test_slurm(scene, tmp_path):
         _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err + (tmp_path / "slurm.log").read_text()
     assert RunDir(tmp_path / "out" / scene.name).result()["steps"] == 3
+
+
+def _has_slurm():
+    """Whether a SLURM runs whose only node is this machine."""
+    try:
+        nodes = subprocess.run(["sinfo", "-h", "-o", "%n"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return nodes.stdout.split() == [platform.node()]
+
+
+@pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
+def test_scene_is_resumed_after_its_job_in_slurm_is_cancelled(splat, scene, tmp_path, monkeypatch):
+    """With the small SLURM of docs/scale.md."""
+    if not _has_slurm():
+        pytest.skip("no SLURM of this machine runs")
+    monkeypatch.setattr(clusters, "_RESUBMIT", 1.0)
+    options = ("--deterministic", "--steps=4000", "--checkpoint-every=20")
+    assert splat("batch", scene, "-o", tmp_path / "plain", *OPTIONS, *options).code == 0
+    run, settings, name = tmp_path / "out" / scene.name, tmp_path / "slurm.toml", f"splat-{os.getpid()}"
+    settings.write_text(
+        f'jobs = 1\nmemory = "1GB"\ninterface = "lo"\nwalltime = "00:05:00"\njob_name = "{name}"\n'
+        f'log_directory = "{tmp_path}"\n'
+    )
+
+    def cancel():
+        wait_until(lambda: newest_checkpoint(run))
+        subprocess.run(["scancel", "--name", name], check=True)
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    result = splat("batch", scene, "-o", tmp_path / "out", *OPTIONS, *options, "--cluster", settings)
+    thread.join()
+    assert result.code == 0, result.err
+    assert f"{scene.name}: resumed on " in result.err
+    assert splats(run, 4000) == splats(tmp_path / "plain" / scene.name, 4000)
+    left = ["squeue", "-h", "-t", "PENDING,RUNNING", "--name", name]
+    wait_until(lambda: not subprocess.run(left, capture_output=True, text=True, check=True).stdout)
