@@ -167,7 +167,7 @@ def main(
             stack.enter_context(patch("splat_cli.run.train_scene.require_space"))  # for what is not written
         run = RunDir(Path(out))
         train_scene(folder, run, config, backend, display)
-        total, phases = time.perf_counter() - display.begin, run.log_lines()[-1]["phases"]
+        total, phases = time.perf_counter() - display.begin, run.log.entries()[-1]["phases"]
     print(f"{total:.1f} s in all; phases: {', '.join(f'{name} {seconds:.1f}' for name, seconds in phases.items())}")
     shown = ", ".join(f"GPU {gpu} {used / GIB:.1f} GiB" for gpu, used in sorted(peak.gpus.items()))
     print(f"peak: main memory {peak.main / GIB:.1f} GiB; arrays of rank 0 {backend.peak_bytes / GIB:.1f} GiB; {shown}")

@@ -45,7 +45,7 @@ def train(scene: Path, out: Path, *options: str) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     (ply,) = sorted(out.glob("point_cloud/*/point_cloud.ply"))[-1:]
     result["sha256"] = hashlib.sha256(ply.read_bytes()).hexdigest()
-    result["phases"] = RunDir(out).log_lines()[-1]["phases"]
+    result["phases"] = RunDir(out).log.entries()[-1]["phases"]
     result["all_seconds"] = round(time.perf_counter() - begin, 1)
     return result
 

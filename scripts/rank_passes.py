@@ -154,7 +154,7 @@ def main(
             sys.exit(code)
         recorder.write()
         records = [read_records(Path(folder) / str(rank)) for rank in range(gpus)]
-        last: dict[str, Any] = RunDir(out).log_lines()[-1]
+        last: dict[str, Any] = RunDir(out).log.entries()[-1]
     print("\n", {name: last[name] for name in ("seconds", "phases", "num_splats") if name in last})
     times = stage_times(records, num_batches * 2 // 3)
     print_stages(times)

@@ -44,13 +44,13 @@ class RunData:
 
 def read_run_data(run: RunDir) -> RunData:
     """Read config.toml, train.jsonl, metrics.json and the names of saved splats."""
-    lines = run.log_lines()
+    lines = run.log.entries()
     phases: dict[str, float] = {}
     for line in lines:
         for phase, seconds in line.get("phases", {}).items():
             phases[phase] = phases.get(phase, 0.0) + seconds
     metrics = run.metrics()
-    last_written = run.log_path if run.log_path.is_file() else run.config_path
+    last_written = run.log.path if run.log.path.is_file() else run.config_path
     return RunData(
         run=run,
         config=run.config(),

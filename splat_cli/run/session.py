@@ -58,7 +58,7 @@ class Session:
         restore_state(self.trainer, checkpoint)
         self.clock = Stopwatch(checkpoint.metadata["seconds"])
         self.checkpoints.start_from(checkpoint.step)
-        self.run.cut_log(checkpoint.step)
+        self.run.log.cut(checkpoint.step)
         self.writer.save_auxiliary()
         self.display.say(f"Going on from step {checkpoint.step}")
 

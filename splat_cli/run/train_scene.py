@@ -117,8 +117,8 @@ def _train(
     require_space(run.path, (checkpoint_bytes if config.keep else ply_bytes)(trainer.model.num, rows))
     if checkpoint:
         session.continue_from(checkpoint)
-    elif run.log_path.is_file():  # of a session without a checkpoint
-        run.cut_log(0)
+    elif run.log.path.is_file():  # of a session without a checkpoint
+        run.log.cut(0)
     if callback:
         callback.begin(trainer, run)
     return session.train()

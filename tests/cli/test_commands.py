@@ -39,7 +39,7 @@ def test_train_measures_at_the_saved_steps(trained):
 
 
 def test_train_keeps_a_log(trained):
-    lines = [json.loads(line) for line in RunDir(trained).log_path.read_text().splitlines()]
+    lines = [json.loads(line) for line in RunDir(trained).log.path.read_text().splitlines()]
     *_, figures, phases = lines
     assert figures["step"] == phases["step"] == 20
     assert figures.keys() == {"step", "loss", "psnr", "num_splats", "seconds", "steps_per_second", "memory_bytes"}

@@ -86,7 +86,7 @@ def test_a_run_that_was_killed_early(splat, run_copy):
     """No splats, no measures, half a line in the log."""
     shutil.rmtree(run_copy.path / "point_cloud")
     run_copy.metrics_path.unlink()
-    run_copy.log_path.write_text('{"step": 3, "warning": "<b> & so on"}\n{"step": 4, "lo')
+    run_copy.log.path.write_text('{"step": 3, "warning": "<b> & so on"}\n{"step": 4, "lo')
     result = splat("report", run_copy.path, "--device", "cpu")
     assert result.code == 0, result.err
     page = _Page(run_copy.report_path)

@@ -104,7 +104,7 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
     run = RunDir(out / scene.name)
     with started(scene, "-o", out, "--cluster", "local:1", "--steps", "1000000") as process:
         # Before the first step is over, a signal ends the run at once: there is nothing to save.
-        until(lambda: any(line["step"] > 1 for line in run.log_lines()), process)
+        until(lambda: any(line["step"] > 1 for line in run.log.entries()), process)
         before = descendants(process)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=120)

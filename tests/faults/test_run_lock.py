@@ -26,7 +26,7 @@ for line in sys.stdin:
     try:
         with new_run_folder(Path(path)) as run:
             time.sleep(0.02)
-            run.log({"step": 1})
+            run.log.append({"step": 1})
         print("done", flush=True)
     except UsageError as error:
         print(error, flush=True)
@@ -80,8 +80,8 @@ def test_a_folder_that_its_user_removed_is_made_again(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(fail, range(200)))
     with new_run_folder(tmp_path / "run") as run:
-        run.log({"step": 1})
-    assert run.log_path.is_file()
+        run.log.append({"step": 1})
+    assert run.log.path.is_file()
 
 
 _HOLD = """

@@ -28,9 +28,9 @@ def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, tra
 def test_run_without_checkpoints_restarts_from_its_beginning(training, tmp_path):
     run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], 0), after=8), keep=0, steps=24)
     assert "restarting from step 0" in restarts(training)[0]
-    steps = [line["step"] for line in run.log_lines()]
+    steps = [line["step"] for line in run.log.entries()]
     assert steps == sorted(steps)
-    warnings = [line["warning"] for line in run.log_lines() if "warning" in line]
+    warnings = [line["warning"] for line in run.log.entries() if "warning" in line]
     assert len(warnings) == len(set(warnings)) == 2  # of few updates, and of the restart
 
 

@@ -65,7 +65,7 @@ def test_run_goes_on_and_older_checkpoints_stay(training, finished, small_disk, 
     assert run.saved_steps() == []
     assert not list(run.path.rglob(".*"))
     assert read_checkpoint(*checkpoint_paths(run.checkpoints_path)).step < 40
-    for line in run.log_path.read_text().splitlines():
+    for line in run.log.path.read_text().splitlines():
         json.loads(line)
     (small_disk / "filler").unlink()
     training.resume(run.path)

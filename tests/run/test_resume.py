@@ -38,7 +38,7 @@ def test_run_without_a_checkpoint_starts_again(training, finished, copy):
     training.resume(copy.path)
     assert "No checkpoint was saved yet: starting from step 0" in training.said
     assert _bits(copy) == _bits(finished)
-    steps = [line["step"] for line in copy.log_lines()]
+    steps = [line["step"] for line in copy.log.entries()]
     assert steps == sorted(steps)
 
 
@@ -94,8 +94,8 @@ def test_folder_is_locked(training, copy):
 
 
 def test_log_goes_on_where_the_checkpoint_was(training, copy):
-    with copy.log_path.open("a") as file:
+    with copy.log.path.open("a") as file:
         file.write('{"step": 1000000}\n{"step": 10')
     training.resume(copy.path)
-    assert "1000000" not in copy.log_path.read_text()
-    assert all(line.endswith("}") for line in copy.log_path.read_text().splitlines())
+    assert "1000000" not in copy.log.path.read_text()
+    assert all(line.endswith("}") for line in copy.log.path.read_text().splitlines())

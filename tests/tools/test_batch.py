@@ -128,7 +128,7 @@ def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
     arguments = ["batch", scenes, "-o", out, "--device", "cpu", "--save-at", "", "--checkpoint-every", "0", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started([*SPLAT, *arguments], **pipes) as process:
-        wait_until(RunDir(out / "killed").log_path.is_file, process)
+        wait_until(RunDir(out / "killed").log.path.is_file, process)
         (child,) = psutil.Process(process.pid).children()
         child.kill()
         out, err = process.communicate(timeout=HANG)

@@ -106,7 +106,7 @@ def test_nonfinite_counts_are_told_once_and_logged(training, tmp_path, monkeypat
     run = training.new(tmp_path / "run")
     warnings = [line for line in training.said if line.startswith("Warning: ")]
     assert warnings == ["Warning: numbers that are not finite: 7 skipped updates; the log counts them"]
-    assert json.loads(run.log_path.read_text().splitlines()[-2])["skipped_updates"] == 7
+    assert json.loads(run.log.path.read_text().splitlines()[-2])["skipped_updates"] == 7
     assert run.result()["skipped_updates"] == 7
 
 

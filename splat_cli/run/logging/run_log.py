@@ -28,7 +28,7 @@ class RunLog:
     def start_from(self, step: int, seconds: float) -> None:
         """Log from `step` on. Warnings so far are written, except those that the sessions before have written."""
         self._last_step, self._last_seconds = step, seconds
-        written = {line["warning"] for line in self.run.log_lines() if "warning" in line}
+        written = {line["warning"] for line in self.run.log.entries() if "warning" in line}
         self._add_warnings(step, written)
 
     def note(self, trainer: Trainer, progress: Progress, seconds: float, last_step: int) -> None:
@@ -74,9 +74,9 @@ class RunLog:
 
     def _add(self, entry: Mapping[str, Any]) -> None:
         try:
-            self.run.log(entry)
+            self.run.log.append(entry)
         except OSError as error:
-            self._warn_once("disk", f"{write_error(self.run.log_path, error)}; training goes on")
+            self._warn_once("disk", f"{write_error(self.run.log.path, error)}; training goes on")
 
     def _warn_once(self, subject: str, text: str) -> None:
         if subject not in self._told:

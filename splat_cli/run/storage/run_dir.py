@@ -1,10 +1,8 @@
 """The output folder of a run: paths and files, in the INRIA layout where other programs read them."""
 
-import itertools
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,11 @@ from splat_cli.errors import FormatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.optim.appearance.camera_response import CameraResponse
 from splat_cli.render.pictures import background_color
-from splat_cli.run.storage.records import check_background, check_metrics, check_responses, check_result, log_entry
+from splat_cli.run.storage.records import check_background, check_metrics, check_responses, check_result
+from splat_cli.run.storage.train_log import TrainLog
 from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
-
-_MAX_LINES, _MAX_LINE = 300_000, 1 << 16
-"""Of train.jsonl, which grows by a line a second; characters of a line."""
 
 LEGACY_DEFAULTS = {
     "local_frame_adam": False, "steps": 30_000, "field_sh_degree": 0, "field_features": 0, "relocate_unseen": False,
@@ -96,8 +92,8 @@ class RunDir:
         return self.path / "report.html"
 
     @property
-    def log_path(self) -> Path:
-        return self.path / "train.jsonl"
+    def log(self) -> TrainLog:
+        return TrainLog(self.path / "train.jsonl")
 
     def config(self) -> TrainConfig:
         """Settings of the run."""
@@ -176,31 +172,6 @@ class RunDir:
 
     def save_result(self, result: dict[str, Any]) -> None:
         _write_json(self.result_path, result)
-
-    def log(self, entry: Mapping[str, Any]) -> None:
-        """Append a line to train.jsonl. After an OSError, the file is unchanged if the disk allows it."""
-        with self.log_path.open("ab", buffering=0) as file:
-            end, left = file.seek(0, os.SEEK_END), (json.dumps(entry) + "\n").encode()
-            try:
-                while left:
-                    left = left[file.write(left) :]
-            except OSError:
-                file.truncate(end)
-                raise
-
-    def log_lines(self) -> list[dict[str, Any]]:
-        """Entries of train.jsonl, except lines that are incomplete or invalid."""
-        if not self.log_path.is_file():
-            return []
-        with self.log_path.open(encoding="utf-8", errors="replace") as file:
-            lines = itertools.islice(iter(lambda: file.readline(_MAX_LINE), ""), _MAX_LINES)
-            return [entry for entry in map(log_entry, lines) if entry is not None]
-
-    def cut_log(self, step: int) -> None:
-        """Remove entries after `step`, and invalid lines."""
-        kept = [json.dumps(line) + "\n" for line in self.log_lines() if line["step"] <= step]
-        with replacing(self.log_path) as beside:
-            beside.write_text("".join(kept), encoding="utf-8")
 
 
 def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

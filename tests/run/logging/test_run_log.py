@@ -23,7 +23,7 @@ def log(tmp_path, monkeypatch):
     now = iter(range(1, 100))
     monkeypatch.setattr(module.time, "perf_counter", lambda: next(now))
     logbook = RunLog(RunDir(tmp_path), Display(io.StringIO()))
-    logbook.lines = lambda: [json.loads(line) for line in logbook.run.log_path.read_text().splitlines()]
+    logbook.lines = lambda: [json.loads(line) for line in logbook.run.log.path.read_text().splitlines()]
     return logbook
 
 

@@ -71,8 +71,8 @@ def test_lines_of_the_log_that_say_nothing_are_left_out(tmp_path):
            '{"step": 1, "warning": 3}',
            '{"step": 1, "loss": "x"}', '{"step": -1}', '{"step": 1, "loss": {}}']  # fmt: skip
     run = RunDir(tmp_path)
-    run.log_path.write_text("\n".join([*good, *bad, *good]))
-    assert [line["step"] for line in run.log_lines()] == [1, 2, 3, 1, 2, 3]
+    run.log.path.write_text("\n".join([*good, *bad, *good]))
+    assert [line["step"] for line in run.log.entries()] == [1, 2, 3, 1, 2, 3]
 
 
 def test_a_run_with_odd_files_is_described_or_refused(splat, finished, tmp_path):

@@ -33,7 +33,7 @@ def test_new_folder_is_removed_after_an_error_with_the_parents_made_for_it(tmp_p
 
 def test_new_folder_keeps_what_was_saved_before_an_error(tmp_path):
     def save_and_fail(run):
-        run.log({"step": 1})
+        run.log.append({"step": 1})
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "a") as run:

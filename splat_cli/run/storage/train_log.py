@@ -1,0 +1,47 @@
+"""train.jsonl of a run: an entry a line, as training goes on."""
+
+import itertools
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.files import replacing
+from splat_cli.run.storage.records import log_entry
+
+_MAX_LINES, _MAX_LINE = 300_000, 1 << 16
+"""The file grows by a line a second; characters of a line."""
+
+
+@dataclass(frozen=True)
+class TrainLog:
+    """Progress, warnings and times of phases, with the step of each."""
+
+    path: Path
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Append a line. After an OSError, the file is unchanged if the disk allows it."""
+        with self.path.open("ab", buffering=0) as file:
+            end, left = file.seek(0, os.SEEK_END), (json.dumps(entry) + "\n").encode()
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(end)
+                raise
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All entries, except lines that are incomplete or invalid."""
+        if not self.path.is_file():
+            return []
+        with self.path.open(encoding="utf-8", errors="replace") as file:
+            lines = itertools.islice(iter(lambda: file.readline(_MAX_LINE), ""), _MAX_LINES)
+            return [entry for entry in map(log_entry, lines) if entry is not None]
+
+    def cut(self, step: int) -> None:
+        """Remove entries after `step`, and invalid lines."""
+        kept = [json.dumps(line) + "\n" for line in self.entries() if line["step"] <= step]
+        with replacing(self.path) as beside:
+            beside.write_text("".join(kept), encoding="utf-8")
