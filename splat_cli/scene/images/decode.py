@@ -93,6 +93,8 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
     photo: the photograph it belongs to.
     """
     photo_size = image_size(photo)
+    if not path.exists():
+        raise ValueError(f"its mask {path.name} is missing")
     try:
         with _opened(io.BytesIO(_content(path))) as image:
             if image.width * image.height > _MAX_MASK_SHARE * photo_size[0] * photo_size[1]:

@@ -11,7 +11,7 @@ from splat_cli.scene.images.decode import image_size
 
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")
 MIN_PHOTOGRAPHS = 3
-_CONVERTED = (".heic", ".heif", ".avif")
+_CONVERTED = (".heic", ".heif", ".avif", ".webp")
 """Formats that COLMAP does not read."""
 _QUALITY = 95
 
@@ -44,7 +44,7 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
     paths = source_files(source)
     taken = {path.relative_to(source).as_posix().lower() for path in paths}
     for path in paths:
-        name = path.relative_to(source).as_posix()
+        name = _utf8_name(path.relative_to(source).as_posix())
         try:
             image_size(path)
         except ValueError as error:
@@ -65,6 +65,11 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
             f"needed ({', '.join(PHOTOGRAPH_SUFFIXES)})"
         )
     return names, skipped
+
+
+def _utf8_name(name: str) -> str:
+    """The name with bytes that are not UTF-8, which COLMAP refuses, as %E9."""
+    return "".join(f"%{ord(c) & 0xFF:02X}" if "\udc80" <= c <= "\udcff" else c for c in name)
 
 
 def _jpeg_name(name: Path, taken: set[str]) -> str:

@@ -83,3 +83,9 @@ def test_mask_that_cannot_be_used(tmp_path, mask, reason):
     found = load_images([masked(tmp_path, mask), good])
     assert [view.name for view in found.views] == ["good.png"]
     assert reason in found.skipped[0]
+
+
+def test_mask_that_is_missing(tmp_path):
+    good, lost = (save(tmp_path, name, Picture.fromarray(gradient())) for name in ("a.png", "b.png"))
+    views = [view_of(good), dataclasses.replace(view_of(lost), mask=tmp_path / "masks" / "b.png")]
+    assert load_images(views).skipped == ["b.png: its mask b.png is missing"]

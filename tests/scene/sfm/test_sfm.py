@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -94,9 +95,22 @@ def test_photographs_are_collected_and_others_named(tmp_path):
     (tmp_path / "photos" / "broken.jpg").write_bytes(b"no")
     (tmp_path / "photos" / "notes.txt").write_text("x")
     names, skipped = collect_photographs(tmp_path / "photos", tmp_path / "images")
-    assert names == ["b.jpg", "c.webp", "deep/a.PNG"]
+    assert names == ["b.jpg", "c.jpg", "deep/a.PNG"]  # COLMAP reads no WebP
+    with Image.open(tmp_path / "images" / "c.jpg") as image:
+        assert (image.format, image.size) == ("JPEG", (8, 6))
     assert skipped == ["broken.jpg: the file is empty or not an image"]
     assert (tmp_path / "images" / "deep" / "a.PNG").is_file()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_names_that_are_not_utf8_are_changed_for_colmap(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for name in (b"\xe9.jpg", b"\xea.jpg", "é.jpg".encode()):
+        Image.new("RGB", (8, 6)).save(tmp_path / "photos" / os.fsdecode(name), "JPEG")
+    names, skipped = collect_photographs(tmp_path / "photos", tmp_path / "images")
+    assert sorted(names) == ["%E9.jpg", "%EA.jpg", "é.jpg"]
+    assert not skipped
+    assert {path.name for path in (tmp_path / "images").iterdir()} == set(names)
 
 
 @pytest.mark.parametrize("source", ["nowhere", "empty"])
@@ -185,8 +199,6 @@ def test_video_that_is_none(tmp_path):
 
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
-    import sys
-
     for module in ("pycolmap", "imageio_ffmpeg"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"pip install 'splat-cli\[sfm\]'"):
