@@ -25,20 +25,20 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written.
     """
     path = path.resolve() if path.is_symlink() else path
-    beside = _temporary(path)
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield beside
+        yield temporary
         if durable:
-            flush(beside)
-        beside.replace(path)
+            flush(temporary)
+        temporary.replace(path)
         if durable and os.name != "nt":  # Windows opens no folders
             flush(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
 
 
 def _temporary(path: Path) -> Path:
@@ -55,20 +55,20 @@ def replacing_together(last: Path) -> Iterator[Path]:
     An error before that changes nothing. `last` is removed before files are moved, and comes last: an index is never
     beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
     """
-    beside = _temporary(last)
+    temporary = _temporary(last)
     try:
-        beside.mkdir(parents=True)
-        yield beside
+        temporary.mkdir(parents=True)
+        yield temporary
         last.unlink(missing_ok=True)
-        files = [path for path in beside.rglob("*") if path.is_file() and path != beside / last.name]
-        for path in (*files, beside / last.name):
-            target = last.parent / path.relative_to(beside)
+        files = [path for path in temporary.rglob("*") if path.is_file() and path != temporary / last.name]
+        for path in (*files, temporary / last.name):
+            target = last.parent / path.relative_to(temporary)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
     except OSError as error:
         raise write_error(last, error) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def is_full(error: Exception) -> bool:

@@ -34,8 +34,8 @@ class RenderedImage:
         kind = Image.registered_extensions().get(path.suffix.lower())
         if kind is None:
             raise UsageError(f"{path} is no picture by its name: expected one that ends in .png, .jpg or .webp")
-        with replacing(path) as beside:
-            Image.fromarray(self.pixels).save(beside, format=kind)
+        with replacing(path) as temporary:
+            Image.fromarray(self.pixels).save(temporary, format=kind)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.pixels, dtype) if copy else np.asarray(self.pixels, dtype)

@@ -76,7 +76,7 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
     parts = {part: field.backend.download(field.parts()[part].values)[:size] for part, size in sizes.items()}
     parts["tables"] = parts["tables"].astype(np.float16)
     parts["embeddings"] = field.embedding_rows()
-    with replacing(path) as beside, beside.open("wb") as file:
+    with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(
             file,
             header=np.frombuffer(json.dumps(header).encode(), np.uint8),

@@ -36,7 +36,7 @@ def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> N
     Normals are zero: some readers rely on the order of properties. A comment marks antialiased splats; it follows the
     number of vertices, where all readers expect comments.
     """
-    with replacing(Path(path), durable) as beside, beside.open("wb") as file:
+    with replacing(Path(path), durable) as temporary, temporary.open("wb") as file:
         file.write(splat_header(splats))
         for first in range(0, len(splats), CHUNK):
             file.write(splat_rows(splats.select(slice(first, first + CHUNK))).data)

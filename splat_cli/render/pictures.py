@@ -28,15 +28,15 @@ def save_png(path: Path, pixels: np.ndarray, key: str = "") -> None:
     """Writes uint8 [H, W], [H, W, 3] or [H, W, 4], or uint16 [H, W], as a PNG file that carries `key`."""
     info = PngImagePlugin.PngInfo()
     info.add_text(_TEXT, key)
-    with replacing(path) as beside:
-        Image.fromarray(pixels).save(beside, format="PNG", compress_level=4, pnginfo=info)
+    with replacing(path) as temporary:
+        Image.fromarray(pixels).save(temporary, format="PNG", compress_level=4, pnginfo=info)
 
 
 def save_tiff(path: Path, pixels: np.ndarray, key: str) -> None:
     """Writes float32 [H, W] as a TIFF file that carries `key`."""
-    with replacing(path) as beside:
+    with replacing(path) as temporary:
         Image.fromarray(pixels).save(
-            beside, format="TIFF", tiffinfo={_DESCRIPTION: key}, compression="tiff_adobe_deflate"
+            temporary, format="TIFF", tiffinfo={_DESCRIPTION: key}, compression="tiff_adobe_deflate"
         )
 
 
@@ -70,9 +70,9 @@ def save_animation(path: Path, frames: Sequence[np.ndarray], frames_per_second: 
     """Writes uint8 [H, W, 3] frames as an animated WebP that repeats."""
     pictures = [Image.fromarray(frame) for frame in frames]
     duration = round(1000 / frames_per_second)
-    with replacing(path) as beside:
+    with replacing(path) as temporary:
         pictures[0].save(
-            beside, format="WebP", save_all=True, append_images=pictures[1:], duration=duration, loop=0, quality=85
+            temporary, format="WebP", save_all=True, append_images=pictures[1:], duration=duration, loop=0, quality=85
         )
 
 

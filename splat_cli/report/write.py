@@ -28,8 +28,8 @@ def write_report(
     splats = read_ply(run.ply_path(steps[-1])) if steps else None
     views = _compared(data, splats, backend, scene, display) if splats else []
     path = path or run.report_path
-    with replacing(path) as beside:
-        beside.write_text(page(data, splats, views), encoding="utf-8", errors="backslashreplace")
+    with replacing(path) as temporary:
+        temporary.write_text(page(data, splats, views), encoding="utf-8", errors="backslashreplace")
     return path
 
 

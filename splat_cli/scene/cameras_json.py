@@ -22,8 +22,8 @@ _ROTATION_TOLERANCE = 1e-3
 def write_cameras(path: Path, views: Sequence[View]) -> None:
     """Write one entry per view; `position` and rows of `rotation` are camera to world, sizes in pixels."""
     entries = [_entry(number, view) for number, view in enumerate(views)]
-    with replacing(path) as beside:
-        beside.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
 
 
 def read_cameras(path: Path) -> list[View]:

@@ -81,8 +81,8 @@ def read_split(path: Path) -> frozenset[str]:
 def write_split(path: Path, train: Sequence[View], test: Sequence[View]) -> None:
     """Write a file for `read_split`, with the names of both sets."""
     names = {"train": [view.name for view in train], "test": [view.name for view in test]}
-    with replacing(path) as beside:
-        beside.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
 
 def _names_in_json(path: Path) -> list[str]:

@@ -34,8 +34,8 @@ def unzip_scene(path: Path, folder: Path) -> None:
     or grows beyond what archives.py allows.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".splat-", dir=folder.parent) as beside:
-        inside = Path(beside) / "scene"
+    with tempfile.TemporaryDirectory(prefix=".splat-", dir=folder.parent) as temporary:
+        inside = Path(temporary) / "scene"
         _unpack(path, inside)
         found = [entry for entry in inside.iterdir() if entry.name != _JUNK]
         top = found[0] if len(found) == 1 and found[0].is_dir() else inside

@@ -65,8 +65,8 @@ def run_batch(
             for ended in engine.results():
                 add(_scene_result(left[ended.job.name], ended))
     ordered = [results[scene.name] for scene in scenes]
-    with replacing(out / "summary.json") as beside:
-        beside.write_text(json.dumps([summary(result) for result in ordered], indent=2) + "\n", encoding="utf-8")
+    with replacing(out / "summary.json") as temporary:
+        temporary.write_text(json.dumps([summary(result) for result in ordered], indent=2) + "\n", encoding="utf-8")
     return ordered
 
 

@@ -59,8 +59,8 @@ def write_html(
         scene=json.dumps(scene).replace("<", "\\u003c"),
         splats=base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode(),
     )
-    with replacing(path) as beside:
-        beside.write_text(page, encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _camera(view: View, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, Any]:

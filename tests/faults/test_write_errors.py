@@ -29,8 +29,8 @@ def test_links_stay_and_their_files_are_replaced(tmp_path):
     target, link = tmp_path / "elsewhere" / "splats.ply", tmp_path / "latest.ply"
     link.symlink_to(target)
     for text in ("first", "second"):
-        with replacing(link) as beside:
-            beside.write_text(text)
+        with replacing(link) as temporary:
+            temporary.write_text(text)
         assert link.is_symlink()
         assert target.read_text() == text
     assert len(list(tmp_path.rglob("*"))) == 3
@@ -69,8 +69,8 @@ def _block(monkeypatch, run, *steps):
 
     def block_and_save(self, trainer, seconds):
         for step in steps:
-            with replacing(run.ply_path(step).parent) as beside:
-                beside.touch()
+            with replacing(run.ply_path(step).parent) as temporary:
+                temporary.touch()
         save(self, trainer, seconds)
 
     monkeypatch.setattr(Checkpointer, "save", block_and_save)

@@ -75,8 +75,8 @@ def test_run_goes_on_and_older_checkpoints_stay(training, finished, small_disk, 
 def test_file_that_does_not_fit_is_not_there(small_disk):
     path = small_disk / "file"
     path.write_bytes(b"before")
-    with pytest.raises(DiskError, match="no space left"), replacing(path) as beside:
-        beside.write_bytes(bytes(10_000_000))
+    with pytest.raises(DiskError, match="no space left"), replacing(path) as temporary:
+        temporary.write_bytes(bytes(10_000_000))
     assert path.read_bytes() == b"before"
     assert [found.name for found in small_disk.iterdir()] == ["file"]
 

@@ -79,8 +79,8 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
     elements = [
         plyfile.PlyElement.describe(table, name, comments=comments.get(name, [])) for name, table in tables.items()
     ]
-    with replacing(path) as beside:
-        plyfile.PlyData(elements, byte_order="<").write(str(beside))
+    with replacing(path) as temporary:
+        plyfile.PlyData(elements, byte_order="<").write(str(temporary))
 
 
 def read_compressed_ply(path: Path) -> SplatArrays:

@@ -31,8 +31,8 @@ def write_dot_splat(path: Path, splats: SplatArrays) -> None:
     rows["color"] = to_bytes(255 * (0.5 + SH_C0 * splats.sh0.astype(np.float64)))
     rows["opacity"] = opacity_bytes(splats)
     rows["quat"] = to_bytes(128 + 128 * unit_quats(splats.quats))
-    with replacing(path) as beside:
-        beside.write_bytes(rows.tobytes())
+    with replacing(path) as temporary:
+        temporary.write_bytes(rows.tobytes())
 
 
 def read_dot_splat(path: Path) -> SplatArrays:

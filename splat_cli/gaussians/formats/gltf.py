@@ -68,8 +68,8 @@ def write_glb(path: Path, splats: SplatArrays) -> None:
         "meshes": [{"primitives": [primitive]}],
         "buffers": [{"byteLength": len(content)}],
     }
-    with replacing(path) as beside:
-        beside.write_bytes(write_container(document, bytes(content)))
+    with replacing(path) as temporary:
+        temporary.write_bytes(write_container(document, bytes(content)))
 
 
 def read_glb(path: Path) -> SplatArrays:

@@ -54,7 +54,7 @@ def write_sog(path: Path, splats: SplatArrays) -> None:
     if len(splats) > MAX_SIDE**2:
         raise FormatError(f"{path} cannot hold {len(splats)} splats, {MAX_SIDE**2} at most; write another format")
     contents = sog_files(splats)
-    with replacing(path) as beside, zipfile.ZipFile(beside, "w") as file:
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as file:
         for name, content in contents.items():
             file.writestr(zipfile.ZipInfo(name), content)
 

@@ -55,8 +55,8 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
         _pack_quats(splats.quats),
         to_bytes(np.rint(128 * (1 + splats.shN) / steps) * steps),
     )
-    with replacing(path) as beside:
-        beside.write_bytes(pack_streams(header, columns, axes_record(axes)))
+    with replacing(path) as temporary:
+        temporary.write_bytes(pack_streams(header, columns, axes_record(axes)))
 
 
 def num_cut(splats: SplatArrays) -> int:

@@ -37,8 +37,8 @@ def write_video(
     UsageError if sizes differ, SplatError if ffmpeg fails.
     """
     width, height = _even_size(pictures)
-    with replacing(path) as beside:
-        command = _command(beside, width, height, frames_per_second)
+    with replacing(path) as temporary:
+        command = _command(temporary, width, height, frames_per_second)
         with TemporaryFile() as errors, subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, **NEW_SESSION
         ) as process:  # fmt: skip
@@ -55,7 +55,7 @@ def write_video(
                 kill(process)
             errors.seek(0)
             reason = one_line(errors.read().decode(errors="replace"))[-200:] or ending(code)
-        if code or not beside.is_file():
+        if code or not temporary.is_file():
             raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the pictures are there")
 
 

@@ -47,7 +47,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write and flush the file atomically. DiskError."""
     header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.metadata}
     header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with replacing(path, durable=True) as beside, beside.open("wb+") as file:
+    with replacing(path, durable=True) as temporary, temporary.open("wb+") as file:
         np.savez(file, header=header_bytes, **checkpoint.arrays)
         length = file.tell()
         file.write(_digest(file, length))

@@ -141,8 +141,8 @@ class RunDir:
         run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
         if any(origin := list(origin)):
             run["origin"] = ",".join(f"{value:.0f}" for value in origin)
-        with replacing(self.config_path, durable=True) as beside:
-            beside.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
+        with replacing(self.config_path, durable=True) as temporary:
+            temporary.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
 
     def views(self, which: str) -> list[View]:
         """Views of the run by name: "all", "test" or "train"; without photographs.
@@ -187,5 +187,5 @@ def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str,
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with replacing(path, durable=True) as beside:
-        beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    with replacing(path, durable=True) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -43,5 +43,5 @@ class TrainLog:
     def cut(self, step: int) -> None:
         """Remove entries after `step`, and invalid lines."""
         kept = [json.dumps(line) + "\n" for line in self.entries() if line["step"] <= step]
-        with replacing(self.path) as beside:
-            beside.write_text("".join(kept), encoding="utf-8")
+        with replacing(self.path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")

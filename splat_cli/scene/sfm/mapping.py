@@ -96,9 +96,9 @@ def map_photographs(
             f"no two of the {len(names)} photographs fit together: {_why_none_fit(scene / 'images', names)}"
         )
     if found["unregistered"]:
-        with replacing(scene / UNREGISTERED) as beside:
+        with replacing(scene / UNREGISTERED) as temporary:
             lines = "".join(f"{sanitize_name(name)}\n" for name in found["unregistered"])
-            beside.write_text(lines, encoding="utf-8")
+            temporary.write_text(lines, encoding="utf-8")
     return Mapping(
         len(names),
         found["unregistered"],

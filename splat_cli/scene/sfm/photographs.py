@@ -87,8 +87,8 @@ def _convert(path: Path, target: Path) -> str | None:
             colors, exif = image.convert("RGB"), image.getexif().tobytes()
     except Exception as error:  # decoders raise exceptions of any type on broken files
         return f"cannot be decoded ({reason_of(error)})"
-    with replacing(target) as beside:
-        colors.save(beside, "JPEG", quality=_QUALITY, subsampling=0, exif=exif)
+    with replacing(target) as temporary:
+        colors.save(temporary, "JPEG", quality=_QUALITY, subsampling=0, exif=exif)
     return None
 
 

@@ -26,8 +26,8 @@ def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None
     with locked_folder(scene, make=True):
         if _read(scene / _MARKER) != record:
             _remove_unfinished(scene)
-            with replacing(scene / _MARKER) as beside:
-                beside.write_text(json.dumps(record))
+            with replacing(scene / _MARKER) as temporary:
+                temporary.write_text(json.dumps(record))
         try:
             yield
         except Exception:

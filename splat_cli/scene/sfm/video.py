@@ -67,6 +67,6 @@ def _sharpness(pixels: np.ndarray) -> float:
 
 def _save(images: Path, number: int, pixels: np.ndarray) -> str:
     name = f"frame_{number:05d}.jpg"
-    with replacing(images / name) as beside:
-        Image.fromarray(pixels).save(beside, "JPEG", quality=_QUALITY, subsampling=0)
+    with replacing(images / name) as temporary:
+        Image.fromarray(pixels).save(temporary, "JPEG", quality=_QUALITY, subsampling=0)
     return name

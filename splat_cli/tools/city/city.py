@@ -103,8 +103,8 @@ def open_city(
         backend = open_device(device, config, display)
         limits = _limits(scene, config, cell_splats, backend)
         begun = {**asked, **limits}
-        with replacing(record, durable=True) as beside:
-            beside.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
+        with replacing(record, durable=True) as temporary:
+            temporary.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
     else:
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
     return City(scene, out, config, begun["cell_splats"], begun["max_splats"], cell_steps, device, cluster)

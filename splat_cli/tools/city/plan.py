@@ -120,8 +120,8 @@ def read_plan(out: Path) -> CityPlan | None:
 def write_plan(out: Path, plan: CityPlan) -> None:
     """Write OUT/cells/plan.json."""
     content = {**vars(plan), "axes": plan.axes.tolist(), "cells": [_entry(cell) for cell in plan.cells]}
-    with replacing(_path(out), durable=True) as beside:
-        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    with replacing(_path(out), durable=True) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _check(plan: CityPlan) -> None:
