@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,9 @@ if TYPE_CHECKING:
     from splat_cli.console import Display
     from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.tools.export import ExportJob
+    from splat_cli.tools.exported_file import ExportedFile
 
-_ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 _AXES = "axes right, up, back, as Niantic states them; for SuperSplat and splat-transform: --spz-axes rdf"
-_NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
-_CUT = (
-    "%s splats are larger, smaller or farther from the origin than the format can hold, and were cut: try another unit "
-    "(--scale)"
-)
 _LEVELS, _LOD_STEPS = 5, 500
 
 
@@ -123,9 +119,12 @@ def command(
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
     levels = job.levels(lod, _LOD_STEPS if lod_steps is None else lod_steps, display) if lod else [job.splats()]
-    rows = _written(levels, out, format_name, write, numbered=lod is not None)
-    notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else []), *_notes(rows[0], out, format_name, spz_axes)]
-    return Output([*map(_line, rows), *notes], {"levels": rows} if lod else rows[0])
+    files = _write_levels(levels, out, format_name, write, numbered=lod is not None)
+    notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
+    if spz_axes is None and _has_format(out, format_name, "spz"):
+        notes.append(_AXES)
+    rows = [dataclasses.asdict(file) for file in files]
+    return Output([*map(str, files), *notes, *files[0].notes(is_page)], {"levels": rows} if lod else rows[0])
 
 
 def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
@@ -172,39 +171,19 @@ def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, Spla
     return opening.moved(job.edits.similarity()).write
 
 
-def _written(
+def _write_levels(
     levels: Iterable[SplatArrays], out: Path, format_name: str | None, write: Callable[[Path, SplatArrays], None],
     numbered: bool,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Writes a file for each level, OUT_lod0, ... if they are `numbered`, else OUT; returns its --json."""
+) -> list[ExportedFile]:  # fmt: skip
+    """A file for each level, OUT_lod0, ... if they are `numbered`, else OUT."""
     from splat_cli.gaussians.formats import FORMATS, format_for
     from splat_cli.tools.export import level_path
+    from splat_cli.tools.exported_file import ExportedFile
 
     found = FORMATS["compressed-ply"] if _has_format(out, format_name, "html") else format_for(out, format_name)
-    rows = []
+    files = []
     for number, splats in enumerate(levels):
         file = level_path(out, number) if numbered else out
         write(file, splats)
-        rows.append({
-            "file": file, "num_splats": len(splats), "sh_degree": splats.sh_degree if found.keeps_sh else 0,
-            "dropped_sh": splats.sh_degree > 0 and not found.keeps_sh, "antialiased": splats.antialiased,
-            "num_cut": found.num_cut(splats), "bytes": file.stat().st_size,
-        })  # fmt: skip
-    return rows
-
-
-def _notes(row: dict[str, Any], out: Path, format_name: str | None, spz_axes: str | None) -> Iterator[str]:
-    """What the format could not hold, or what a viewer has to know."""
-    if spz_axes is None and _has_format(out, format_name, "spz"):
-        yield _AXES
-    if row["num_cut"]:
-        yield _CUT % f"{row['num_cut']:,}"
-    if row["dropped_sh"]:
-        yield _NO_SH
-    if row["antialiased"] and not _has_format(out, format_name, "html"):
-        yield _ANTIALIASED
-
-
-def _line(row: dict[str, Any]) -> str:
-    degree, size = row["sh_degree"], row["bytes"] / 2**20
-    return f"{row['num_splats']:,} splats, spherical harmonics of degree {degree}, {size:.1f} MiB: {row['file']}"
+        files.append(ExportedFile.of(file, splats, found))
+    return files

@@ -1,0 +1,62 @@
+"""What a file written by `splat export` holds, and what its format could not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats.table import Format
+
+_ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
+_NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
+_CUT = (
+    "%s splats are larger, smaller or farther from the origin than the format can hold, and were cut: try another unit "
+    "(--scale)"
+)
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """A written file, as in --json.
+
+    dropped_sh: whether the format dropped harmonics. num_cut: splats changed to the limits of the format. bytes: of
+    the file.
+    """
+
+    file: Path
+    num_splats: int
+    sh_degree: int
+    dropped_sh: bool
+    antialiased: bool
+    num_cut: int
+    bytes: int
+
+    @classmethod
+    def of(cls, file: Path, splats: SplatArrays, written_as: Format) -> ExportedFile:
+        """The file that was written of `splats`."""
+        return cls(
+            file=file,
+            num_splats=len(splats),
+            sh_degree=splats.sh_degree if written_as.keeps_sh else 0,
+            dropped_sh=splats.sh_degree > 0 and not written_as.keeps_sh,
+            antialiased=splats.antialiased,
+            num_cut=written_as.num_cut(splats),
+            bytes=file.stat().st_size,
+        )
+
+    def notes(self, is_page: bool) -> Iterator[str]:
+        """What the format could not hold, or what a viewer has to know; the viewer of a page has antialiasing."""
+        if self.num_cut:
+            yield _CUT % f"{self.num_cut:,}"
+        if self.dropped_sh:
+            yield _NO_SH
+        if self.antialiased and not is_page:
+            yield _ANTIALIASED
+
+    def __str__(self) -> str:
+        size = self.bytes / 2**20
+        return (
+            f"{self.num_splats:,} splats, spherical harmonics of degree {self.sh_degree}, {size:.1f} MiB: {self.file}"
+        )
