@@ -115,7 +115,6 @@ def _train_on_cluster(
     """A new or resumed run on the workers of a Dask cluster, which lock its folder. UsageError."""
     from splat_cli.config.presets import load_config
     from splat_cli.errors import UsageError
-    from splat_cli.run.storage.run_lock import unused_folder
     from splat_cli.tools.cluster_training import new_run_on_cluster, resumed_run_on_cluster
 
     if viewer:
@@ -124,8 +123,7 @@ def _train_on_cluster(
     if resume:
         return resumed_run_on_cluster(resume, scene, changes, cluster, device, display)
     assert scene is not None
-    path = out or unused_folder(_default_folder(scene))
-    return new_run_on_cluster(scene, path, load_config(preset, changes), cluster, device, display)
+    return new_run_on_cluster(scene, _new_folder(scene, out), load_config(preset, changes), cluster, device, display)
 
 
 @contextmanager
@@ -145,6 +143,13 @@ def _default_folder(scene: Path) -> Path:
     """runs/NAME, the folder of the first run on a scene without --out; later ones are numbered."""
     path = scene.resolve()
     return Path("runs") / (path.stem if path.is_file() else path.name)
+
+
+def _new_folder(scene: Path, out: Path | None) -> Path:
+    """The folder of a new run: `out`, or the first unused one of runs/NAME, runs/NAME-2, ..."""
+    from splat_cli.run.storage.run_lock import unused_folder
+
+    return out or unused_folder(_default_folder(scene))
 
 
 def _check_places(scene: Path | None, out: Path | None, resume: Path | None, preset: str | None) -> None:
@@ -177,7 +182,7 @@ def _new_run(
     from splat_cli.cli.unused_options import unused_options
     from splat_cli.config.presets import load_config
     from splat_cli.run.resume import Resumption, interrupted_run, plan_resumption
-    from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
+    from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders
     from splat_cli.scene.formats import scene_folder
     from splat_cli.tools.photo_scene import prepared_scene
 
@@ -197,5 +202,5 @@ def _new_run(
             with existing_run(interrupted) as run:
                 yield run, plan_resumption(run, scene, {}, display)
             return
-    with new_run_folder(out or unused_folder(_default_folder(scene))) as run:
+    with new_run_folder(_new_folder(scene, out)) as run:
         yield run, Resumption(scene, config, None)

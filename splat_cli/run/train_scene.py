@@ -4,6 +4,8 @@ import dataclasses
 import functools
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
@@ -102,11 +104,8 @@ def _train(
             warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
         start = _initial_state(plan, data, checkpoint, backend, display)
     display.say(f"Device: {backend.describe()}")
-    if checkpoint and (before := run.origin().tolist()) != data.scene.origin.tolist():
-        raise UsageError(
-            f"the origin of {scene_path} is {data.scene.origin.tolist()}, and was {before} when the run began: give "
-            "the scene as it was, or start a new run"
-        )
+    if checkpoint:
+        _check_origin(run, scene_path, data.scene.origin)
     run.save_cameras(data.scene.views)
     run.save_config(config, scene_path, backend.describe(), data.scene.origin)  # makes the folder recognisable as a run
     if data.is_split_by_name:
@@ -122,6 +121,15 @@ def _train(
     if callback:
         callback.begin(trainer, run)
     return session.train()
+
+
+def _check_origin(run: RunDir, scene_path: Path, origin: np.ndarray) -> None:
+    """UsageError if the origin of the scene is not that of a run that goes on."""
+    if (before := run.origin().tolist()) != origin.tolist():
+        raise UsageError(
+            f"the origin of {scene_path} is {origin.tolist()}, and was {before} when the run began: give "
+            "the scene as it was, or start a new run"
+        )
 
 
 def _initial_state(
