@@ -65,3 +65,15 @@ def test_ctrl_c_during_training_lets_the_compiler_finish(tmp_path, slow_compiler
     assert (code, err) == (0, "")
     assert out.splitlines()[1:] == ["saved"]
     assert Path(out.splitlines()[0]).is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(tmp_path):
+    (tmp_path / "click.py").write_text(f"import time\nopen({str(tmp_path / 'started')!r}, 'w')\ntime.sleep(1e6)\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-m", "splat_cli", "info"]
+    with started(command, env=environment, stderr=subprocess.PIPE) as process:
+        wait_until((tmp_path / "started").exists, process)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=HANG)[1] == ""
+        assert process.returncode == -signal.SIGINT
