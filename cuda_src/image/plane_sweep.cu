@@ -42,7 +42,7 @@ __device__ __forceinline__ float bilinear(const GrayImage& gray, float x, float 
 
 // The patch around pixel (x, y), at inverse depth w, as another view sees it; false where that is not wholly in its image.
 // warp: rows (a, b, c, d); the pixel (x, y) at w lands at the ratio of rows of warp (x, y, 1, w).
-__device__ __forceinline__ bool look(
+__device__ __forceinline__ bool sample_patch(
     const GrayImage& gray, const float* __restrict__ warp /* [3, 4] */, int x, int y, float w, Patch& patch)
 {
     for (int k = 0; k < COUNT; ++k) {
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(128) plane_sweep(
     int num_seen = 0;
     for (int n = 0; n < num_neighbors; ++n) {
         const int pair = view * num_neighbors + n;
-        if (!look(gray_image_of(grays, begins, sizes, neighbors[pair]), warps + 12 * (size_t)pair, x, y, w, seen)) continue;
+        if (!sample_patch(gray_image_of(grays, begins, sizes, neighbors[pair]), warps + 12 * (size_t)pair, x, y, w, seen)) continue;
         ++num_seen;
         if (!normalize(seen)) continue;
         float score = 0.0f;

@@ -95,9 +95,9 @@ extern "C" __global__ void record_view(
     if (!state->overflowed) record(cameras, *state, *view);
 }
 
-__device__ __forceinline__ void show(IterState* state /* [1] */, const BatchView& view)
+__device__ __forceinline__ void begin_view_again(IterState* state /* [1] */, const BatchView& view)
 {
-    return_to(state, view);
+    restore_view(state, view);
     clear_sums(*state);
 }
 
@@ -130,7 +130,7 @@ extern "C" __global__ void begin_batch(
     if ((int)threadIdx.x != count - 1) return;
     set_rates(s, k);
     *state = s;
-    if (first_shown < count) show(state, views[first_shown]);
+    if (first_shown < count) begin_view_again(state, views[first_shown]);
 }
 
 // Returns to the step of a view that record_view has stored. A single thread.
@@ -138,7 +138,7 @@ extern "C" __global__ void show_view(
     IterState* __restrict__ state,          // [1]
     const BatchView* __restrict__ view)     // [1]
 {
-    if (!state->overflowed) show(state, *view);
+    if (!state->overflowed) begin_view_again(state, *view);
 }
 
 // Selects the next of the views that density control scores, without training on it. A single thread.
@@ -173,5 +173,5 @@ extern "C" __global__ void next_views(
     if ((int)threadIdx.x != count - 1) return;
     *cursor = first + count;
     *state = s;
-    if (first_shown < count) show(state, views[first_shown]);
+    if (first_shown < count) begin_view_again(state, views[first_shown]);
 }

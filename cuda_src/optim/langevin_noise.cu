@@ -6,7 +6,7 @@
 __device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { return pcg(pcg(pcg(a) ^ b) ^ c); }
 
 // The random step of a splat in column i.
-__device__ __forceinline__ void explore(
+__device__ __forceinline__ void add_noise(
     const IterState& state, int capacity, int splat, int i, unsigned seed, float noise_scale, float* __restrict__ params)
 {
     const size_t stride = capacity;
@@ -40,7 +40,7 @@ extern "C" __global__ void langevin_noise(
 {
     const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
     if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
-    explore(*state, capacity, splat, i, seed, noise_scale, params);
+    add_noise(*state, capacity, splat, i, seed, noise_scale, params);
 }
 
 // The same for splats that a view of the batch shows; others are not read.
@@ -57,5 +57,5 @@ extern "C" __global__ void langevin_noise_of_visible(
     const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
     if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
     if (!seen(depths + j, layout, true)) return;
-    explore(*state, capacity, splat, i, seed, noise_scale, params);
+    add_noise(*state, capacity, splat, i, seed, noise_scale, params);
 }

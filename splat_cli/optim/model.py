@@ -100,10 +100,10 @@ class Model:
         capacity = _rounded(max(num, min(int(before * GROWTH), limit)))
         check_capacity(self.backend, capacity)
         try:
-            self._widen(capacity)
+            self._reallocate(capacity)
             return
         except MemoryError:
-            pass  # arrays of `_widen` are freed when the exception is, after this block
+            pass  # arrays of `_reallocate` are freed when the exception is, after this block
         self.rebuild(before)
         raise MemoryError(f"no room for {capacity:,} splats")
 
@@ -114,9 +114,9 @@ class Model:
         self.backend.release_cached()
         self._place(planes, _rounded(num))
 
-    def _widen(self, capacity: int) -> None:
+    def _reallocate(self, capacity: int) -> None:
         for name in list(self.planes()):  # one by one: each old array is freed before the next is reallocated
-            self.set_planes(self.planes() | {name: self._wider(self.planes()[name], capacity)})
+            self.set_planes(self.planes() | {name: self._enlarged(self.planes()[name], capacity)})
 
     def extend(self, count: int) -> None:
         """Append `count` splats of zeros, with zero moments; the capacity must suffice."""
@@ -163,7 +163,7 @@ class Model:
     def clear_stats(self) -> None:
         self.stats[:, : self.num] = 0
 
-    def _wider(self, array: Any, capacity: int) -> Any:
+    def _enlarged(self, array: Any, capacity: int) -> Any:
         wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
         copy_columns(self.backend, array, self.num, out=wider)
         return wider

@@ -79,16 +79,16 @@ class RankWatch:
                     news = os.read(descriptor, 4096)
                 if not news:
                     kind, reason = _reported_loss(report) or self._ending(rank)
-                    self._lose(kind, f"rank {rank} of {size} {reason}")
+                    self._record_loss(kind, f"rank {rank} of {size} {reason}")
                     return
                 report, last_heard = report + news.strip(b"."), time.monotonic()
             elif time.monotonic() - last_heard > HEARTBEAT_TIMEOUT:
-                self._lose(
+                self._record_loss(
                     RankError, f"rank {rank} of {size} has stopped: no sign of life for {HEARTBEAT_TIMEOUT:.0f} s"
                 )
                 return
 
-    def _lose(self, kind: type[RankError], reason: str) -> None:
+    def _record_loss(self, kind: type[RankError], reason: str) -> None:
         if self._closing.is_set() or self._loss is not None:
             return
         self._loss = kind, reason

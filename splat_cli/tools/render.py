@@ -14,7 +14,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
-from splat_cli.gaussians.dense_places import dense_places
+from splat_cli.gaussians.dense_cells import dense_cells
 from splat_cli.gaussians.editing.move import resized
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
@@ -187,4 +187,4 @@ def _frames(path: CameraPath, views: list[View], file: Path, spz_axes: str) -> t
         path = dataclasses.replace(path, kind="orbit", focus=path.focus or middle, arc=path.arc or 360.0)
     distances = [np.linalg.norm(view.center - focus_point(views)) for view in views]
     cell = _CELL * max(float(np.median(distances)), 1e-6)
-    return path.through(views, dense_places(splats, cell))
+    return path.through(views, dense_cells(splats, cell))

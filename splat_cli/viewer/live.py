@@ -32,7 +32,7 @@ def training_viewer(wanted: bool, host: str, port: int, display: Display) -> Ite
     with serving(host, port, display) as server:
         viewer = TrainingViewer(server, display)
         yield viewer
-        viewer.stay()
+        viewer.wait_until_interrupt()
 
 
 class TrainingViewer:
@@ -78,7 +78,7 @@ class TrainingViewer:
             if not self._window.work():
                 time.sleep(IDLE_SECONDS)
 
-    def stay(self) -> None:
+    def wait_until_interrupt(self) -> None:
         """Show the result until Ctrl-C."""
         if self._window is None:
             return

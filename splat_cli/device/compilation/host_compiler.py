@@ -100,7 +100,7 @@ class HostCompiler:
                 raise unusable_cache(error) from error
         return path
 
-    def ask(self, option: str) -> str:
+    def query(self, option: str) -> str:
         """What the compiler prints for an option such as -print-file-name=libasan.so."""
         return run_compiler([*self.command, option]).stdout.strip()
 

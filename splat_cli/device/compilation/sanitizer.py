@@ -19,7 +19,7 @@ def sanitizer_environment(compiler: HostCompiler) -> dict[str, str]:
     interpreter does not free at its end is no leak of a kernel.
     """
     names = ("libasan.so", "libubsan.so", "libstdc++.so")
-    paths = [Path(compiler.ask(f"-print-file-name={name}")) for name in names]
+    paths = [Path(compiler.query(f"-print-file-name={name}")) for name in names]
     if missing := [name for name, path in zip(names, paths, strict=True) if not path.is_absolute()]:
         raise DeviceError(f"{compiler.label} has no {', '.join(missing)}: install GCC's sanitizer libraries")
     return {

@@ -43,7 +43,7 @@ class FrameFiles:
             beside["depth"] = beside["depth"].with_suffix(f".{self.depth_format}")
         return {**beside, "color": picture}
 
-    def cuts(self, frame: RenderOutput) -> bool:
+    def exceeds_range(self, frame: RenderOutput) -> bool:
         """Whether depths of the frame exceed the range of its file."""
         far = frame.depth is not None and self.depth_format == "png"
         return far and float(frame.depth.max()) * self.depth_levels > _MOST + 0.5  # type: ignore[union-attr]

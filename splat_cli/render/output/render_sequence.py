@@ -82,7 +82,7 @@ def render_sequence(
 
         def writes() -> Iterator[Callable[[], None]]:
             for i, frame in zip(missing, _frames(renderer, settings, len(every) // len(cameras)), strict=True):
-                written.num_cut += settings.files.cuts(frame)
+                written.num_cut += settings.files.exceeds_range(frame)
                 yield partial(settings.files.save, frame, paths[i], keys[i])
 
         for _ in run_in_threads(writes(), _WRITERS):

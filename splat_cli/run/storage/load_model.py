@@ -19,7 +19,7 @@ def field_path(source: Path) -> Path | None:
     return path if source.is_dir() and path.is_file() else None
 
 
-def field_beside(ply: Path) -> FieldFile | None:
+def saved_field(ply: Path) -> FieldFile | None:
     """The field saved with a run's PLY, or None. FormatError if it is damaged."""
     path = ply.with_name(NAME)
     return read_field(path) if path.is_file() else None
@@ -27,7 +27,7 @@ def field_beside(ply: Path) -> FieldFile | None:
 
 def load_model(ply: Path, backend: Backend, arrays: SplatArrays | None = None) -> tuple[Splats, ColorField | None]:
     """Splats and colour field as trained; without a field, splats of the PLY, or `arrays` if already read."""
-    saved = field_beside(ply)
+    saved = saved_field(ply)
     if saved is None:
         return Splats.from_arrays(backend, read_ply(ply) if arrays is None else arrays), None
     splats = Splats.from_arrays(backend, saved.splats)

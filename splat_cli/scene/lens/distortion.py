@@ -67,13 +67,13 @@ class Polynomial:
         return (*radial, *rational, *self.tangential, *self.prism, self.skew)
 
     def distort(self, points: np.ndarray) -> np.ndarray:
-        return self._bend(_equidistant(points) if self.fisheye else points)
+        return self._apply(_equidistant(points) if self.fisheye else points)
 
     def undistort(self, points: np.ndarray) -> np.ndarray:
-        straight = self._unbend(points)
+        straight = self._invert(points)
         return _from_equidistant(straight) if self.fisheye else straight
 
-    def _bend(self, points: np.ndarray) -> np.ndarray:
+    def _apply(self, points: np.ndarray) -> np.ndarray:
         r2 = (points**2).sum(axis=-1, keepdims=True)
         radial = _series(self.radial, r2) / _series(self.rational, r2) * points
         base = radial if self.tangential_last else points
@@ -85,11 +85,11 @@ class Polynomial:
         x, y = radial[..., :1] + dx, radial[..., 1:] + dy
         return np.concatenate([x + self.skew * y, y], axis=-1)
 
-    def _unbend(self, points: np.ndarray) -> np.ndarray:
+    def _invert(self, points: np.ndarray) -> np.ndarray:
         """Newton's method from the distorted point, in steps short enough to stay on the branch around the axis."""
         found = points.copy()
         for _ in range(_MAX_ITERATIONS):
-            step = np.linalg.solve(self._jacobian(found), (self._bend(found) - points)[..., None])[..., 0]
+            step = np.linalg.solve(self._jacobian(found), (self._apply(found) - points)[..., None])[..., 0]
             length = np.linalg.norm(step, axis=-1, keepdims=True)
             limit = _TRUST_RADIUS * np.maximum(1, np.linalg.norm(found, axis=-1, keepdims=True))
             found = found - step * np.minimum(1, limit / np.maximum(length, 1e-300))
@@ -100,7 +100,7 @@ class Polynomial:
     def _jacobian(self, points: np.ndarray) -> np.ndarray:
         """float64 [..., 2, 2], by central differences; made regular where it is not, which leads nowhere anyway."""
         columns = [
-            (self._bend(points + offset) - self._bend(points - offset)) / (2 * _DIFFERENCE)
+            (self._apply(points + offset) - self._apply(points - offset)) / (2 * _DIFFERENCE)
             for offset in _DIFFERENCE * np.eye(2)
         ]
         jacobian = np.stack(columns, axis=-1)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from splat_cli.scene.trajectories.bending import bent_away, raised
+from splat_cli.scene.trajectories.avoidance import avoid_points, raised
 from splat_cli.scene.view import View, evenly_spread
 
 SHARE = 0.5
@@ -56,7 +56,7 @@ class Obstacles:
         supports, distance = curve[chosen], _MARGIN * self.required
         low, high = supports.min(axis=0) - 3 * distance, supports.max(axis=0) + 3 * distance
         within = self._points[((self._points > low) & (self._points < high)).all(axis=1)]
-        moved = bent_away(supports, within, distance, is_loop) - supports
+        moved = avoid_points(supports, within, distance, is_loop) - supports
         period = len(curve) - 1 if is_loop else None
         between = [np.interp(np.arange(len(curve)), chosen, column, period=period) for column in moved.T]
         return curve + np.stack(between, axis=1)
@@ -76,7 +76,7 @@ class Obstacles:
         depths = z[ahead]
         return float(np.partition(depths, _CELLS)[_CELLS]) if len(depths) > _CELLS else float("inf")
 
-    def freedom(self, path: Sequence[View]) -> float:
+    def clearance_ratio(self, path: Sequence[View]) -> float:
         """Least ratio of distances and depths of a path to the required ones; 1: it keeps both."""
         if self.required <= 0:
             return 1.0
@@ -84,7 +84,7 @@ class Obstacles:
         in_view = depth / self.required_depth if np.isfinite(self.required_depth) else 1.0
         return min(self.clearance(path) / self.required, in_view, 1.0)
 
-    def retreated(self, path: Sequence[View]) -> list[View]:
+    def moved_back(self, path: Sequence[View]) -> list[View]:
         """The path, moved smoothly backwards where obstacles in a picture are nearer than required."""
         if not np.isfinite(self.required_depth) or len(path) < 2:
             return list(path)
@@ -109,10 +109,10 @@ class Obstacles:
         Without any, the one that comes closest to it.
         """
         paths: list[tuple[float, list[View]]] = []
-        for change in (list, self.retreated):
+        for change in (list, self.moved_back):
             for option in options:
                 path = change(make(option))
-                paths.append((self.freedom(path), path))
+                paths.append((self.clearance_ratio(path), path))
                 if paths[-1][0] >= 1:
                     return path
         return max(paths, key=lambda pair: pair[0])[1]

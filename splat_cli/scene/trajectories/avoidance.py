@@ -8,7 +8,7 @@ _WIDTH, _WIDTH_IN_DISTANCES = 8.0, 2.0
 _BLOCK = 64
 
 
-def bent_away(positions: np.ndarray, points: np.ndarray, distance: float, is_loop: bool) -> np.ndarray:
+def avoid_points(positions: np.ndarray, points: np.ndarray, distance: float, is_loop: bool) -> np.ndarray:
     """Positions [N, 3] of a curve, moved to at least `distance` from `points` [P, 3] if that succeeds in few rounds.
 
     In each round, positions that are too near are pushed away from their nearest point, and their neighbours with them:

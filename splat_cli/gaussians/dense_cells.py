@@ -12,7 +12,7 @@ _SIGMAS = 1.5
 _MAX_CELLS = 1 << 20  # along an axis
 
 
-def dense_places(splats: SplatArrays, cell: float) -> np.ndarray:
+def dense_cells(splats: SplatArrays, cell: float) -> np.ndarray:
     """Centres [P, 3], float32, of the dense cells of a grid with spacing `cell`, world units.
 
     A splat is sampled at seven points, its centre and the ends of its axes at 1.5 standard deviations, each with a
