@@ -1,0 +1,106 @@
+"""Which run `splat train` trains: a new one, an interrupted one, or that of --resume."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.cli.unused_options import unused_options
+from splat_cli.config.presets import load_config
+from splat_cli.console import Display
+from splat_cli.errors import UsageError
+from splat_cli.phase_timer import PhaseTimer
+from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
+from splat_cli.run.storage.result import RunResult
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
+from splat_cli.scene.formats import scene_folder
+from splat_cli.tools.photo_scene import prepared_scene
+
+LockedRun = tuple[RunDir, Resumption | None]
+"""A run's folder, and its settings: None if only the report is missing."""
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """A new run on `scene`, in `out` if given, with `preset`; or `resume`. changes: settings given as options."""
+
+    scene: Path | None
+    out: Path | None
+    resume: Path | None
+    preset: str | None
+    changes: dict[str, Any]
+
+    @contextmanager
+    def run(self, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
+        """The run, locked for this process. UsageError."""
+        self._check()
+        if self.resume:
+            yield from self._resumed_run(self.resume, display)
+        elif self.scene:
+            yield from self._new_run(self.scene, display, timer)
+
+    def train_on_cluster(self, cluster: str, device: str, viewer: bool, display: Display) -> RunResult:
+        """Train the run on the workers of a Dask cluster, which lock its folder. UsageError."""
+        from splat_cli.tools.cluster_training import new_run_on_cluster, resumed_run_on_cluster
+
+        if viewer:
+            raise UsageError("--viewer does not work with --cluster: leave out one of them")
+        self._check()
+        if self.resume:
+            return resumed_run_on_cluster(self.resume, self.scene, self.changes, cluster, device, display)
+        assert self.scene is not None
+        config, out = load_config(self.preset, self.changes), self._new_folder(self.scene)
+        return new_run_on_cluster(self.scene, out, config, cluster, device, display)
+
+    def _check(self) -> None:
+        if self.resume and (self.out or self.preset):
+            raise UsageError("--resume keeps the run's folder and settings: leave out --out and --preset")
+        if not (self.resume or self.scene):
+            raise UsageError("name a SCENE to train on, or a run with --resume")
+
+    def _new_folder(self, scene: Path) -> Path:
+        """--out, or the first of runs/NAME, runs/NAME-2, ... that is not used."""
+        return self.out or unused_folder(_default_folder(scene))
+
+    def _resumed_run(self, path: Path, display: Display) -> Iterator[LockedRun]:
+        with existing_run(path) as run:
+            start: Resumption | None = None
+            try:
+                start = plan_resumption(run, self.scene, self.changes, display)
+            except FinishedError:
+                if self.changes or run.report_path.is_file() or not run.config().report:
+                    raise
+            yield run, start
+
+    def _new_run(self, scene: Path, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
+        """A new run; of photographs or a video, for which a scene is made first, the interrupted one if there is."""
+        config = load_config(self.preset, self.changes)
+        for line in unused_options(config, self.changes):
+            display.warn(line)
+        with timer("camera poses"):
+            prepared = prepared_scene(scene, config.seed, display)
+        is_made = prepared != scene
+        scene, dataset_format = scene_folder(prepared, config.format)
+        config = dataclasses.replace(config, format=dataset_format)
+        if is_made:
+            begun = itertools.takewhile(Path.exists, numbered_folders(_default_folder(scene)))
+            interrupted = interrupted_run([self.out] if self.out else begun, scene, config)
+            if interrupted:
+                display.say(f"Continuing {interrupted}, which was interrupted")
+                with existing_run(interrupted) as run:
+                    yield run, plan_resumption(run, scene, {}, display)
+                return
+        with new_run_folder(self._new_folder(scene)) as run:
+            yield run, Resumption(scene, config, None)
+
+
+def _default_folder(scene: Path) -> Path:
+    """runs/NAME, the folder of the first run on a scene without --out; later ones are numbered."""
+    path = scene.resolve()
+    return Path("runs") / (path.stem if path.is_file() else path.name)
