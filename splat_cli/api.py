@@ -97,8 +97,7 @@ def train_scene(
         return _train_into(Path(out), Path(scene), config, device, on_progress, display)
     if isinstance(scene, Scene) and (late := settings.keys() & _READING):
         raise UsageError(f"{min(late)} is for reading, and the scene has been read: give it to read_scene")
-    if not isinstance(scene, Scene):
-        scene = read_scene_folder(scene, SceneOptions.of(config))
+    scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene, SceneOptions.of(config))
     return _result_of(*train_in_memory(scene, config, open_device(device, config, display), display, on_progress))
 
 
@@ -136,6 +135,8 @@ def render_view(
     background: RGB, 0 to 1, or a text as for --background of `splat render`, such as "white". For many views of a run,
     `Result.render` keeps the splats on the device.
     """
+    if not isinstance(view, View):
+        raise UsageError(f"view is {view!r}: expected a View, such as one of read_scene(...).views")
     arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
     on_device = Splats.from_arrays(_backend(device), arrays)
     return RenderedImage(render_picture(on_device, view, color_of(background), arrays.antialiased))
@@ -159,7 +160,7 @@ def evaluate(
     if test_every < 1:
         raise UsageError(f"test_every={test_every} holds no photograph out: give 1, for all of them, or more")
     arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
-    scene = scene if isinstance(scene, Scene) else read_scene_folder(scene)
+    scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene)
     config = TrainConfig(antialias=arrays.antialiased, background=background)
     backend = _backend(device)
     if not is_relative(arrays.means, scene.origin):  # trained by other programs, in the scene's own coordinates

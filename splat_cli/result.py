@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 
 from splat_cli.color import color_of
@@ -154,8 +155,8 @@ def find_view(views: Sequence[View], which: View | str | int) -> View:
     """The view itself, or one of `views` by its name or number. UsageError where there is none."""
     if isinstance(which, View):
         return which
-    if isinstance(which, int) and -len(views) <= which < len(views):
-        return views[which]
+    if isinstance(which, Integral) and -len(views) <= which < len(views):
+        return views[int(which)]
     named = [view for view in views if view.name == which]
     if not named:
         names = f" and names such as {views[0].name}" if views else ""

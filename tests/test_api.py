@@ -211,3 +211,50 @@ def test_backgrounds_are_those_of_the_command_line(result, scene):
     for wrong in ("mauve", (255, 255, 255), (1, 1), 1, (0, 0, float("nan"))):
         with pytest.raises(UsageError, match="expected"):
             splat.render_view(result.splats, camera, background=wrong, device="cpu")
+
+
+def changed_views(scene, **changes):
+    return dataclasses.replace(scene, views=[dataclasses.replace(view, **changes) for view in scene.views])
+
+
+def test_a_scene_of_a_program_may_have_other_types(scene):
+    """NumPy's integers, whose products overflow, poses [3, 4], paths as text, positions in double precision."""
+    read = splat.read_scene(scene)
+    width = np.int32(read.views[0].width)
+    views = [dataclasses.replace(view, w2c=view.w2c[:3], path=str(view.path), width=width) for view in read.views]
+    points = read.points.astype(np.float64)
+    points[0] = np.nan
+    other = splat.train_scene(dataclasses.replace(read, views=views, points=points), steps=3, **FAST)
+    expected = splat.train_scene(
+        dataclasses.replace(read, points=read.points[1:], colors=read.colors[1:]), steps=3, **FAST
+    )
+    np.testing.assert_allclose(other.splats.means, expected.splats.means, atol=1e-3)
+    assert other.render(np.int64(1)).pixels.shape == other.render(1).pixels.shape
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda scene: changed_views(scene, fx=0.0), "numbers that no camera has"),
+        (lambda scene: changed_views(scene, width=40.0), "expected whole numbers of pixels"),
+        (lambda scene: changed_views(scene, w2c=np.eye(4).tolist()), r"expected a NumPy array \[4, 4\]"),
+        (lambda scene: dataclasses.replace(scene, views=[]), "the scene has no views"),
+        (lambda scene: dataclasses.replace(scene, points=scene.points.T), r"expected numbers \[P, 3\] and uint8"),
+        (lambda scene: dataclasses.replace(scene, colors=scene.colors[:5]), r"colors uint8 \[5, 3\]"),
+        (lambda scene: dataclasses.replace(scene, colors=scene.colors / 255), "colors float64"),
+    ],
+)
+def test_a_scene_that_cannot_be_trained_on_is_refused(scene, change, message):
+    with pytest.raises(UsageError, match=message):
+        splat.train_scene(change(splat.read_scene(scene)), steps=3, **FAST)
+
+
+def test_what_is_no_view_is_told(result):
+    for view in (None, 0, "a_00.jpg"):
+        with pytest.raises(UsageError, match="expected a View"):
+            splat.render_view(result.splats, view, device="cpu")
+
+
+def test_a_preset_may_be_a_path(tmp_path):
+    (tmp_path / "mine.toml").write_text("steps = 77\n")
+    assert splat.load_config(tmp_path / "mine.toml").steps == 77

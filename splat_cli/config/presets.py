@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,9 +21,11 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in resource_dir("configs").glob("*.toml"))
 
 
-def load_config(preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
+def load_config(
+    preset: str | os.PathLike[str] | None = None, overrides: Mapping[str, Any] | None = None
+) -> TrainConfig:
     """Defaults, then `preset` (a name, or the path of a TOML file), then `overrides`. Raises UsageError."""
-    values = read_settings(_preset_path(preset)) if preset is not None else {}
+    values = read_settings(_preset_path(os.fspath(preset))) if preset is not None else {}
     return with_settings(TrainConfig(**values), overrides or {})
 
 

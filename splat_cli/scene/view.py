@@ -88,6 +88,16 @@ class View:
         if not self.is_in_range or not np.isfinite(self.w2c).all():
             raise UsageError(f"view {self.name!r} has numbers that no camera has, or that are not below {MAX_NUMBER:g}")
 
+    def checked(self) -> View:
+        """The view with numbers of Python and w2c float64 [4, 4]. UsageError as `check`."""
+        self.check()
+        w2c = np.eye(4)
+        w2c[:3] = self.w2c[:3]
+        return dataclasses.replace(
+            self, path=None if self.path is None else Path(self.path), width=int(self.width), height=int(self.height),
+            fx=float(self.fx), fy=float(self.fy), cx=float(self.cx), cy=float(self.cy), w2c=w2c,
+        )  # fmt: skip
+
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""
         placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
@@ -144,6 +154,21 @@ class Scene:
     found: str = ""
     test_names: frozenset[str] | None = None
     origin: np.ndarray = field(default_factory=lambda: np.zeros(3))
+
+    def checked(self) -> Scene:
+        """The scene, which a program may have made, with checked views and finite points float32. UsageError."""
+        if not self.views:
+            raise UsageError("the scene has no views: give some, or read it with read_scene")
+        points, colors = (np.asarray(array) for array in (self.points, self.colors))
+        shape = (points.shape or (0,))[:1] + (3,)
+        if points.shape != shape or colors.shape != shape or colors.dtype != np.uint8 or points.dtype.kind not in "fiu":
+            found = f"points are {points.dtype} {list(points.shape)} and colors {colors.dtype} {list(colors.shape)}"
+            raise UsageError(f"{found}: expected numbers [P, 3] and uint8 [P, 3]")
+        with np.errstate(over="ignore"):  # becomes infinite
+            points = points.astype(np.float32, copy=False)
+        finite = np.isfinite(points).all(axis=1)
+        views = [view.checked() for view in self.views]
+        return dataclasses.replace(self, views=views, points=points[finite], colors=colors[finite])
 
 
 def evenly_spread(views: Sequence[T], num: int) -> list[T]:
