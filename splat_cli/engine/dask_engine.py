@@ -76,7 +76,11 @@ class DaskEngine:
             self._say("The cluster has no workers any more: waiting for others to join")
 
     def _find_workers(self) -> bool:
-        return bool(self._client.scheduler_info()["workers"])
+        """Whether the cluster has workers, as far as is known."""
+        try:
+            return bool(self._client.nthreads())
+        except OSError:  # of a lost connection
+            return True
 
     def _result(self, future: Future) -> JobResult:
         job = self._jobs.pop(future)

@@ -161,7 +161,7 @@ def _results(tmp_path, error):
         status="running",
         subscribe_topic=lambda *_: None,
         submit=lambda *_, **__: FakeFuture(error),
-        scheduler_info=lambda: {"workers": {}},
+        nthreads=dict,
     )
     engine = DaskEngine(client, "cpu", print, lambda: None)
     engine.submit(job(tmp_path, "--version"))
