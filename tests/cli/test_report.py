@@ -44,7 +44,7 @@ def run_copy(trained, tmp_path):
 def test_train_writes_it(trained):
     page = _Page(trained / "report.html")
     assert page.headings == [
-        "toy", "Renders and photographs", "Training", "Splats", "Cameras from above", "Evaluated views",
+        "toy", "Warnings", "Renders and photographs", "Training", "Splats", "Cameras from above", "Evaluated views",
         "Time by phase", "Settings",
     ]  # fmt: skip
     assert page.source.count('class="stage"') == 3
