@@ -34,6 +34,7 @@ def evaluate(
     splats: Splats,
     photographs: ImageSet,
     config: TrainConfig,
+    *,
     on_render: Callable[[int, np.ndarray], object] = lambda index, render: None,
     with_flip: bool = False,
     field: ColorField | None = None,

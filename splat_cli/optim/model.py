@@ -31,7 +31,7 @@ class Model:
     """
 
     def __init__(
-        self, backend: Backend, arrays: SplatArrays, capacity: int, smooth_3d: bool = False,
+        self, backend: Backend, arrays: SplatArrays, capacity: int, *, smooth_3d: bool = False,
         packed_moments: bool = False, num_frozen: int = 0, sh_degree: int | None = None,
         num_features: int = 0,
     ) -> None:  # fmt: skip

@@ -63,7 +63,7 @@ def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles:
 
 def blend_scores(
     cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture,
-    errors: Any, scores: Any, fixed_sums: bool = False, by_segments: bool = False,
+    errors: Any, scores: Any, *, fixed_sums: bool = False, by_segments: bool = False,
 ) -> None:  # fmt: skip
     """Add each splat's blending weight (px), and its share of the errors, to scores float32 [capacity, 2].
 

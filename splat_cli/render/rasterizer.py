@@ -33,6 +33,7 @@ class Rasterizer:
         cameras: CameraTable,
         capacity: int,
         pair_capacity: int = MIN_PAIRS,
+        *,
         training: bool = False,
         antialias: bool = False,
         deterministic: bool = False,
@@ -160,8 +161,9 @@ class Rasterizer:
         """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
         by_segments = self.training and self.backend.name == "cuda"  # on the CPU, tiles are enough for all threads
         blend_scores(
-            self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums, by_segments
-        )
+            self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums=fixed_sums,
+            by_segments=by_segments,
+        )  # fmt: skip
 
     def backward(
         self, splats: Splats, state: IterState, update: Update, between: Callable[[], None] | None = None

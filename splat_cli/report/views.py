@@ -52,7 +52,10 @@ def compare_views(
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
     background, responses = data.run.background(), data.run.responses()
-    scores = evaluate(backend, splats, photographs, data.config, keep, has_flip(), field, background, responses)
+    scores = evaluate(
+        backend, splats, photographs, data.config, on_render=keep, with_flip=has_flip(), field=field,
+        background=background, responses=responses,
+    )  # fmt: skip
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(

@@ -104,7 +104,7 @@ class RunWriter:
             self.board.render(trainer.step, index, held_out.views[index].name, render)
 
         return evaluate(
-            trainer.backend, trainer.splats, held_out, trainer.config, on_render,
+            trainer.backend, trainer.splats, held_out, trainer.config, on_render=on_render,
             field=trainer.auxiliary.field, background=trainer.background,
             responses=trainer.auxiliary.camera_responses(),
         )  # fmt: skip

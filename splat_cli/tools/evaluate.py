@@ -71,8 +71,9 @@ def evaluate_run(
             count(1)
 
         scores = evaluate(
-            backend, splats, photographs, run.config(), on_render, has_flip(), field, run.background(), run.responses()
-        )
+            backend, splats, photographs, run.config(), on_render=on_render, with_flip=has_flip(), field=field,
+            background=run.background(), responses=run.responses(),
+        )  # fmt: skip
     step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
     points = read_run_scene(run, scene).points
     free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)

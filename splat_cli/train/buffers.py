@@ -32,8 +32,8 @@ def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, fr
     shown = splats if frozen is None else merged([frozen, splats])
     capacity = min(2 * len(splats), config.max_splats) + num_frozen
     return Model(
-        backend, shown, capacity, config.smooth_3d > 0, config.moments == "bf16", num_frozen, config.trained_sh_degree,
-        config.num_features,
+        backend, shown, capacity, smooth_3d=config.smooth_3d > 0, packed_moments=config.moments == "bf16",
+        num_frozen=num_frozen, sh_degree=config.trained_sh_degree, num_features=config.num_features,
     )  # fmt: skip
 
 

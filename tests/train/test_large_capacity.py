@@ -59,8 +59,8 @@ def test_capacity_does_not_change_what_is_trained(backend, monkeypatch, settings
     given = {"steps": 4, "densify_start": 1, "densify_interval": 2, "score_views": 2, "splat_budget": 0.0} | settings
 
     def trained(capacity):
-        def model(backend, arrays, num, *options):
-            return Model(backend, arrays, capacity or num, *options)
+        def model(backend, arrays, num, **options):
+            return Model(backend, arrays, capacity or num, **options)
 
         monkeypatch.setattr(buffers, "Model", model)
         trainer = noise_trainer(backend, 200, **given)
