@@ -5,14 +5,15 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from splat_cli.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
 from splat_cli.errors import ZIP_ERRORS
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+from splat_cli.scene.formats import has_dataset
 
 _SUFFIXES = (".zip", ".r3d")
-_JUNK = "__MACOSX"
+_JUNK = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _MAX_FILES = 200_000
 
 
@@ -30,16 +31,14 @@ def is_zipped_scene(path: Path) -> bool:
 def unzip_scene(path: Path, folder: Path) -> None:
     """Unpacks into `folder`, new or empty; all at once, so that an interruption leaves nothing there.
 
-    A single folder that holds everything is left out. SceneError where the archive is damaged, leads out of the folder
-    or grows beyond what archives.py allows.
+    Folders that hold nothing but another one, down to the scene, are left out. SceneError where the archive is
+    damaged, leads out of the folder or grows beyond what archives.py allows.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".splat-", dir=folder.parent) as temporary:
         inside = Path(temporary) / "scene"
         _unpack(path, inside)
-        found = [entry for entry in inside.iterdir() if entry.name != _JUNK]
-        top = found[0] if len(found) == 1 and found[0].is_dir() else inside
-        top.rename(folder)
+        _scene_in(inside).rename(folder)
 
 
 @contextmanager
@@ -50,14 +49,24 @@ def unzipped_scene(path: Path) -> Iterator[Path]:
         yield Path(folder) / "scene"
 
 
+def _scene_in(folder: Path) -> Path:
+    """The folder with the scene: the first on the way down that is a dataset, or holds more than one other folder."""
+    while not has_dataset(folder):
+        found = [entry for entry in folder.iterdir() if entry.name not in _JUNK and not entry.name.startswith(".")]
+        if len(found) != 1 or not found[0].is_dir():
+            break
+        folder = found[0]
+    return folder
+
+
 def _unpack(path: Path, folder: Path) -> None:
     try:
         with open_zip(path) as archive:
-            members = [member for member in archive.infolist() if not member.filename.endswith("/")]
+            members = [member for member in archive.infolist() if not member.filename.endswith(("/", "\\"))]
             _check(members, max_unpacked_bytes(path))
             folder.mkdir()
             for member in members:
-                target = folder / member.filename
+                target = folder / _path_of(member)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source, target.open("xb") as out:
                     shutil.copyfileobj(source, out)
@@ -73,6 +82,11 @@ def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
         raise ValueError(f"it would grow to {size:,} bytes, {limit:,} at most are unpacked")
     for member in members:
         check_member(member)
-        name = PurePosixPath(member.filename)
-        if name.is_absolute() or ".." in name.parts or "\\" in member.filename or not name.parts:
+        name = _path_of(member)
+        if name.is_absolute() or ".." in name.parts or PureWindowsPath(name).drive or not name.parts:
             raise ValueError(f"the file {member.filename!a} leads out of it")
+
+
+def _path_of(member: zipfile.ZipInfo) -> PurePosixPath:
+    """The name of a file, also as older programs of Windows write it, with backslashes."""
+    return PurePosixPath(member.filename.replace("\\", "/"))

@@ -30,8 +30,9 @@ def lacks_poses(path: Path) -> bool:
         return False
     if max(map(num_photographs, (path, path / "images"))) >= MIN_PHOTOGRAPHS:
         return True
-    made = SCENES.resolve()
-    scenes = [scene for scene in nested_scenes(path) if path.resolve() == made or made not in scene.resolve().parents]
+    made, here = SCENES.resolve(), path.resolve()
+    is_inside = made in (here, *here.parents)  # as what is unpacked there
+    scenes = [scene for scene in nested_scenes(path) if is_inside or made not in scene.resolve().parents]
     return not scenes and any(map(num_photographs, (path, *filter(Path.is_dir, path.rglob("*")))))
 
 

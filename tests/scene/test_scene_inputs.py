@@ -3,6 +3,7 @@
 import json
 import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,6 +71,36 @@ def test_a_zipped_scene_is_unpacked_and_trained(scene, tmp_path, splat):
     assert "9 " in splat("info", archive).out
 
 
+@pytest.mark.parametrize(
+    ("head", "separator", "more"),
+    [
+        ("garden/", "/", ["__MACOSX/garden/._a_00.jpg", ".DS_Store", "garden/.DS_Store"]),  # of the Finder
+        ("garden\\", "\\", ["garden\\empty\\"]),  # of older programs of Windows
+        ("a/b c/ü/", "/", []),
+        ("", "/", ["Thumbs.db"]),
+    ],
+)
+def test_zips_of_other_programs_hold_the_scene_somewhere_inside(scene, tmp_path, splat, head, separator, more):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for file in filter(Path.is_file, scene.rglob("*")):
+            member = zipfile.ZipInfo("x")
+            member.filename = head + file.relative_to(scene).as_posix().replace("/", separator)
+            archive.writestr(member, file.read_bytes())
+        for name in more:
+            archive.writestr(name, b"")
+    unzip_scene(tmp_path / "a.zip", tmp_path / "scene")
+    assert len(read_scene(tmp_path / "scene").views) == 9
+    result = splat("train", tmp_path / "a.zip", *OPTIONS)
+    assert (result.code, "9 photographs" in result.err) == (0, True), result.err
+
+
+def test_a_zip_of_two_scenes_names_them(scene, tmp_path, splat):
+    for name in ("north", "south"):
+        shutil.copytree(scene, tmp_path / "both" / name)
+    result = splat("train", zipped(tmp_path / "both", tmp_path / "both.zip"), *OPTIONS)
+    assert (result.code, "is no scene, but holds 2: give" in result.err) == (2, True), result.err
+
+
 def test_a_zip_of_a_model_alone_stays_a_part_of_its_scene(scene, tmp_path):
     folder = shutil.copytree(scene, tmp_path / "garden")
     archive = zipped(folder / "sparse", folder / "model.zip")
@@ -79,7 +110,7 @@ def test_a_zip_of_a_model_alone_stays_a_part_of_its_scene(scene, tmp_path):
     assert len(read_scene(archive).views) == 9
 
 
-@pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "b/../../a.jpg", "..\\a.jpg"])
+@pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "b/../../a.jpg", "..\\a.jpg", "C:\\a.jpg", "\\a.jpg"])
 def test_a_zip_that_leads_out_is_refused(tmp_path, name):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(name, b"x")
