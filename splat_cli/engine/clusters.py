@@ -152,7 +152,7 @@ def _slurm_cluster(path: Path) -> Iterator[Any]:
         raise UsageError(f"{path} needs SLURM, but there is no `sbatch`: run this command where you submit jobs")
     try:
         cluster = SLURMCluster(**{"cores": 1, **settings})
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, ImportError, OSError) as error:
         raise UsageError(f"{path} does not fit dask_jobqueue.SLURMCluster: {one_line(error)}") from None
     ended = threading.Event()
     try:

@@ -23,6 +23,7 @@ from splat_cli.errors import UsageError
 
 # distributed leaves sockets open where no scheduler answers
 LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+NOT_MADE = "ignore:Exception ignored in. <function Cluster.__del__:pytest.PytestUnraisableExceptionWarning"
 pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
 
 
@@ -135,6 +136,24 @@ def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
     code, error = batch(tmp_path / "slurm.toml")
     assert code == 2
     assert message in error
+
+
+@pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
+@pytest.mark.parametrize(("line", "reason"), [
+    ("security = true", "`cryptography` is required"),
+    ('log_directory = "/proc/logs"', "No such file or directory"),
+])  # fmt: skip
+@pytest.mark.filterwarnings(NOT_MADE)
+def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reason, monkeypatch):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "sbatch").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    (tmp_path / "slurm.toml").write_text(f'jobs = 1\nmemory = "1GB"\ninterface = "lo"\n{line}\n')
+    code, error = batch(tmp_path / "slurm.toml")
+    assert code == 2
+    assert "slurm.toml does not fit dask_jobqueue.SLURMCluster: " in error
+    assert reason in error
 
 
 def test_ctrl_c_acts_as_before_dask_jobqueue_was_imported(tmp_path, monkeypatch):
