@@ -1,4 +1,4 @@
-"""Draws docs/images/rooms.svg, the imports between packages: `python scripts/draw_rooms.py > docs/images/rooms.svg`."""
+"""Draws the imports between packages: `python scripts/draw_packages.py > docs/images/packages.svg`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _STYLE = (
 )
 
 
-def rooms_svg() -> str:
+def packages_svg() -> str:
     """The drawing: a box per package, importers above what they import, and no arrow that a longer path implies."""
-    rooms = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
-    imports = _without_implied({room: _imports(room, rooms) for room in rooms})
+    packages = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    imports = _without_implied({package: _imports(package, packages) for package in packages})
     level: dict[str, int] = {}
-    for room in reversed(rooms):
-        level[room] = 1 + max((level[other] for other in imports[room]), default=-1)
-    place = _places(rooms, level)
+    for package in reversed(packages):
+        level[package] = 1 + max((level[other] for other in imports[package]), default=-1)
+    place = _places(packages, level)
     width = max(x for x, _ in place.values()) + _BOX[0] // 2 + _MARGIN
     height = max(y for _, y in place.values()) + _BOX[1] + _MARGIN
-    arrows = [_arrow(place[room], place[other]) for room in rooms for other in sorted(imports[room])]
-    boxes = [_box(room, *place[room]) for room in rooms]
+    arrows = [_arrow(place[package], place[other]) for package in packages for other in sorted(imports[package])]
+    boxes = [_box(package, *place[package]) for package in packages]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
     tip = '<marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     tip += '<path d="M0 0L8 4L0 8z" style="fill:#64748b;stroke:none;marker-end:none"/></marker>'
@@ -34,10 +34,10 @@ def rooms_svg() -> str:
     return "\n".join([head, f"<style>{_STYLE}</style>", tip, paper, *arrows, *boxes, "</svg>"]) + "\n"
 
 
-def _imports(room: str, rooms: list[str]) -> set[str]:
-    """The other packages that modules of `room` import, anywhere in them."""
-    names = {name for path in (PACKAGE / room).rglob("*.py") for name in imported(path)}
-    return names & set(rooms) - {room}
+def _imports(package: str, packages: list[str]) -> set[str]:
+    """The other packages that modules of `package` import, anywhere in them."""
+    names = {name for path in (PACKAGE / package).rglob("*.py") for name in imported(path)}
+    return names & set(packages) - {package}
 
 
 def imported(path: Path) -> set[str]:
@@ -50,21 +50,25 @@ def imported(path: Path) -> set[str]:
 def _without_implied(imports: dict[str, set[str]]) -> dict[str, set[str]]:
     """The transitive reduction of an acyclic graph."""
 
-    def reached(room: str) -> set[str]:
-        return imports[room].union(*(reached(other) for other in imports[room]))
+    def reached(package: str) -> set[str]:
+        return imports[package].union(*(reached(other) for other in imports[package]))
 
-    return {room: {b for b in others if not any(b in reached(a) for a in others)} for room, others in imports.items()}
+    return {
+        package: {b for b in others if not any(b in reached(a) for a in others)} for package, others in imports.items()
+    }
 
 
-def _places(rooms: list[str], level: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Room -> middle of its upper edge, pixels; rooms of a level side by side, the lowest level at the bottom."""
-    rows = [[room for room in rooms if level[room] == depth] for depth in range(max(level.values()), -1, -1)]
+def _places(packages: list[str], level: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """Package -> middle of its upper edge, pixels; packages of a level side by side, the lowest level at the bottom."""
+    rows = [
+        [package for package in packages if level[package] == depth] for depth in range(max(level.values()), -1, -1)
+    ]
     widest = max(map(len, rows))
     left = _MARGIN + _BOX[0] // 2
     return {
-        room: (left + (widest - len(row)) * _COLUMN // 2 + column * _COLUMN, _MARGIN + depth * _ROW)
+        package: (left + (widest - len(row)) * _COLUMN // 2 + column * _COLUMN, _MARGIN + depth * _ROW)
         for depth, row in enumerate(rows)
-        for column, room in enumerate(row)
+        for column, package in enumerate(row)
     }
 
 
@@ -75,11 +79,11 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     return f'<path d="M{x0} {y0}C{x0 - aside} {y0 + bend} {x1 - aside} {y1 - bend} {x1} {y1}"/>'
 
 
-def _box(room: str, x: int, y: int) -> str:
+def _box(package: str, x: int, y: int) -> str:
     width, height = _BOX
     box = f'<rect x="{x - width // 2}" y="{y}" width="{width}" height="{height}" rx="6"/>'
-    return f'{box}<text x="{x}" y="{y + height // 2 + 5}">{room}</text>'
+    return f'{box}<text x="{x}" y="{y + height // 2 + 5}">{package}</text>'
 
 
 if __name__ == "__main__":
-    print(rooms_svg(), end="")
+    print(packages_svg(), end="")
