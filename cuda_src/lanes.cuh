@@ -120,8 +120,12 @@ SPLAT_LANE void store_pair(unsigned long long* p, vint i, vint low, vint high, v
 
 SPLAT_LANE int warp_max(vint v)
 {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, v);
+#else
     for (int bit = 16; bit; bit >>= 1) v = max(v, __shfl_xor_sync(0xffffffffu, v, bit));
     return v;
+#endif
 }
 
 // for each i in 0 .. n - 1, shared out over the block's threads; plain scalar code inside

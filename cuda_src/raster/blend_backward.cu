@@ -85,27 +85,22 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
 
 #if TENSOR_CORES
     MatrixBuffer& buffer = buffers[warp];
-    const FirstOperand first_operand = make_first_operand(buffer, lane_id(), d_red, d_green, d_blue);
+    const Features features = make_features(buffer, lane_id(), d_red, d_green, d_blue);
     const float middle_x = pixels.left + 3.5f, middle_y = pixels.top + 3.5f;
-    int num_columns = 0, my_column = 0;             // splats that wait in the buffer; the one of column `lane`, in the batch
-    const auto flush = [&] {
-        const ColumnSums sums = sum_columns(buffer, first_operand, lane_id());
-        const int row = lane_id() >> 2;
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-            const int column = 2 * (lane_id() & 3) + e, j = __shfl_sync(0xffffffffu, my_column, column);
-            const float4 shape = batch.shape[j];
-            const float moment = about_mean(sums.moment[e], lane_id(), shape.x - middle_x, shape.y - middle_y);
-            float* target = d_splats + (size_t)__float_as_int(batch.rest[j].w) * SPLAT_SUMS + row;
-            if (column < num_columns && row < SUM_RED) atomicAdd(target, moment);
-            if (column < num_columns && row < 3) atomicAdd(target + SUM_RED, sums.color[e]);
-        }
-        num_columns = 0;
+    int num_columns = 0, my_splat = 0;              // splats that wait in the buffer; the one of column `lane`, in the batch
+    const auto add_sums = [&](int count) {
+        const int column = lane_id() >> 2, q = lane_id() & 3, j = __shfl_sync(0xffffffffu, my_splat, column);
+        const MatrixSums sums = sum_columns(buffer, features, lane_id(), batch.shape[j].x - middle_x, batch.shape[j].y - middle_y);
+        if (column >= count) return;
+        float* const row = d_splats + (unsigned)__float_as_int(batch.rest[j].w) * SPLAT_SUMS;
+        if (q == 0) atomicAdd(row, sums.g);
+        atomicAdd(row + 2 * q + 1, sums.pair[0]);
+        atomicAdd(row + 2 * q + 2, sums.pair[1]);
     };
 #endif
     for (int group = 0; group < warp_last; group += 32) {
         for (unsigned hits = hits_of_warp(batch, group, warp_last, pixels); hits; hits &= hits - 1) {
-            const int j = group + __ffs(hits) - 1;
+            const int j = group + __clz(__brev(hits));
             const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
             const vfloat dx = pixels.px - shape.x, along_x = shape.z * dx * dx, across = shape.w * dx;
             vfloat dy[PIXELS], power[PIXELS];
@@ -129,9 +124,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
                 T[k] *= 1.0f - alpha;
             }
 #if TENSOR_CORES
-            put_column(buffer, num_columns, lane_id(), g, weight);
-            if (lane_id() == num_columns) my_column = j;
-            if (++num_columns == COLUMNS) flush();
+            buffer.column[num_columns * COLUMN_STRIDE + lane_id()] = matrix_terms(g, weight);
+            if (lane_id() == num_columns) my_splat = j;
+            if (++num_columns == COLUMNS) {
+                add_sums(COLUMNS);
+                num_columns = 0;
+            }
 #else
             // Sums over a lane's pixels, which have dx in common; the first assigns, since no compiler may leave out adding 0.
             vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
@@ -169,6 +167,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
         }
     }
 #if TENSOR_CORES
-    if (num_columns > 0) flush();
+    if (num_columns > 0) add_sums(num_columns);
 #endif
 }

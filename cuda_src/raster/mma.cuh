@@ -1,17 +1,23 @@
-// Two instructions of tensor cores (PTX ISA; sm_80 and later).
+// Instructions of tensor cores, and their numbers (PTX ISA; sm_80 and later).
 #pragma once
 
-// Two floats rounded to bf16: `first` in the lower half.
-__device__ __forceinline__ unsigned pack_bf16(float first, float second)
+// The first 11 significant bits of a float, which the tensor cores read.
+__device__ __forceinline__ float cut_tf32(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
+
+// The nearest tf32: the range of a float, 11 significant bits.
+__device__ __forceinline__ float round_tf32(float x)
 {
-    unsigned packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(second), "f"(first));
-    return packed;
+    unsigned rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+    return __uint_as_float(rounded);
 }
 
-// c += a b for matrices of bf16, a [16, 16] and b [16, 8], spread over a warp (matrix_sums.cuh).
-__device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+// c += a b for matrices a [16, 8] and b [8, 8], spread over a warp (matrix_sums.cuh). Of their values the first 11 significant bits
+// count.
+__device__ __forceinline__ void mma(float (&c)[4], float4 a, const float (&b)[2])
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(__float_as_uint(a.x)), "r"(__float_as_uint(a.y)), "r"(__float_as_uint(a.z)), "r"(__float_as_uint(a.w)),
+          "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }

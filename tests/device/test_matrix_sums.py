@@ -16,9 +16,14 @@ def test_sums_of_a_warp(small_kernels: Backend) -> None:
     lane, pixel = np.divmod(np.arange(64), 2)
     position = np.stack([lane % 8, lane // 8 + 4 * pixel], axis=1) - 3.5
     dx, dy = np.moveaxis(position - means[:, None].astype(np.float64), -1, 0)  # [8, 64]
-    factors = np.stack([np.ones_like(dx), dx, dy, dx * dx, dx * dy, dy * dy])
-    moments, bounds = (g * factors).sum(axis=-1).T, np.abs(g * factors).sum(axis=-1).T
+    far_x, far_y = np.moveaxis(np.abs(position) + np.abs(means[:, None]), -1, 0)  # factors of the terms that are summed
+    moments = (g * _factors(dx, dy)).sum(axis=-1).T
     colors = weights.astype(np.float64) @ d_image.T
+    # A term's factors are cut off after 11 significant bits, an error of 2^-10, or rounded, 2^-11.
     found = small_kernels.download(sums)
-    assert (np.abs(found[:, :6] - moments) < 1e-4 * (1 + bounds)).all()
-    np.testing.assert_allclose(found[:, 6:], colors, atol=1e-4)
+    assert (np.abs(found[:, :6] - moments) < 2**-10 * (np.abs(g) * _factors(far_x, far_y)).sum(axis=-1).T).all()
+    assert (np.abs(found[:, 6:] - colors) < 1.5 * 2**-10 * weights @ np.abs(d_image.T)).all()
+
+
+def _factors(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.stack([np.ones_like(x), x, y, x * x, x * y, y * y])

@@ -13,16 +13,13 @@ extern "C" __global__ void matrix_sums(
     float d[3][2], of_g[2], of_w[2];
     for (int c = 0; c < 3; ++c)
         for (int k = 0; k < 2; ++k) d[c][k] = d_image[64 * c + 2 * lane + k];
-    const FirstOperand first = make_first_operand(buffer, lane, d[0], d[1], d[2]);
+    const Features features = make_features(buffer, lane, d[0], d[1], d[2]);
     for (int n = 0; n < COLUMNS; ++n) {
         for (int k = 0; k < 2; ++k) { of_g[k] = g[64 * n + 2 * lane + k]; of_w[k] = weights[64 * n + 2 * lane + k]; }
-        put_column(buffer, n, lane, of_g, of_w);
+        buffer.column[n * COLUMN_STRIDE + lane] = matrix_terms(of_g, of_w);
     }
-    const ColumnSums found = sum_columns(buffer, first, lane);
-    for (int e = 0; e < 2; ++e) {
-        const int row = lane >> 2, n = 2 * (lane & 3) + e;
-        const float moment = about_mean(found.moment[e], lane, means[2 * n], means[2 * n + 1]);
-        if (row < 6) sums[9 * n + row] = moment;
-        if (row < 3) sums[9 * n + 6 + row] = found.color[e];
-    }
+    const int column = lane >> 2, q = lane & 3;
+    const MatrixSums found = sum_columns(buffer, features, lane, means[2 * column], means[2 * column + 1]);
+    if (q == 0) sums[9 * column] = found.g;
+    for (int e = 0; e < 2; ++e) sums[9 * column + 2 * q + 1 + e] = found.pair[e];
 }
