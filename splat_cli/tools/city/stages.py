@@ -25,25 +25,36 @@ def train_city(city: City, display: Display) -> RunResult:
     """Run the stages that are not finished. SplatError naming the cells that failed; Interrupted."""
     if city.out.joinpath("result.json").is_file():
         return read_result(RunDir(city.out))
-    if not city.coarse.result():
-        display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
-        with open_engine(city.device, city.cluster, display.say) as engine:
-            job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
-            _run([job], engine, display)
-    backend = open_device(city.device, city.config, display)
     plan = read_plan(city.out)
-    if plan is None:
-        plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
-    display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
-    with open_engine(city.device, city.cluster, display.say) as engine:
-        _train_cells(city, plan, engine, backend, display)
+    if plan is None or not city.coarse.result() or _unfinished(city, plan):
+        plan = _train_parts(city, plan, display)
+    backend = open_device(city.device, city.config, display)
     run = merge_cells(city.coarse, city.out, plan)
     return finish(run, city.coarse, len(plan.cells), backend, display)
 
 
+def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPlan:
+    """Train the coarse run and the cells, on one cluster: its jobs may have waited for long. plan: if it is there."""
+    with open_engine(city.device, city.cluster, display.say) as engine:
+        if not city.coarse.result():
+            display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
+            job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
+            _run([job], engine, display)
+        backend = open_device(city.device, city.config, display)
+        plan = plan or divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
+        display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
+        _train_cells(city, plan, engine, backend, display)
+    return plan
+
+
+def _unfinished(city: City, plan: CityPlan) -> list[int]:
+    """The cells that are not trained to their end."""
+    return [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
+
+
 def _train_cells(city: City, plan: CityPlan, engine: Engine, backend: Backend, display: Display) -> None:
     """Prepare and train the cells that are not finished, round by round."""
-    left = [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
+    left = _unfinished(city, plan)
     for number in sorted({plan.cells[i].round for i in left}):
         cells = [i for i in left if plan.cells[i].round == number]
         preparer = CellPreparer(city.coarse, city.out, plan, backend, display)

@@ -170,6 +170,15 @@ def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_
     assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
 
 
+def test_trained_cells_are_merged_without_a_cluster(city, copy, splat):
+    """Whose jobs may wait for long; here there is none at the address."""
+    shutil.rmtree(copy / "point_cloud")
+    (copy / "result.json").unlink()
+    result = splat("city", city[0], "-o", copy, *OPTIONS, "--cluster", "tcp://127.0.0.1:9")
+    assert result.code == 0, result.err
+    assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
 def test_levels_of_detail(city):
     index = json.loads((city[1] / "lod" / "lod-meta.json").read_text())
     assert index["lodLevels"] == 5
