@@ -130,7 +130,7 @@ class Fit:
             self.network.parameters.adam_flat(self.state, 0, adam=adam)
 
     def parts(self, number: int, points: Any, targets: Any, sparse: bool, repeats: int = 5) -> dict[str, float]:
-        """Median milliseconds of a step's parts; goes on training."""
+        """Median milliseconds of a step's parts; continues training."""
         times: dict[str, list[float]] = {}
         timers: dict[str, Timer] = {}
 

@@ -93,7 +93,7 @@ def train_scene(
     display = _display(quiet)
     if out is not None:
         if isinstance(scene, Scene):
-            raise UsageError("a run goes on from the scene's folder: with out=, name the folder in place of a Scene")
+            raise UsageError("a run needs the scene's folder to continue: with out=, name it in place of a Scene")
         return _train_into(Path(out), Path(scene), config, device, on_progress, display)
     if isinstance(scene, Scene) and (late := settings.keys() & _READING):
         raise UsageError(f"{min(late)} is for reading, and the scene has been read: give it to read_scene")

@@ -69,7 +69,7 @@ def wait_until_unlocked(
                 return
         except FolderInUse:
             if not seen:
-                say(f"waits for {_holder(path)} to leave {folder}")
+                say(f"waits for {_holder(path)} to release {folder}")
         with suppress(FileNotFoundError, PermissionError):  # Windows removes no file that is open
             changed = path.stat().st_mtime_ns
             if changed != seen:

@@ -140,7 +140,7 @@ def test_files_are_measured_as_the_result(result, scene, tmp_path):
         (lambda result, scene: splat.evaluate(result.splats, scene, test_every=0), "holds no photograph out: give 1"),
         (lambda result, scene: splat.train_scene(scene, stepz=3), "'stepz' is not a setting; the nearest is 'steps'"),
         (lambda result, scene: splat.train_scene(scene, downscale=2), "downscale is for reading"),
-        (lambda result, scene: splat.train_scene(scene, out="run"), "name the folder in place of a Scene"),
+        (lambda result, scene: splat.train_scene(scene, out="run"), "name it in place of a Scene"),
         (
             lambda result, scene: result.render("a_99.jpg"),
             "no view 'a_99.jpg': expected numbers under 9 and names such",

@@ -26,7 +26,7 @@ _WORKERS_CHECK_INTERVAL = 10.0  # seconds
 class SchedulerLost(SplatError):
     """The connection to the scheduler is lost."""
 
-    def __init__(self, advice: str = "; the same command again goes on with what is left") -> None:
+    def __init__(self, advice: str = "; the same command continues with what is left") -> None:
         super().__init__(f"the connection to the Dask scheduler is lost{advice}")
 
 

@@ -20,7 +20,7 @@ from splat_cli.engine.local import device_environments
 from splat_cli.errors import SplatError, UsageError
 
 _POLL = 0.2  # seconds
-_PATIENCE = 120.0  # seconds in which lost workers may return before a run goes on with fewer
+_PATIENCE = 120.0  # seconds in which lost workers may return before a run continues with fewer
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def open_engine(
             yield engine
         except KeyboardInterrupt as error:
             engine.close()
-            raise Interrupted("Interrupted; the same command again goes on with what is left", error) from None
+            raise Interrupted("Interrupted; the same command continues with what is left", error) from None
         finally:
             engine.close()
 

@@ -49,7 +49,7 @@ class RankGroup:
                 self._take_turn(turn)
                 workers, device = self._free_workers.wait(jobs[sizes[0]], sizes)
                 if (size := len(workers)) < sizes[0]:
-                    self._say(f"The cluster has no {sizes[0]} {NAMES[device]}: going on with --gpus {size}")
+                    self._say(f"The cluster has no {sizes[0]} {NAMES[device]}: continuing with --gpus {size}")
                 tasks = _Tasks(self._client, jobs[size], size)
                 tasks.start(workers, device)
                 while (result := tasks.result()) is None:

@@ -51,7 +51,7 @@ class RunWriter:
             self.write(seconds)
         except (DiskError, SceneError) as error:
             later = "; splat train --resume makes up for it later" if self.config.keep else ""
-            self.display.warn(f"{error}; training goes on{later}")
+            self.display.warn(f"{error}; training continues{later}")
             return False
         return True
 

@@ -60,7 +60,7 @@ class Session:
         self.checkpoints.start_from(checkpoint.step)
         self.run.log.cut(checkpoint.step)
         self.writer.save_auxiliary()
-        self.display.say(f"Going on from step {checkpoint.step}")
+        self.display.say(f"Continuing from step {checkpoint.step}")
 
     def train(self) -> RunResult:
         """Train to the last step and save the result."""

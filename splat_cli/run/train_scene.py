@@ -49,7 +49,7 @@ def train_scene(
     """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
 
     timer: has measured since the command started.
-    With several GPUs, goes on from the newest checkpoint after the loss of a rank, unless other programs have started
+    With several GPUs, continues from the newest checkpoint after the loss of a rank, unless other programs have started
     the ranks. Raises SceneError; Interrupted after Ctrl-C or SIGTERM, when the state is saved; DiskError if the final
     splats could not be written; RankError.
     """
@@ -124,7 +124,7 @@ def _train(
 
 
 def _check_origin(run: RunDir, scene_path: Path, origin: np.ndarray) -> None:
-    """UsageError if the origin of the scene is not that of a run that goes on."""
+    """UsageError if the origin of the scene is not that of a run that continues."""
     if (before := run.origin().tolist()) != origin.tolist():
         raise UsageError(
             f"the origin of {scene_path} is {origin.tolist()}, and was {before} when the run began: give "

@@ -104,7 +104,7 @@ def test_run_goes_on_with_fewer_workers_after_one_is_lost_for_good(splat, scene,
         _after_checkpoint(run, cluster.workers[0].kill)
         result = splat(*_command(scene, run.path), f"--cluster={cluster.address}")
     assert result.code == 0, result.err
-    assert "The cluster has no 2 workers: going on with --gpus 1" in result.err
+    assert "The cluster has no 2 workers: continuing with --gpus 1" in result.err
     assert bits(run, STEPS) == expected
 
 

@@ -74,7 +74,7 @@ def test_a_run_killed_between_a_checkpoint_and_what_is_saved_after_it(training, 
     run = RunDir(tmp_path / "run")
     wait_until(lambda: checkpoint_paths(run.checkpoints_path))
     training.resume(run.path)
-    assert "Going on from step 30" in training.said
+    assert "Continuing from step 30" in training.said
     _compare(run, whole)
 
 

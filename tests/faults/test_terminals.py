@@ -47,7 +47,7 @@ def test_an_error_that_cannot_be_printed(scene):
 
 
 def test_nohup(scene, tmp_path):
-    """SIGHUP stays ignored: training goes on until another signal ends it."""
+    """SIGHUP stays ignored: training continues until another signal ends it."""
     run = RunDir(tmp_path / "run")
     nohup = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
     command = [*nohup, *SPLAT, *endless_training(scene, run.path, "--no-report")]

@@ -1,4 +1,4 @@
-"""Write errors other than a full disk: training goes on, and the checkpoint of the end is kept."""
+"""Write errors other than a full disk: training continues, and the checkpoint of the end is kept."""
 
 import errno
 import os
@@ -83,7 +83,7 @@ def test_a_file_in_place_of_a_folder_ends_nothing(training, finished, tmp_path, 
         with pytest.raises(DiskError, match=r"iteration_60.*, then: splat train --resume") as caught:
             training.new(run.path, save_at=(40,))
     assert caught.value.exit_code == 1
-    assert any("iteration_40" in line and "training goes on" in line for line in training.said)
+    assert any("iteration_40" in line and "training continues" in line for line in training.said)
     assert read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).step == 60
     for step in (40, 60):
         run.ply_path(step).parent.unlink()

@@ -139,7 +139,7 @@ def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_
         run.result_path.unlink()
         training.resume(run.path, gpus=gpus)
         assert bits(run) == bits(alone)
-    assert len([line for line in training.said if line == "Going on from step 32"]) == 2
+    assert len([line for line in training.said if line == "Continuing from step 32"]) == 2
 
 
 def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tmp_path):

@@ -89,6 +89,6 @@ def test_file_of_the_start_is_not_needed_to_go_on(training, start, tmp_path):
     for path in (run.result_path, run.checkpoints_path / "step_60.npz", start[0]):
         path.unlink()
     training.resume(run.path)
-    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert any(line.startswith("Continuing from step ") for line in training.said)
     assert run.ply_path(60).read_bytes() == bits
     assert sum("finite" in line for line in training.said) == 1  # not again

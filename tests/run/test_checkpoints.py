@@ -45,7 +45,7 @@ def test_newest_checkpoint_that_cannot_be_read_is_set_aside(training, finished, 
     warning = next(line for line in training.said if line.startswith("Warning: "))
     assert str(newest) in warning
     assert ("version" if damage == "version" else "damaged") in warning
-    assert f"Going on from step {step}" in training.said
+    assert f"Continuing from step {step}" in training.said
     assert newest.with_name(newest.name + ".unreadable").is_file()
     assert copy.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
 

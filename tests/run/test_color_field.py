@@ -125,5 +125,5 @@ def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
             "".join(x for x in lines if not x.startswith(("field_features", "field_sh_degree")))
         )
     training.resume(half.path)
-    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert any(line.startswith("Continuing from step ") for line in training.said)
     assert half.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()

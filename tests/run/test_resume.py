@@ -18,7 +18,7 @@ def _bits(run, step=60):
 
 def test_resumed_run_ends_with_the_same_bits(training, finished, copy):
     training.resume(copy.path)
-    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert any(line.startswith("Continuing from step ") for line in training.said)
     assert _bits(copy) == _bits(finished)
     assert copy.result()["num_splats"] == finished.result()["num_splats"]
 
@@ -48,7 +48,7 @@ def test_finished_run_is_extended(training, finished, tmp_path):
         training.resume(run.path)
     training.resume(run.path, steps=80)
     assert "Changed: --steps 60 -> 80" in training.said
-    assert "Going on from step 60" in training.said
+    assert "Continuing from step 60" in training.said
     assert run.saved_steps() == [60, 80]
     assert run.config().steps == 80
 

@@ -49,7 +49,7 @@ def test_a_run_goes_on_when_held_out_photographs_are_gone(training, folder, tmp_
     settings = {**STREAMED, "eval": True, "save_at": (30, 60)}
     with pytest.raises(SceneError, match="none of the .*; go on with: splat train --resume"):
         training.new(tmp_path / "run", after(16, remove), **settings)
-    assert any("none of the" in line and "; training goes on; splat" in line for line in training.display.warnings)
+    assert any("none of the" in line and "; training continues; splat" in line for line in training.display.warnings)
     assert (tmp_path / "run/point_cloud/iteration_60/point_cloud.ply").is_file()
 
 

@@ -117,7 +117,7 @@ def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):
     result = splat(*arguments, step + 3)
     assert result.code == 0, result.err
     assert run.saved_steps() == [step, step + 3]
-    assert "Going on from step" in (out / f"{scene.name}.log").read_text()
+    assert "Continuing from step" in (out / f"{scene.name}.log").read_text()
 
 
 def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):

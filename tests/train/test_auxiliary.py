@@ -36,7 +36,7 @@ def whole(scene, tmp_path_factory):
 
 def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
     run = training.resume_before_end(whole, tmp_path / "run")
-    assert any(line.startswith("Going on from step ") for line in training.said)
+    assert any(line.startswith("Continuing from step ") for line in training.said)
     assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
     assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
 

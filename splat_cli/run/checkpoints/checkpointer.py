@@ -100,7 +100,7 @@ class Checkpointer:
         return checkpoint_path(self.folder, step)
 
     def _tell(self, error: SplatError) -> None:
-        self.warn(f"{error}; training goes on, older checkpoints are as they were")
+        self.warn(f"{error}; training continues, older checkpoints are as they were")
 
 
 def checkpoint_of(folder: Path, step: int) -> Checkpoint | None:

@@ -76,7 +76,7 @@ class RunLog:
         try:
             self.run.log.append(entry)
         except OSError as error:
-            self._warn_once("disk", f"{write_error(self.run.log.path, error)}; training goes on")
+            self._warn_once("disk", f"{write_error(self.run.log.path, error)}; training continues")
 
     def _warn_once(self, subject: str, text: str) -> None:
         if subject not in self._told:

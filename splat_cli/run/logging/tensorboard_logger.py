@@ -106,4 +106,4 @@ class TensorBoardLogger:
             write()
         except OSError as error:
             self._writer = None
-            self.warn(f"{write_error(self.folder, error)}; training goes on without TensorBoard")
+            self.warn(f"{write_error(self.folder, error)}; training continues without TensorBoard")

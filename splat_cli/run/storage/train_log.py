@@ -1,4 +1,4 @@
-"""train.jsonl of a run: an entry a line, as training goes on."""
+"""train.jsonl of a run: an entry a line, as training continues."""
 
 import itertools
 import json

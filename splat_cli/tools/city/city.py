@@ -126,7 +126,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     begun = read_json(path)
     limits = [begun.get(name) for name in ("cell_splats", "max_splats")] if isinstance(begun, dict) else [None]
     if not all(isinstance(limit, int) and limit > 0 for limit in limits):
-        raise FormatError(f"{path} is not as it was written: remove it, and the same command goes on")
+        raise FormatError(f"{path} is not as it was written: remove it, and the same command continues")
     return begun
 
 

@@ -84,4 +84,4 @@ def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:
             display.say(f"{ended.job.name}: {row['num_splats']:,} splats in {row['seconds']:.0f} s")
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise SplatError(f"{failed[0]}{more}; the same command again goes on with what is left")
+        raise SplatError(f"{failed[0]}{more}; the same command continues with what is left")
