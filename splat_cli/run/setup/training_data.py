@@ -27,6 +27,7 @@ from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View
 
 _SHOWN = 5
+_ANY = 1e-9  # share
 _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
 
 
@@ -168,8 +169,10 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
     num_masks = sum(view.mask is not None for view in scene.views)
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
-    if points is not None and (apart := points_out_of_view(scene)) is not None:
-        display.warn(f"of {points}, {apart}")
+    # of a dataset's own points few may be in view of the photographs that are there, but not none
+    apart = points_out_of_view(scene, *([] if points else [_ANY]))
+    if apart is not None:
+        display.warn(f"of {points or 'the dataset'}, {apart}")
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
         display.say(f"Left out points: {reasons}")

@@ -46,20 +46,21 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
     return positions[keep], points.colors[keep], dropped
 
 
-def points_out_of_view(scene: Scene) -> str | None:
-    """What to tell the user where few points are in view of a camera, as in other coordinates; None: most are."""
+def points_out_of_view(scene: Scene, least: float = _MIN_IN_VIEW) -> str | None:
+    """What to tell the user where less than the share `least` of the points is in view; None: more is."""
     some = scene.points[:: max(1, len(scene.points) // _CHECKED)].astype(np.float64)
     if not len(some):
         return None
     seen = np.zeros(len(some), bool)
     for view in scene.views:
         seen |= view.project(some)[2]
-    if seen.mean() >= _MIN_IN_VIEW:
-        return None
+        if seen.mean() >= least:
+            return None
     spread, cameras = np.ptp(np.percentile(some, (5, 95), axis=0), axis=0).max(), scene_extent(scene.views)
     return (
         f"{seen.mean():.1%} of the {len(scene.points):,} points are in view of a camera; they spread over {spread:.3g} "
-        f"units, the cameras over {2 * cameras:.3g}: points must have the coordinates of the camera poses"
+        f"units, the cameras over {2 * cameras:.3g}: points must have the coordinates of the camera poses, and these "
+        "the axes of their format (docs/formats.md)"
     )
 
 

@@ -15,6 +15,8 @@ from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, SceneError, UsageError
 from splat_cli.run.setup.training_data import read_data, with_initial_points
 from splat_cli.scene import SceneOptions, read_scene
+from splat_cli.scene.colmap import read_model
+from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.crop import Box, Sphere, parse_crop
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points.point_cloud import is_point_cloud, read_point_cloud
@@ -183,3 +185,17 @@ def test_points_of_bundler_and_meshlab(tmp_path):
         points = read_point_cloud(tmp_path / "a.ply")
         assert points.positions.tolist() == [[1, 2, 3]]
         assert points.colors.tolist() == [[10, 20, 30]]
+
+
+def test_a_dataset_whose_points_no_camera_sees_is_told_of(splat, tmp_path):
+    """As of transforms.json whose points have other axes than the cameras; few may be seen, not none."""
+    scene = write_small_scene(tmp_path / "scene")
+    model = read_model(scene / "sparse/0")
+    options = ("--device", "cpu", "--steps", "2", "--init", "points", "--no-report")
+    for number, num_seen in enumerate((1, 0)):
+        model.points[num_seen:] = model.points[num_seen:] + [0, 900, 0]
+        write_model(scene / "sparse/0", model)
+        result = splat("train", scene, "-o", tmp_path / f"{number}", *options)
+        assert result.code == 0
+        said = "Warning: of the dataset, 0.0% of the 300 points are in view of a camera"
+        assert (said in result.err) == (num_seen == 0)
