@@ -36,9 +36,10 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
     the protocol to RUN/metrics.json.
     """
     from splat_cli.device import open_backend
+    from splat_cli.eval.flip import has_flip
     from splat_cli.tools.evaluate import evaluate_run
 
-    metrics = evaluate_run(source, scene, open_backend(device), display, save_pictures)
+    metrics = evaluate_run(source, scene, open_backend(device), display, pictures=save_pictures, with_flip=has_flip())
     width = max(len(name) for name in metrics.scores)
     with_flip, with_fit = metrics.mean.flip is not None, metrics.mean.fitted_psnr is not None
     title = f"{'photograph':<{width}}   PSNR    SSIM{'    FLIP' * with_flip}{'  fitted PSNR    SSIM' * with_fit}"

@@ -8,7 +8,6 @@ from PIL import Image
 
 from splat_cli.config.presets import load_config
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.tools import evaluate
 
 
 def test_scores_are_those_of_training(splat, run_copy):
@@ -36,7 +35,7 @@ def test_pictures_beside_each_other(splat, run_copy, tmp_path):
 
 @pytest.mark.parametrize("installed", [False, True])
 def test_flip_is_measured_where_it_is_installed(splat, run_copy, monkeypatch, installed):
-    monkeypatch.setattr(evaluate, "has_flip", lambda: installed)
+    monkeypatch.setattr("splat_cli.eval.flip.has_flip", lambda: installed)
     monkeypatch.setattr("splat_cli.eval.evaluate.flip", lambda *pictures: 0.125)
     result = splat("eval", run_copy, "--device", "cpu")
     assert ("  0.1250" in result.out) is installed
