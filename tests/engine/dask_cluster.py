@@ -8,6 +8,9 @@ from pathlib import Path
 
 from tests.processes import ROOT, started, wait_until
 
+# distributed leaves sockets open where no scheduler answers, or where a signal interrupts a connection
+LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+
 
 class DaskCluster:
     """The processes. address: of the scheduler; workers: none of them has a nanny that starts it again."""

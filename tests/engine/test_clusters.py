@@ -20,9 +20,8 @@ import distributed
 
 from splat_cli.engine import clusters
 from splat_cli.errors import UsageError
+from tests.engine.dask_cluster import LEFT_OPEN
 
-# distributed leaves sockets open where no scheduler answers
-LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
 NOT_MADE = "ignore:Exception ignored in. <function Cluster.__del__:pytest.PytestUnraisableExceptionWarning"
 pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
 

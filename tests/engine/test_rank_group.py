@@ -16,7 +16,9 @@ from tests.training import Trained
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
 from splat_cli.engine import free_workers
-from tests.engine.dask_cluster import dask_cluster
+from tests.engine.dask_cluster import LEFT_OPEN, dask_cluster
+
+pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
 
 STEPS = 160  # more than fit between a checkpoint and the signal after it
 CLUSTER = "--cluster=local:2"

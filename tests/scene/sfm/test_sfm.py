@@ -223,6 +223,7 @@ def test_advice_only_where_few_were_registered():
 
 def test_photographs_without_a_pose_are_listed(tmp_path, monkeypatch):
     found = {"models": 1, "unregistered": ["b\n.jpg", "c.jpg"], "points": 9, "error": 0.5, "track_length": 4.0}
+    monkeypatch.setattr(mapping, "require_pycolmap", lambda: None)
     monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: found | {"gps_error": None})
     made = map_photographs(tmp_path, ["a.jpg", "b\n.jpg", "c.jpg", "d.jpg"], SfmOptions(), Display().counting)
     assert (made.num_registered, made.unregistered) == (2, ["b\n.jpg", "c.jpg"])
