@@ -87,11 +87,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     MatrixBuffer& buffer = buffers[warp];
     const Features features = make_features(buffer, lane_id(), d_red, d_green, d_blue);
     const float middle_x = pixels.left + 3.5f, middle_y = pixels.top + 3.5f;
-    int num_columns = 0, my_splat = 0;              // splats that wait in the buffer; the one of column `lane`, in the batch
+    int num_waiting = 0, my_splat = 0;              // splats in the buffer; the one whose number there is `lane`, in the batch
     const auto add_sums = [&](int count) {
-        const int column = lane_id() >> 2, q = lane_id() & 3, j = __shfl_sync(0xffffffffu, my_splat, column);
-        const MatrixSums sums = sum_columns(buffer, features, lane_id(), batch.shape[j].x - middle_x, batch.shape[j].y - middle_y);
-        if (column >= count) return;
+        const int slot = lane_id() >> 2, q = lane_id() & 3, j = __shfl_sync(0xffffffffu, my_splat, slot);
+        const MatrixSums sums = sum_terms(buffer, features, lane_id(), batch.shape[j].x - middle_x, batch.shape[j].y - middle_y);
+        if (slot >= count) return;
+        // In 32 bits, which suffice for 357 million splats.
         float* const row = d_splats + (unsigned)__float_as_int(batch.rest[j].w) * SPLAT_SUMS;
         if (q == 0) atomicAdd(row, sums.g);
         atomicAdd(row + 2 * q + 1, sums.pair[0]);
@@ -124,11 +125,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
                 T[k] *= 1.0f - alpha;
             }
 #if TENSOR_CORES
-            buffer.column[num_columns * COLUMN_STRIDE + lane_id()] = matrix_terms(g, weight);
-            if (lane_id() == num_columns) my_splat = j;
-            if (++num_columns == COLUMNS) {
-                add_sums(COLUMNS);
-                num_columns = 0;
+            buffer.terms[num_waiting * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight);
+            if (lane_id() == num_waiting) my_splat = j;
+            if (++num_waiting == MATRIX_SPLATS) {
+                add_sums(MATRIX_SPLATS);
+                num_waiting = 0;
             }
 #else
             // Sums over a lane's pixels, which have dx in common; the first assigns, since no compiler may leave out adding 0.
@@ -167,6 +168,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
         }
     }
 #if TENSOR_CORES
-    if (num_columns > 0) add_sums(num_columns);
+    if (num_waiting > 0) add_sums(num_waiting);
 #endif
 }

@@ -1,6 +1,6 @@
 // The sums of blend_backward over a warp's 8x8 pixels as a product of matrices, for tensor cores.
 //
-// Of COLUMNS splats (n) and 64 pixels (k): G[n, k] = dL/dpower and W[n, k] = alpha T. With (x, y) of a pixel from the middle of the 8x8
+// Of MATRIX_SPLATS splats (n) and 64 pixels (k): G[n, k] = dL/dpower and W[n, k] = alpha T. With (x, y) of a pixel from the middle of the 8x8
 // and D[k] = dL/d pixel, the features of a pixel are F[k] = (x, y, x^2, x y, y^2, D red, D green, D blue), and
 //     [G] F = [moments of G   unused           ]
 //     [W]     [unused         gradient of colour]
@@ -17,10 +17,10 @@
 #pragma once
 #include "raster/mma.cuh"
 
-#define COLUMNS 8
-#define COLUMN_STRIDE 36            // 32 lanes, and 4 more so that 8 lanes load from all banks
+#define MATRIX_SPLATS 8
+#define TERMS_STRIDE 36             // 32 lanes, and 4 more so that 8 lanes load from all banks
 
-struct MatrixBuffer { float4 column[COLUMNS * COLUMN_STRIDE]; };   // of a warp, in shared memory: G, W of one pixel, G, W of the other
+struct MatrixBuffer { float4 terms[MATRIX_SPLATS * TERMS_STRIDE]; };   // of a warp, in shared memory: G, W of one pixel, G, W of the other
 
 struct Features { float value[8][2]; };                            // B: of each step, a lane's registers
 
@@ -28,7 +28,7 @@ struct Features { float value[8][2]; };                            // B: of each
 __device__ __forceinline__ Features make_features(
     MatrixBuffer& buffer, int lane, const float (&red)[2], const float (&green)[2], const float (&blue)[2])
 {
-    float2* d = (float2*)buffer.column;                            // [3, 32] of both pixels of a lane
+    float2* d = (float2*)buffer.terms;                             // [3, 32] of both pixels of a lane
     d[lane] = make_float2(round_tf32(red[0]), round_tf32(red[1]));
     d[32 + lane] = make_float2(round_tf32(green[0]), round_tf32(green[1]));
     d[64 + lane] = make_float2(round_tf32(blue[0]), round_tf32(blue[1]));
@@ -51,27 +51,27 @@ __device__ __forceinline__ Features make_features(
     return features;
 }
 
-// What a lane's two pixels add to the sums of a splat, for MatrixBuffer::column[COLUMN_STRIDE * n + lane].
+// What a lane's two pixels add to the sums of a splat, number n of the buffer: MatrixBuffer::terms[TERMS_STRIDE * n + lane].
 __device__ __forceinline__ float4 matrix_terms(const float (&g)[2], const float (&weight)[2])
 {
     return make_float4(cut_tf32(g[0]), weight[0], cut_tf32(g[1]), weight[1]);
 }
 
-struct MatrixSums {                 // of lane 4 r + q, for the splat in column r
+struct MatrixSums {                 // of lane 4 r + q, for splat r of the buffer
     float g;                        // the sum of G
     float pair[2];                  // q = 0: moments x, y; 1: x^2, x y; 2: y^2, red; 3: green, blue
 };
 
-// All lanes of a warp call it when they have put their terms; columns that were not put give sums without meaning. (x, y): mean of
-// the splat in column lane / 4, from the middle of the 8x8. Moments are about this mean: with f = (x, y), S(e - f) = S(e) - f S(1) and
+// All lanes of a warp call it when they have put their terms; splats that were not put have sums without meaning. (x, y): mean of
+// splat lane / 4 of the buffer, from the middle of the 8x8. Moments are about this mean: with f = (x, y), S(e - f) = S(e) - f S(1) and
 // S((e1 - f1) (e2 - f2)) = S(e1 e2) - f1 S(e2) - f2 S(e1 - f1).
-__device__ __forceinline__ MatrixSums sum_columns(const MatrixBuffer& buffer, const Features& features, int lane, float x, float y)
+__device__ __forceinline__ MatrixSums sum_terms(const MatrixBuffer& buffer, const Features& features, int lane, float x, float y)
 {
     float c[4] = {}, g = 0.0f;
     __syncwarp();
 #pragma unroll
     for (int t = 0; t < 8; ++t) {
-        const float4 terms = buffer.column[(lane >> 2) * COLUMN_STRIDE + 4 * t + (lane & 3)];
+        const float4 terms = buffer.terms[(lane >> 2) * TERMS_STRIDE + 4 * t + (lane & 3)];
         mma(c, terms, features.value[t]);
         g += terms.x + terms.z;
     }

@@ -86,8 +86,7 @@ def blend_backward(
     """Add the gradients of the blend to projection.d_splats, given picture.d_image.
 
     With projection.fixed_sums the result has the same bits each time. matrix_sums: whether tensor cores sum over
-    pixels, if available, without fixed_sums and absgrad; in tf32, whose 11 bits leave an error
-    of at most 2^-10 of a term.
+    pixels, if available, without fixed_sums and absgrad: in tf32, with an error of at most 2^-10 of a term.
     """
     assert picture.segments is not None
     fixed = projection.fixed_sums

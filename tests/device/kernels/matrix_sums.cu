@@ -1,4 +1,4 @@
-// One warp sums columns as blend_backward does with MATRIX_SUMS. A lane's pixels: (lane % 8, lane / 8) and 4 rows below.
+// One warp sums as blend_backward does with MATRIX_SUMS. A lane's pixels: (lane % 8, lane / 8) and 4 rows below.
 #include "raster/matrix_sums.cuh"
 
 extern "C" __global__ void matrix_sums(
@@ -14,12 +14,12 @@ extern "C" __global__ void matrix_sums(
     for (int c = 0; c < 3; ++c)
         for (int k = 0; k < 2; ++k) d[c][k] = d_image[64 * c + 2 * lane + k];
     const Features features = make_features(buffer, lane, d[0], d[1], d[2]);
-    for (int n = 0; n < COLUMNS; ++n) {
+    for (int n = 0; n < MATRIX_SPLATS; ++n) {
         for (int k = 0; k < 2; ++k) { of_g[k] = g[64 * n + 2 * lane + k]; of_w[k] = weights[64 * n + 2 * lane + k]; }
-        buffer.column[n * COLUMN_STRIDE + lane] = matrix_terms(of_g, of_w);
+        buffer.terms[n * TERMS_STRIDE + lane] = matrix_terms(of_g, of_w);
     }
-    const int column = lane >> 2, q = lane & 3;
-    const MatrixSums found = sum_columns(buffer, features, lane, means[2 * column], means[2 * column + 1]);
-    if (q == 0) sums[9 * column] = found.g;
-    for (int e = 0; e < 2; ++e) sums[9 * column + 2 * q + 1 + e] = found.pair[e];
+    const int splat = lane >> 2, q = lane & 3;
+    const MatrixSums found = sum_terms(buffer, features, lane, means[2 * splat], means[2 * splat + 1]);
+    if (q == 0) sums[9 * splat] = found.g;
+    for (int e = 0; e < 2; ++e) sums[9 * splat + 2 * q + 1 + e] = found.pair[e];
 }
