@@ -170,7 +170,7 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
     # of a dataset's own points few may be in view of the photographs that are there, but not none
-    apart = points_out_of_view(scene, *([] if points else [_ANY]))
+    apart = points_out_of_view(scene) if points else points_out_of_view(scene, _ANY)
     if apart is not None:
         display.warn(f"of {points or 'the dataset'}, {apart}")
     if scene.dropped_points:
