@@ -16,7 +16,8 @@ pytest.importorskip("matplotlib", reason="the extra `plots`")
 
 def fit(script, out, *options):
     command = [sys.executable, ROOT / "scripts" / f"{script}.py", "--out", out, "--device", "cpu", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg", "MPLCONFIGDIR": str(out)}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg", "MPLCONFIGDIR": str(out)}
     done = finished(command, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((out / "curves.json").read_text())

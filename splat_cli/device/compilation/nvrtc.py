@@ -11,6 +11,7 @@ from splat_cli.device.compilation.sources import source_folders
 from splat_cli.errors import DeviceError
 
 _VALUES = {"BATCH": 2}  # of defines; others are 1
+_NO_CACHE_SINCE = (12, 9)  # first version of NVRTC with the option -no-cache
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, Hopper, Blackwell, Blackwell
 
 
@@ -67,6 +68,8 @@ def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
     options = ("-std=c++17", "-ftz=true", f"-arch=sm_{arch}", "-Xptxas=-v", *folders)
     options += tuple(f"-D{key}={value}" for key, value in defines.items())
     nvrtc = _nvrtc()
+    if nvrtc.getVersion() >= _NO_CACHE_SINCE:  # what the driver has cached is not compiled, and not reported
+        options += ("-no-cache",)
     program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())
     try:
         nvrtc.compileProgram(program, options)

@@ -138,6 +138,7 @@ def test_environment_that_names_no_command_line(sources, monkeypatch, command):
 
 
 def test_environment_with_an_empty_command_names_none(sources, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
     usual = find_compiler().command
     for command in ("", " ", "\t\n"):
         monkeypatch.setenv("CXX", command)
