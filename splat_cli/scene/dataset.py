@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.scene.camera_center import camera_center
 from splat_cli.scene.lens import Lens
 
 MAX_PHOTOGRAPHS = 1 << 16
@@ -45,6 +46,11 @@ class Frame:
     mask: str | None = None
     camera_id: int | None = None
     depth: FrameDepth | None = None
+
+    @property
+    def center(self) -> np.ndarray:
+        """See `camera_center`."""
+        return camera_center(self.w2c)
 
 
 @dataclass

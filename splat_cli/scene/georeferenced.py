@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splat_cli.scene.dataset import Dataset, Points
+from splat_cli.scene.dataset import Dataset, Frame, Points
 from splat_cli.scene.view import View
 
 _MAX_AWAY = 1e3  # extents of cameras and points; float32 keeps 1e-4 of the extent up to here
@@ -45,15 +45,14 @@ def relative_to(points: Points, origin: np.ndarray) -> Points:
 
 def relative_views(views: Sequence[View], origin: np.ndarray) -> list[View]:
     """Cameras of a file, in the scene's coordinates or already relative to `origin`."""
-    if is_relative(np.array([view.center for view in views]).reshape(-1, 3), origin):
+    if is_relative(_centers(views), origin):
         return list(views)
     return [dataclasses.replace(view, w2c=_moved_pose(view.w2c, origin)) for view in views]
 
 
 def _origin_of(dataset: Dataset) -> np.ndarray:
     """float64 [3]; zeros where float32 suffices."""
-    poses = [frame.w2c for frame in dataset.frames]
-    centers = _some(np.array([-w2c[:3, :3].T @ w2c[:3, 3] for w2c in poses]).reshape(-1, 3))
+    centers = _some(_centers(dataset.frames))
     if not len(centers):
         return np.zeros(3)
     middle = np.median(centers, axis=0)
@@ -63,6 +62,11 @@ def _origin_of(dataset: Dataset) -> np.ndarray:
     if extent <= _ONE_PLACE * away:
         extent = 1.0
     return np.rint(middle) if _MAX_AWAY * extent < away < _MAX_ORIGIN else np.zeros(3)
+
+
+def _centers(cameras: Sequence[View] | Sequence[Frame]) -> np.ndarray:
+    """Camera centres, float64 [V, 3]."""
+    return np.array([camera.center for camera in cameras]).reshape(-1, 3)
 
 
 def _some(positions: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from splat_cli.errors import UsageError
+from splat_cli.scene.camera_center import camera_center
 from splat_cli.scene.lens import MAX_SIDE, Lens
 
 T = TypeVar("T")
@@ -65,8 +66,8 @@ class View:
 
     @property
     def center(self) -> np.ndarray:
-        """The camera's place in the world, float64 [3]."""
-        return -self.w2c[:3, :3].T @ self.w2c[:3, 3]
+        """See `camera_center`."""
+        return camera_center(self.w2c)
 
     @property
     def is_in_range(self) -> bool:

@@ -14,7 +14,8 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.cameras_json import is_rotation
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
-from splat_cli.scene.exports.photographs import Photographs
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
@@ -51,12 +52,12 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
     if num_cameras < 1 or len(cameras) < _CAMERA_NUMBERS * num_cameras:
         raise SceneError(f"{path} promises {num_cameras} cameras and has fewer: it is truncated; export it again")
     check_count(path, "cameras", num_cameras)
-    photographs = Photographs(root, options)
+    images = ImageIndex(export_image_folder(root, options))
     entries = zip(_labels(path, num_cameras), cameras.reshape(-1, _CAMERA_NUMBERS), strict=False)
     registered = ((label, camera) for label, camera in entries if camera[0] != 0)
-    frames, skipped = usable_frames(registered, partial(_frame, photographs))
+    frames, skipped = usable_frames(registered, partial(_frame, images))
     points = _points(values[2 + len(cameras) :], num_points)
-    return Dataset(f"Bundler's cameras in {path}", photographs.folder, frames, points, skipped)
+    return Dataset(f"Bundler's cameras in {path}", images.folder, frames, points, skipped)
 
 
 def _numbers(path: Path) -> np.ndarray:
@@ -88,9 +89,9 @@ def _labels(path: Path, num: int) -> list[str]:
     raise SceneError(f"beside {path} there is no list.txt with the names of its photographs: export it, too")
 
 
-def _frame(photographs: Photographs, label: str, camera: np.ndarray) -> Frame:
-    file = photographs.find(label)
-    width, height = photographs.size(file)
+def _frame(images: ImageIndex, label: str, camera: np.ndarray) -> Frame:
+    file = images.find_label(label)
+    width, height = images.size(file)
     focal, k1, k2 = (float(value) for value in camera[:3])
     if not (np.abs(camera).max() < _MAX_NUMBER and focal > 0):
         raise Unusable("its camera is not made of finite numbers with a positive focal length")

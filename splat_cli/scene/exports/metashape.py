@@ -13,8 +13,9 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
-from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import pose_matrix, w2c_from_opencv
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
@@ -45,7 +46,7 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     path = find_metashape(root)
     if path is None:
         raise SceneError(f"{root} holds no cameras.xml of Metashape: File > Export > Export Cameras writes it")
-    photographs = Photographs(root, options)
+    images = ImageIndex(export_image_folder(root, options))
     aligned: list[tuple[str, _Camera]] = []
     num_cameras = 0
     for chunk in _document(path).iter("chunk"):
@@ -61,9 +62,9 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     num_unaligned = num_cameras - len(aligned)
     if num_unaligned == num_cameras:
         raise SceneError(f"{path} has {num_cameras} cameras, and none is aligned and enabled: align them, export again")
-    frames, skipped = usable_frames(aligned, partial(_frame, photographs))
+    frames, skipped = usable_frames(aligned, partial(_frame, images))
     without = f", without {num_unaligned} that are not aligned or disabled" if num_unaligned else ""
-    return Dataset(f"Metashape's cameras in {path}{without}", photographs.folder, frames, Points(), skipped)
+    return Dataset(f"Metashape's cameras in {path}{without}", images.folder, frames, Points(), skipped)
 
 
 def _document(path: Path) -> Element:
@@ -97,13 +98,13 @@ def _worlds(chunk: Element, path: Path) -> dict[str | None, np.ndarray | None]:
     }
 
 
-def _frame(photographs: Photographs, label: str, entry: _Camera) -> Frame:
+def _frame(images: ImageIndex, label: str, entry: _Camera) -> Frame:
     camera, sensor, world = entry
     if world is None:
         raise Unusable("it is in another component than the active one, whose coordinates differ: merge them")
     if camera.find("transform") is None:
         raise Unusable("it has no pose but that of its master in a multi-camera system: align it on its own")
-    file = photographs.find(label)
+    file = images.find_label(label)
     if sensor is None:
         raise Unusable("its sensor is not in the file")
     c2w = world @ pose_matrix(_numbers(camera.findtext("transform")))

@@ -16,7 +16,8 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.json_input import parse_json
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
-from splat_cli.scene.exports.photographs import Photographs
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
@@ -67,14 +68,14 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(f"{path} is no reconstruction of OpenSfM ({error}): make it again") from error
     check_count(path, "shots", len(entries))
     is_part = root.name == "opensfm" and not (root / "images").is_dir()  # of OpenDroneMap's project
-    photographs = Photographs(root.parent if is_part else root, options)
-    frames, skipped = usable_frames(entries, partial(_frame, photographs, lenses))
+    images = ImageIndex(export_image_folder(root.parent if is_part else root, options))
+    frames, skipped = usable_frames(entries, partial(_frame, images, lenses))
     part = f", the first of {len(reconstructions)} that are not connected" if len(reconstructions) > 1 else ""
-    return Dataset(f"OpenSfM's reconstruction in {path}{part}", photographs.folder, frames, points, skipped)
+    return Dataset(f"OpenSfM's reconstruction in {path}{part}", images.folder, frames, points, skipped)
 
 
-def _frame(photographs: Photographs, lenses: dict[str, dict[str, Any]], name: str, shot: dict[str, Any]) -> Frame:
-    file = photographs.find(name)
+def _frame(images: ImageIndex, lenses: dict[str, dict[str, Any]], name: str, shot: dict[str, Any]) -> Frame:
+    file = images.find_label(name)
     camera = text(shot, "camera")
     if camera not in lenses:
         raise Unusable("its camera is not in the file")

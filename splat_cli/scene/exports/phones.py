@@ -12,8 +12,9 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import Dataset, Frame, FrameDepth, Points, Unusable, sanitize_name, usable_frames
-from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import pose_matrix, w2c_from_opengl
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.quaternion import matrix_from_quat
@@ -33,8 +34,8 @@ def read_polycam(root: Path, options: SceneOptions) -> Dataset:
     cameras = find_polycam(root)
     if cameras is None:
         raise SceneError(f"{root} holds no keyframes/cameras of Polycam: export the capture as raw data")
-    images = cameras.with_name(cameras.name.replace("cameras", "images"))
-    photographs = Photographs(images, options)
+    folder = cameras.with_name(cameras.name.replace("cameras", "images"))
+    images = ImageIndex(export_image_folder(folder, options))
 
     def frame(path: Path) -> Frame:
         values = _object(path)
@@ -42,9 +43,9 @@ def read_polycam(root: Path, options: SceneOptions) -> Dataset:
         lens = [_required(values, key) for key in ("fx", "fy", "cx", "cy")]
         size = _required(values, "width"), _required(values, "height")
         depth = _depth(root, cameras.parent, f"depth/{path.stem}.png", f"confidence/{path.stem}.png")
-        return _frame(photographs, path.stem, c2w, lens, size, depth)
+        return _frame(images, path.stem, c2w, lens, size, depth)
 
-    return _dataset(f"Polycam's cameras in {cameras}", photographs, sorted(cameras.glob("*.json")), frame)
+    return _dataset(f"Polycam's cameras in {cameras}", images, sorted(cameras.glob("*.json")), frame)
 
 
 def find_scanner_app(root: Path) -> Path | None:
@@ -57,7 +58,7 @@ def find_scanner_app(root: Path) -> Path | None:
 
 def read_scanner_app(root: Path, options: SceneOptions) -> Dataset:
     """A file per frame; those without a photograph hold depth maps and are passed over. Raises SceneError."""
-    photographs = Photographs(root, options)
+    images = ImageIndex(export_image_folder(root, options))
 
     def frame(path: Path) -> Frame:
         values = _object(path)
@@ -65,10 +66,10 @@ def read_scanner_app(root: Path, options: SceneOptions) -> Dataset:
         k = _numbers(values, "intrinsics", 9)
         number = path.stem.removeprefix("frame_")
         depth = _depth(root, root, f"depth_{number}.png", f"conf_{number}.png")
-        return _frame(photographs, path.stem, c2w, [k[0], k[4], k[2], k[5]], depth=depth)
+        return _frame(images, path.stem, c2w, [k[0], k[4], k[2], k[5]], depth=depth)
 
     paths = [path for path in sorted(root.glob("frame_*.json")) if path.with_suffix(".jpg").is_file()]
-    return _dataset(f"3D Scanner App's frames in {root}", photographs, paths, frame)
+    return _dataset(f"3D Scanner App's frames in {root}", images, paths, frame)
 
 
 def find_record3d(root: Path) -> Path | None:
@@ -84,7 +85,7 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
     path = find_record3d(root)
     if path is None:
         raise SceneError(f"{root} holds no metadata.json with rgb/ of Record3D")
-    photographs = Photographs(root / ("rgb" if path.suffix else "rgbd"), options)
+    images = ImageIndex(export_image_folder(root / ("rgb" if path.suffix else "rgbd"), options))
     try:
         values = _object(path)
         size = (_required(values, "w"), _required(values, "h"))
@@ -103,9 +104,9 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
         if isinstance(lenses, list) and len(lenses) == len(poses):
             lens = _numbers({"lens": lenses[index]}, "lens", 4)
         depth = _depth(root, root, f"depth/{index}.exr", f"confidence/{index}.png")
-        return _frame(photographs, str(index), pose_matrix(c2w.ravel().tolist()), lens, size, depth)
+        return _frame(images, str(index), pose_matrix(c2w.ravel().tolist()), lens, size, depth)
 
-    return _dataset(f"Record3D's cameras in {path}", photographs, range(len(poses)), frame)
+    return _dataset(f"Record3D's cameras in {path}", images, range(len(poses)), frame)
 
 
 def _depth(root: Path, folder: Path, file: str, confidence: str) -> FrameDepth | None:
@@ -116,20 +117,20 @@ def _depth(root: Path, folder: Path, file: str, confidence: str) -> FrameDepth |
     return FrameDepth(str(place / file), str(place / confidence), unit=0.001)
 
 
-def _dataset(found: str, photographs: Photographs, entries: Iterable[Any], read: Callable[[Any], Frame]) -> Dataset:
+def _dataset(found: str, images: ImageIndex, entries: Iterable[Any], read: Callable[[Any], Frame]) -> Dataset:
     """Entries are paths, or numbers of frames."""
     named = ((entry.name if isinstance(entry, Path) else f"frame {entry}", entry) for entry in entries)
     frames, skipped = usable_frames(named, lambda _, entry: read(entry))
-    return Dataset(found, photographs.folder, frames, Points(), skipped)
+    return Dataset(found, images.folder, frames, Points(), skipped)
 
 
 def _frame(
-    photographs: Photographs, label: str, c2w: np.ndarray, intrinsics: Sequence[float],
+    images: ImageIndex, label: str, c2w: np.ndarray, intrinsics: Sequence[float],
     size: tuple[float, float] | None = None, depth: FrameDepth | None = None,
 ) -> Frame:  # fmt: skip
     """intrinsics: fx, fy, cx, cy in pixels of a picture of `size`; by default of the photograph as it is."""
-    file = photographs.find(label)
-    width, height = map(round, size or photographs.size(file))
+    file = images.find_label(label)
+    width, height = map(round, size or images.size(file))
     fx, fy, cx, cy = intrinsics
     if not (fx > 0 and fy > 0 and min(width, height) > 0):
         raise Unusable(f"its lens has the focal lengths {fx:g}, {fy:g} and the size {width}x{height}")

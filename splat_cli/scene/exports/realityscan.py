@@ -26,8 +26,9 @@ from splat_cli.scene.dataset import (
     sanitize_name,
     usable_frames,
 )
-from splat_cli.scene.exports.photographs import Photographs
 from splat_cli.scene.exports.poses import w2c_from_opengl
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
@@ -55,10 +56,10 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
     if path is None:
         columns = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"
         raise SceneError(f"{root} holds no registration of RealityScan, a .csv file with the columns {columns}")
-    photographs = Photographs(root, options)
+    images = ImageIndex(export_image_folder(root, options))
     rows = ((row["name"], row) for row in _rows(path))
-    frames, skipped = usable_frames(rows, partial(_frame, photographs))
-    return Dataset(f"RealityScan's cameras in {path}", photographs.folder, frames, Points(), skipped)
+    frames, skipped = usable_frames(rows, partial(_frame, images))
+    return Dataset(f"RealityScan's cameras in {path}", images.folder, frames, Points(), skipped)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -86,9 +87,9 @@ def _columns(line: str) -> list[str]:
     return [_NEW_NAMES.get(name, name) for name in names]
 
 
-def _frame(photographs: Photographs, label: str, row: dict[str, str]) -> Frame:
-    file = photographs.find(label)
-    width, height = photographs.size(file)
+def _frame(images: ImageIndex, label: str, row: dict[str, str]) -> Frame:
+    file = images.find_label(label)
+    width, height = images.size(file)
     value = {name: _number(row, name) for name in row if name != "name"}
     longer = max(width, height)
     focal = value["f"] * longer / _FILM

@@ -9,8 +9,8 @@ from splat_cli.errors import SceneError
 from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.dataset import Dataset, Frame, Unusable, file_inside
 from splat_cli.scene.images.decode import image_size
+from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate_depths import DepthLocator
-from splat_cli.scene.images.similar_names import SimilarNames
 from splat_cli.scene.lens import MAX_SIDE, Lens
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.view import MAX_NUMBER, View
@@ -38,6 +38,12 @@ def image_folder(root: Path, beside: Path, options: SceneOptions) -> Path:
     raise SceneError(f"there is no folder {candidates[0]}; name the folder of the photographs with --images DIR{named}")
 
 
+def export_image_folder(root: Path, options: SceneOptions) -> Path:
+    """Folder of an export's photographs: that of --images, else ROOT/images, else ROOT. SceneError if missing."""
+    has_folder = options.images is not None or (root / "images").is_dir()
+    return image_folder(root, root, options) if has_folder else root
+
+
 def _has_photographs(folder: Path) -> bool:
     return any(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*"))
 
@@ -50,7 +56,7 @@ class ImageLocator:
         self.masks, self.depths = self._mask_folder(), DepthLocator(root, options.depths)
         self._lenses: dict[tuple[Lens, int, int], Lens] = {}
         self._ids: dict[Lens, int] = {}
-        self._similar = SimilarNames(dataset.photos)
+        self._index = ImageIndex(dataset.photos)
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
 
     def view(self, frame: Frame) -> View:
@@ -88,10 +94,10 @@ class ImageLocator:
         try:
             path = file_inside(self.photos, file)
         except Unusable:
-            if (found := self._similar.find(file)) is None:
+            if (found := self._index.find_path(file)) is None:
                 raise
             return found
-        return path if os.path.lexists(path) else self._similar.find(file) or path
+        return path if os.path.lexists(path) else self._index.find_path(file) or path
 
     def _camera_id(self, frame: Frame) -> int:
         if frame.camera_id is not None:

@@ -1,0 +1,87 @@
+"""Lookup of photographs whose names in a dataset differ from those of the files: in case, folders or suffix."""
+
+import os
+from collections import defaultdict
+from functools import cached_property
+from pathlib import Path
+
+from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+from splat_cli.scene.dataset import Unusable, path_ends
+from splat_cli.scene.images.decode import image_size
+
+
+class ImageIndex:
+    """The files below `folder`, at any depth, listed on first use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_path(self, name: str) -> Path | None:
+        """The one file with this path below the folder, in any case, or None if there is none or several.
+
+        The path may start with the folder's name or `images`.
+        """
+        ends = path_ends(name)
+        heads = [end.partition("/")[0].casefold() for end in ends]
+        inside = [ends[i + 1] for i, head in enumerate(heads[:-1]) if head in ("images", self.folder.name.casefold())]
+        for key in (*ends[:1], *inside):
+            found = self._by_path.get(key.casefold(), [])
+            if len(found) == 1:
+                return self.folder / found[0]
+        return None
+
+    def find_label(self, label: str) -> str:
+        """The photograph, relative to the folder, that a camera's label means: a name or path, with suffix or without.
+
+        It has the longest end of the label's path, in the same case if there is such a file, and lies in the fewest
+        folders. Unusable where there is none, or several, such as equal names in the folders of a camera.
+        """
+        ends = path_ends(label)
+        keys = (*ends, *(str(Path(end).with_suffix("")) for end in ends))
+        for files in (*map(self._by_end.get, keys), *(self._by_end_any_case.get(key.casefold()) for key in keys)):
+            files = files or []
+            best = [file for file in files if len(file.parts) == min(len(other.parts) for other in files)]
+            if len({file.parent for file in best}) > 1:
+                raise Unusable(f"photographs in several folders have this name: {best[0]}, {best[1]}; keep one of them")
+            if best:
+                return str(best[0])
+        raise Unusable(f"there is no such photograph in {self.folder}")
+
+    def size(self, file: str) -> tuple[int, int]:
+        """(width, height) of a file in the folder, px. Unusable if it is no image."""
+        try:
+            return image_size(self.folder / file)
+        except ValueError as error:
+            raise Unusable(str(error)) from error
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        """All files, relative to the folder."""
+        found = (Path(folder, name) for folder, _, names in os.walk(self.folder) for name in names)
+        return sorted(path.relative_to(self.folder) for path in found)
+
+    @cached_property
+    def _by_path(self) -> dict[str, list[Path]]:
+        """Files by casefolded path."""
+        files = defaultdict(list)
+        for file in self._files:
+            files[file.as_posix().casefold()].append(file)
+        return files
+
+    @cached_property
+    def _by_end(self) -> dict[str, list[Path]]:
+        """Photographs by each end of their paths, with and without suffix."""
+        files = defaultdict(list)
+        for file in self._files:
+            if file.suffix.lower() in PHOTOGRAPH_SUFFIXES:
+                for end in (*path_ends(str(file)), *path_ends(str(file.with_suffix("")))):
+                    files[end].append(file)
+        return files
+
+    @cached_property
+    def _by_end_any_case(self) -> dict[str, list[Path]]:
+        """The same by casefolded ends."""
+        files: dict[str, list[Path]] = defaultdict(list)
+        for end, found in self._by_end.items():
+            files[end.casefold()] += found
+        return files
