@@ -26,6 +26,7 @@ from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 from splat_cli.train.buffers import training_memory
 from splat_cli.train.trainer import Trainer
+from splat_cli.train.training_inputs import TrainingInputs
 
 HALF_SIDE = 4.0  # of the room, world units
 NUM_VIEWS = 16
@@ -83,7 +84,9 @@ def make(backend: Backend, num: int, width: int, height: int, settings: dict[str
     fixed = {"steps": 30_000, "max_splats": num, "splat_budget": 0.0, "densify_start": 30_000, "densify_stop": 30_000}
     config = load_config(None, fixed | settings)
     plan = resolve_plan(config, views, from_splats=True)
-    trainer = build_trainer(backend, plan, ImageSet(views, images, [None] * NUM_VIEWS, []), room(num, rng))
+    trainer = build_trainer(
+        backend, plan, TrainingInputs(ImageSet(views, images, [None] * NUM_VIEWS, [])), room(num, rng)
+    )
     trainer.model.sort_spatially()
     trainer.run_until(8)
     return trainer

@@ -14,6 +14,7 @@ from splat_cli.render.pictures import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.gaussians.some_splats import some_splats as random_splats
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -47,7 +48,8 @@ def tinted_trainer(backend=None, images=None, **changes):
     steps = {"steps": 160, "densify_start": 150, "densify_stop": 151, "deterministic": backend.name == "cpu"}
     config = load_config(None, {**SMALL, **steps, **changes})
     colors = np.full((len(splats), 3), 128, np.uint8)
-    return build_trainer(backend, config, ImageSet(views, images, [None] * 4, []), (splats.means, colors))
+    inputs = TrainingInputs(ImageSet(views, images, [None] * 4, []))
+    return build_trainer(backend, config, inputs, (splats.means, colors))
 
 
 def lively_field(backend, splats, num_views=6):

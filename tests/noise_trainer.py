@@ -7,6 +7,7 @@ from splat_cli.device import Backend
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.trainer import Trainer
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.views import ring_of_views
 
 
@@ -18,7 +19,7 @@ def noise_trainer(backend: Backend, num_points: int, **settings: object) -> Trai
     points = rng.normal(0, 0.5, (num_points, 3)).astype(np.float32)
     colors = rng.integers(0, 255, (num_points, 3), dtype=np.uint8)
     return build_trainer(
-        backend, load_config(None, settings), ImageSet(views, images, [None] * 4, []), (points, colors)
+        backend, load_config(None, settings), TrainingInputs(ImageSet(views, images, [None] * 4, [])), (points, colors)
     )
 
 

@@ -14,6 +14,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.training_inputs import TrainingInputs
 
 
 def fine_tune(
@@ -36,6 +37,6 @@ def fine_tune(
         smooth_3d=0, color="sh", **changes,  # both are baked into saved splats
     )  # fmt: skip
     budget = image_budget(backend, config, photographs.views, ())
-    trainer = build_trainer(backend, config, photographs, finite_splats(splats), budget=budget)
+    trainer = build_trainer(backend, config, TrainingInputs(photographs, budget), finite_splats(splats))
     trainer.run_until(steps, on_progress)
     return dataclasses.replace(finite_splats(trainer.splats.to_arrays()), antialiased=splats.antialiased)

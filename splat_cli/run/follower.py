@@ -19,6 +19,7 @@ from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_splats
 from splat_cli.run.setup.training_data import load_part
 from splat_cli.train.ranked.following_trainer import FollowingTrainer
+from splat_cli.train.training_inputs import TrainingInputs
 
 
 def main(arguments: list[str]) -> None:
@@ -48,7 +49,7 @@ def _follow(channel: Channel, files: list[int]) -> None:
     own = own_views(len(views), config.batch_size, Share(ranks.rank, ranks.size))
     images = load_part(views, own, requested, backend, display, lazily=budget is not None)
     splats = placeholder_splats(images, 8)
-    FollowingTrainer(ranks, backend, config, splats, images, budget=budget, scene_points=points).follow()
+    FollowingTrainer(ranks, backend, config, splats, TrainingInputs(images, budget, points)).follow()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.console import Progress
-from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.training_images import TrainingImages
 from splat_cli.data.view_order import view_order
 from splat_cli.density.operations import limit_scales
@@ -26,7 +25,6 @@ from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
-from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.auxiliary import AuxiliaryModels
 from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.buffers import make_model, make_rasterizer
@@ -34,6 +32,7 @@ from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
 from splat_cli.train.step_loop import StepLoop
+from splat_cli.train.training_inputs import TrainingInputs
 from splat_cli.train.view_scores import ViewScorer
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
@@ -45,11 +44,9 @@ T = TypeVar("T")
 class Trainer:
     """Trains splats on images; `run_until` may be called repeatedly, `step` is the number of steps done.
 
-    splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. images: all on the
-    device, or streamed if `budget` is given. random: generator of density control; by default seeded with config.seed.
-    frozen: splats of such an SH degree that are shown and never changed; they come first and do not count towards
-    max_splats. scene_points: float32 [P, 3], for --depth-weight. pose_offsets: initial offsets of
-    --pose-opt, as for `moved_views`.
+    splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats of
+    such an SH degree that are rendered and never changed; they come first and do not count towards max_splats.
+    random: generator of density control; by default seeded with config.seed.
     `notices`: warnings for the user; the caller drains this list. `share`: of the splats and photographs, with ranks.
     """
 
@@ -60,27 +57,27 @@ class Trainer:
         backend: Backend,
         config: ResolvedConfig,
         splats: SplatArrays,
-        images: ImageSet,
+        inputs: TrainingInputs,
         *,
+        frozen: SplatArrays | None = None,
         random: np.random.Generator | None = None,
         timer: PhaseTimer | None = None,
-        budget: ImageBudget | None = None,
-        frozen: SplatArrays | None = None,
-        scene_points: np.ndarray | None = None,
-        pose_offsets: np.ndarray | None = None,
     ) -> None:
+        images = inputs.images
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
         self.model = make_model(backend, config, splats, frozen)
         order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
         first_downscale = downscale_at(config, 0)
-        self.images = TrainingImages(backend, images, order, budget, first_downscale, config.batch_size, self.share)
+        self.images = TrainingImages(
+            backend, images, order, inputs.budget, first_downscale, config.batch_size, self.share
+        )
         self.cameras, self.stream = self.images.cameras, self.images.stream
         self.schedule = upload_schedule(backend, config)
         self.auxiliary = AuxiliaryModels(TrainingSetup(
-            backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats, scene_points,
-            pose_offsets, images.depth_maps,
+            backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats,
+            inputs.points, inputs.pose_offsets, images.depth_maps,
         ))  # fmt: skip
         self.rasterizer = make_rasterizer(backend, config, self.cameras, self.model, self.auxiliary.coloring)
         self.loss = self.auxiliary.loss

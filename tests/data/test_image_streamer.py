@@ -17,6 +17,7 @@ from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene import load_images, read_scene
 from splat_cli.scene.images.lazy import lazy_images
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.small_scene import write_small_scene
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -136,7 +137,7 @@ def test_same_bits_as_with_all_there(scene, strategy, coarse_until, budget):
     points, colors = rng.normal(size=(50, 3)).astype(np.float32), rng.integers(0, 256, (50, 3), dtype=np.uint8)
 
     def trained(photographs, budget):
-        trainer = build_trainer(backend, config, photographs, (points, colors), budget=budget)
+        trainer = build_trainer(backend, config, TrainingInputs(photographs, budget), (points, colors))
         trainer.run_until(40)
         trainer.run_until(60)
         return backend.download(trainer.splats.params)[:, : trainer.model.num]

@@ -10,6 +10,7 @@ from splat_cli.optim.background import LearnedBackground
 from splat_cli.optim.per_view import Decay
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.compare import BACKWARD, Comparison
 from tests.reference import adam, blend
 from tests.reference.project import Options
@@ -61,6 +62,8 @@ def test_colour_behind_the_splats_is_found(backend: Backend) -> None:
     images = [np.tile(color, (view.height, view.width, 1)) for view in views]
     points = np.random.default_rng(0).normal(0, 0.1, (20, 3)).astype(np.float32)
     config = TrainConfig(steps=150, background="learned", densify_stop=1)
-    trainer = build_trainer(backend, config, ImageSet(views, images, [None] * 4, []), (points, np.tile(color, (20, 1))))
+    trainer = build_trainer(
+        backend, config, TrainingInputs(ImageSet(views, images, [None] * 4, [])), (points, np.tile(color, (20, 1)))
+    )
     trainer.run_until(config.steps)
     np.testing.assert_allclose(trainer.auxiliary.background_color(), color / 255, atol=0.02)

@@ -7,6 +7,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import open_backend
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.reference.metrics import score
 from tests.views import ring_of_views
 
@@ -27,7 +28,7 @@ def trained_on(junk, with_masks=True):
     config = TrainConfig(steps=30, densify_start=1000)
     backend = open_backend("cpu", threads=1)  # sums in one order
     taken = ImageSet(ring_of_views(4), images, masks if with_masks else [None] * 4, [])
-    trainer = build_trainer(backend, config, taken, (points, colors))
+    trainer = build_trainer(backend, config, TrainingInputs(taken), (points, colors))
     trainer.run_until(30)
     return trainer.splats.to_arrays()
 

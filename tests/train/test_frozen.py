@@ -9,6 +9,7 @@ from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.memory_recovery import keep_most_opaque
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 
@@ -49,7 +50,9 @@ def make_trainer(backend, frozen=None, **changes):
     settings = {"prune_opacity": 0.05, "init_opacity": 0.06} | DUE | changes
     config = TrainConfig(steps=30, sh_degree=2, max_splats=150, splat_budget=0, **settings)
     points = rng.normal(size=(100, 3)).astype(np.float32) * 0.3, rng.integers(0, 256, (100, 3), np.uint8)
-    return build_trainer(backend, resolve_plan(config, views), random_images(views), points, frozen=frozen)
+    return build_trainer(
+        backend, resolve_plan(config, views), TrainingInputs(random_images(views)), points, frozen=frozen
+    )
 
 
 def same(found: SplatArrays, expected: SplatArrays):
@@ -92,7 +95,7 @@ def test_they_occlude(backend):
     points = 0.1 * rng.normal(size=(8, 3)).astype(np.float32), rng.integers(0, 256, (8, 3), np.uint8)
 
     def recolored(frozen):
-        trainer = build_trainer(backend, config, random_images(views), points, frozen=frozen)
+        trainer = build_trainer(backend, config, TrainingInputs(random_images(views)), points, frozen=frozen)
         before = trainer.splats.to_arrays().sh0[-8:]
         trainer.run_until(5)
         return np.abs(trainer.splats.to_arrays().sh0[-8:] - before).max()

@@ -15,6 +15,7 @@ from splat_cli.scene.images.downscale import downscale_image, downscale_mask
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.points.observations import observe
 from splat_cli.train.schedule import downscale_at
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.views import ring_of_views
 
 NO_ORDER = np.zeros(0, np.int32)
@@ -113,7 +114,7 @@ def test_resumed_run_ends_with_the_same_bits(settings, step):
     points = some_points()
 
     def new_trainer():
-        return build_trainer(backend, config, photographs(masked=True), points, scene_points=points[0])
+        return build_trainer(backend, config, TrainingInputs(photographs(masked=True), points=points[0]), points)
 
     whole = new_trainer()
     whole.run_until(step)
@@ -132,7 +133,7 @@ def test_points_are_observed_at_the_resolution_of_the_step():
     backend = open_backend("cpu", threads=1)
     config = load_config(None, SETTINGS | {"coarse_until": 0.5, "depth_weight": 0.1})
     points = some_points()
-    trainer = build_trainer(backend, config, photographs(), points, scene_points=points[0])
+    trainer = build_trainer(backend, config, TrainingInputs(photographs(), points=points[0]), points)
     (supervision,) = (model for model in trainer.auxiliary.models if isinstance(model, DepthSupervision))
     for step, factor in ((29, 2), (31, 1)):
         trainer.run_until(step)
@@ -144,7 +145,7 @@ def test_loss_of_the_last_step_is_that_of_full_resolution(scene):
     def loss(coarse_until):
         backend = open_backend("cpu", threads=1)
         config = load_config(None, SETTINGS | {"steps": 200, "coarse_until": coarse_until, "dropout": 0.0})
-        trainer = build_trainer(backend, config, shot, points)
+        trainer = build_trainer(backend, config, TrainingInputs(shot), points)
         trainer.run_until(200)
         assert trainer.cameras.extent.width == shot.views[0].width
         return float(trainer.loop.last["psnr"])

@@ -9,6 +9,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.extent import scene_extent, scene_size, units_warning, viewing_distance
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS
 
@@ -38,7 +39,8 @@ def trained(ball, scale, **changes):
     config = load_config(None, {**SETTINGS, **NOISY, "densify_start": 60, **changes})
     views = [in_units(view, scale) for view in ball.views]
     colors = np.full((300, 3), 128, np.uint8)
-    trainer = build_trainer(open_backend("cpu", threads=1), config, ball._replace(views=views), (points, colors))
+    inputs = TrainingInputs(ball._replace(views=views))
+    trainer = build_trainer(open_backend("cpu", threads=1), config, inputs, (points, colors))
     trainer.run_until(60)
     params = trainer.splats.params[:, : trainer.model.num].copy()
     params[:3] /= scale

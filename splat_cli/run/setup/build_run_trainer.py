@@ -15,6 +15,7 @@ from splat_cli.run.setup.initial_state import InitialState, find_initial_state
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.train.trainer import Trainer
+from splat_cli.train.training_inputs import TrainingInputs
 
 
 def build_trainer_within_memory(
@@ -33,10 +34,8 @@ def build_trainer_within_memory(
         display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
         plan = plan.with_max_splats(memory.max_splats)
     try:
-        return build_trainer(
-            backend, plan, images, start.points, timer=timer, budget=data.budget,
-            frozen=start.frozen, scene_points=data.scene.points, pose_offsets=start.pose_offsets, ranks=ranks,
-        )  # fmt: skip
+        inputs = TrainingInputs(images, data.budget, data.scene.points, start.pose_offsets)
+        return build_trainer(backend, plan, inputs, start.points, frozen=start.frozen, timer=timer, ranks=ranks)
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None
 

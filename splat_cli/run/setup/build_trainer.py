@@ -1,4 +1,4 @@
-"""Construction of trainers from a plan, images and initial splats or points."""
+"""Construction of trainers from a plan, inputs, and initial splats or points."""
 
 from __future__ import annotations
 
@@ -7,45 +7,41 @@ import functools
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
-from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
 from splat_cli.train.trainer import Trainer
+from splat_cli.train.training_inputs import TrainingInputs
 
 
 def build_trainer(
     backend: Backend,
     plan: RunPlan | TrainConfig,
-    images: ImageSet,
+    inputs: TrainingInputs,
     start: SplatArrays | tuple[np.ndarray, np.ndarray],
     *,
-    timer: PhaseTimer | None = None,
-    budget: ImageBudget | None = None,
     frozen: SplatArrays | None = None,
-    scene_points: np.ndarray | None = None,
-    pose_offsets: np.ndarray | None = None,
+    timer: PhaseTimer | None = None,
     ranks: Ranks | None = None,
 ) -> Trainer:
-    """A trainer of `images` that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
+    """A trainer that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
-    A TrainConfig is resolved for these images. Without points, splats are read from `init_from`.
+    A TrainConfig is resolved for these inputs. Without points, splats are read from `init_from`.
     frozen: splats that stay unchanged, of the SH degree of training or less. ranks: with --gpus, led by this process.
 
-        trainer = build_trainer(open_backend(), TrainConfig(steps=500), images, (points, colors))
+        trainer = build_trainer(open_backend(), TrainConfig(steps=500), TrainingInputs(images), (points, colors))
         trainer.run_until(500)
     """
     if isinstance(plan, TrainConfig):
         if isinstance(start, SplatArrays):
-            plan = resolve_plan(plan, images.views, start.means, from_splats=True)
+            plan = resolve_plan(plan, inputs.images.views, start.means, from_splats=True)
         else:
-            plan = resolve_plan(plan, images.views, start[0])
+            plan = resolve_plan(plan, inputs.images.views, start[0])
     config, notices = plan.config, list[str]()
     random = np.random.default_rng(config.seed)
     if isinstance(start, SplatArrays):
@@ -53,9 +49,6 @@ def build_trainer(
     else:
         splats, notices = initial_splats(backend, config, *start, random)
     make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)
-    trainer = make(
-        backend, config, splats, images, random=random, timer=timer, budget=budget, frozen=frozen,
-        scene_points=scene_points, pose_offsets=pose_offsets,
-    )  # fmt: skip
+    trainer = make(backend, config, splats, inputs, frozen=frozen, random=random, timer=timer)
     trainer.notices += notices
     return trainer

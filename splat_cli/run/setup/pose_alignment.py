@@ -21,6 +21,7 @@ from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
+from splat_cli.train.training_inputs import TrainingInputs
 
 SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes beyond the photographs' are skipped
 TRAVEL = (4.0, 2.0)  # limit of camera motion at each size, relative to --pose-travel
@@ -59,7 +60,7 @@ def align_poses(
         moved = small._replace(views=moved_views(small.views, offsets))
         plan = resolve_plan(coarse, small.views, scene.points)
         points = find_points(moved, plan.config)
-        trainer = build_trainer(backend, plan, small, points, pose_offsets=offsets)
+        trainer = build_trainer(backend, plan, TrainingInputs(small, pose_offsets=offsets), points)
         with display.training(steps) as show:
             trainer.run_until(steps, show)
         offsets = next(model for model in trainer.auxiliary.models if isinstance(model, PoseRefinement)).current()

@@ -18,13 +18,13 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
-from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.ranked.ranked_scores import RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import ChangedSplats, ShareBuffers
 from splat_cli.train.step_loop import StepLoop
 from splat_cli.train.trainer import Trainer
+from splat_cli.train.training_inputs import TrainingInputs
 
 
 class RankedTrainer(Trainer):
@@ -33,11 +33,11 @@ class RankedTrainer(Trainer):
     scorer: RankedScorer
 
     def __init__(
-        self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, images: ImageSet,
+        self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, inputs: TrainingInputs,
         **options: Any,
     ) -> None:  # fmt: skip
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size, sharded=ranks.rank > 0)
-        super().__init__(backend, config, splats, images, **options)
+        super().__init__(backend, config, splats, inputs, **options)
 
     def _make_scorer(self, random: np.random.Generator) -> RankedScorer:
         state, batch = self.state, self.config.batch_size
@@ -63,16 +63,16 @@ class LeadingTrainer(RankedTrainer):
     """The trainer of rank 0, with the interface of a trainer on one GPU."""
 
     def __init__(
-        self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, images: ImageSet,
+        self, ranks: Ranks, backend: Backend, config: ResolvedConfig, splats: SplatArrays, inputs: TrainingInputs,
         **options: Any,
     ) -> None:  # fmt: skip
         self._is_collected = True  # rank 0 has the splats that the others trained
         self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
         self._buffers: ShareBuffers | None = None  # of a collection concurrent with scores
         self._is_arriving = False  # whether that collection is queued
-        points = options.get("scene_points") if config.free_space > 0 else None
-        ranks.broadcast("train", config, images.views, options.get("budget"), points)
-        super().__init__(ranks, backend, config, splats, images, **options)
+        points = inputs.points if config.free_space > 0 else None
+        ranks.broadcast("train", config, inputs.images.views, inputs.budget, points)
+        super().__init__(ranks, backend, config, splats, inputs, **options)
 
     def collect(self) -> None:
         """See Trainer.collect."""
