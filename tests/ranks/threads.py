@@ -21,6 +21,7 @@ from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.following_trainer import FollowingTrainer
 from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
+from splat_cli.train.training_inputs import TrainingInputs
 from tests.views import ring_of_views
 
 NUM = 3 * RANK_BLOCK
@@ -47,12 +48,12 @@ def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[LeadingTrainer, Foll
     ranks = [SharedRanks(channel, files) for channel in channels]
     views, rng = ring_of_views(4), np.random.default_rng(0)
     pictures = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
-    images = ImageSet(views, pictures, [None] * 4, [])
+    inputs = TrainingInputs(ImageSet(views, pictures, [None] * 4, []))
     config = resolve_plan(load_config(None, {**SETTINGS, **changes}), views).config
     points = rng.normal(0, 0.5, (NUM, 3)).astype(np.float32), rng.integers(0, 255, (NUM, 3), dtype=np.uint8)
     leading, following = (
         make(
-            ranks[rank], backend, config, initial_splats(backend, config, *points, np.random.default_rng(0))[0], images
+            ranks[rank], backend, config, initial_splats(backend, config, *points, np.random.default_rng(0))[0], inputs
         )
         for rank, (make, backend) in enumerate(
             zip((LeadingTrainer, FollowingTrainer), (open_backend("cpu", threads=1) for _ in range(2)), strict=True)
