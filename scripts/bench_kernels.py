@@ -20,6 +20,7 @@ views of finished runs; draw_stages.py draws a chart of the JSON file:
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
 import time
@@ -80,7 +81,8 @@ def live(
     config = load_config(preset, {"steps": stops[-1], **overrides})
     bandwidth, display = copy_bandwidth(backend), Display(level=Level.QUIET)
     trainer = build_trainer_from_data(read_data(scene, config, backend, display), config, backend, display)
-    trainer.rasterizer.matrix_sums = matrix_sums
+    raster = trainer.rasterizer
+    raster.settings = dataclasses.replace(raster.settings, matrix_sums=matrix_sums)
     if trainer.stream:
         raise click.ClickException("the photographs do not fit on the device at once: use --set downscale=2")
     lines = [f"{backend.describe()}, copy {bandwidth:.0f} GB/s; {scene}, preset {preset}, {' '.join(settings)}\n"]

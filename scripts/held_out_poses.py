@@ -13,6 +13,7 @@ from splat_cli.optim.poses import PoseRefinement, pose_decay
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
@@ -28,7 +29,8 @@ def refined_views(
     cameras = images.cameras
     num_views = len(cameras.views)
     steps = VISITS * num_views
-    raster = Rasterizer(backend, cameras, splats.capacity, training=True, antialias=config.antialias)
+    settings = RasterizationSettings(training=True, antialias=config.antialias)
+    raster = Rasterizer(backend, cameras, splats.capacity, settings)
     loss = PhotometricLoss(backend, cameras, config.ssim_weight)
     poses = PoseRefinement(backend, cameras, pose_decay(TRAVEL, num_views, steps), extent)
     background = background_color(config.background)

@@ -18,6 +18,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import SEGMENT
 from splat_cli.render.camera import TILE, CameraTable
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 
@@ -137,7 +138,8 @@ def _rasterizer(
     backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool
 ) -> tuple[Splats, Rasterizer, IterState]:
     splats = Splats.from_arrays(backend, arrays)
-    raster = Rasterizer(backend, CameraTable(backend, views), splats.capacity, training=True, antialias=antialias)
+    settings = RasterizationSettings(training=True, antialias=antialias)
+    raster = Rasterizer(backend, CameraTable(backend, views), splats.capacity, settings)
     return splats, raster, IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
 
 

@@ -19,6 +19,7 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import project
 from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.extent import scene_size
@@ -51,8 +52,8 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
     splats = Splats.from_arrays(backend, arrays)
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)
-    raster = Rasterizer(backend, cameras, splats.capacity, 1 << 20, training=True, antialias=antialias)
-    raster.matrix_sums = True  # as in training
+    settings = RasterizationSettings(training=True, antialias=antialias, matrix_sums=True)  # as in training
+    raster = Rasterizer(backend, cameras, splats.capacity, settings, pair_capacity=1 << 20)
     state = IterState(backend, num_splats=splats.num)
     schedule = upload_schedule(backend, frozen)
     set_position_rates(backend, schedule, frozen, scene_size(views, arrays.means))
@@ -73,7 +74,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
         ("blend", lambda: blend(cameras, state, p, raster.tiles, pic)),
         ("l1_ssim", lambda: loss.forward(state, pic.image)),
         ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
-        ("blend_backward", lambda: blend_backward(cameras, state, p, raster.tiles, pic, False, raster.matrix_sums)),
+        ("blend_backward", lambda: blend_backward(cameras, state, p, raster.tiles, pic, False, settings.matrix_sums)),
         ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, p, update)),
     ]
     return Bench(backend, splats, raster, state, passes)

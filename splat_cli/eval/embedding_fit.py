@@ -19,6 +19,7 @@ from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 
@@ -68,9 +69,8 @@ class _Fit:
         ]
         self.cameras = CameraTable(backend, photographs.views, *photos)
         self.coloring = FieldColoring(field, embeddings, only_embeddings=True)
-        self.rasterizer = Rasterizer(
-            backend, self.cameras, splats.capacity, training=True, antialias=config.antialias, coloring=self.coloring
-        )
+        settings = RasterizationSettings(training=True, antialias=config.antialias)
+        self.rasterizer = Rasterizer(backend, self.cameras, splats.capacity, settings, coloring=self.coloring)
         self.loss = PhotometricLoss(backend, self.cameras, config.ssim_weight)
         lr = [FIT_RATE / EMBEDDING_RATE] * len(LEARNING_RATES)
         self.state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree, lr=lr, background=background)

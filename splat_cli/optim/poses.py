@@ -84,7 +84,7 @@ class PoseRefinement(AuxiliaryModel):
         projection = rasterizer.projection
         self._kernel("pose_backward")(
             (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
-            self.cameras.array, state.array, splats.capacity, int(rasterizer.antialias), projection.depths,
+            self.cameras.array, state.array, splats.capacity, int(rasterizer.settings.antialias), projection.depths,
             projection.colors, projection.d_splats, splats.params, splats.smooth_3d_sigmas, self.d_pose,
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterization_settings import RasterizationSettings
 
 THREADS = 256
 LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lanes.cuh
@@ -60,17 +61,19 @@ class Projection:
     sent: Any | None = None
 
     @staticmethod
-    def memory_cost(training: bool, deterministic: bool, batch: int = 1, updates: bool = True) -> MemoryCost:
+    def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of the buffers."""
-        of_view = 1 + 4 + (SPLAT_SUMS + 6 * updates) * training
-        words = (2 + 4) * num_ahead(batch) + 1 + batch * of_view + 2 * SPLAT_SUMS * deterministic
+        of_view = 1 + 4 + (SPLAT_SUMS + 6 * settings.updates) * settings.training
+        fixed_sums = 2 * SPLAT_SUMS * settings.deterministic
+        words = (2 + 4) * num_ahead(settings.batch) + 1 + settings.batch * of_view + fixed_sums
         return MemoryCost(per_splat=4 * words, per_tile=4)
 
     @classmethod
     def allocate(
-        cls, backend: Backend, capacity: int, max_tiles: int, training: bool, batch: int = 1, updates: bool = True
+        cls, backend: Backend, capacity: int, max_tiles: int, settings: RasterizationSettings
     ) -> Projection:  # fmt: skip
-        """Buffers for `capacity` splats. batch: number of views that one update is made from; updates: here."""
+        """Buffers for `capacity` splats."""
+        training, batch = settings.training, settings.batch
         empty, slots = backend.xp.empty, (batch,) if batch > 1 else ()
         ahead = (num_ahead(batch),) if batch > 1 else ()
         return cls(
@@ -81,7 +84,8 @@ class Projection:
             tile_counts=backend.xp.zeros(max_tiles, "uint32"),
             large_splats=empty(capacity, "uint32"),
             d_splats=empty((*slots, capacity, SPLAT_SUMS), "float32") if training else None,
-            d_rays=empty((*slots, 6, capacity), "float32") if training and updates else None,
+            d_rays=empty((*slots, 6, capacity), "float32") if training and settings.updates else None,
+            fixed_sums=backend.xp.zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None,
             views=backend.xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if slots else None,
         )
 

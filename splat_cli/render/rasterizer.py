@@ -12,8 +12,9 @@ from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.coloring import Coloring
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, Projection, num_ahead, project
+from splat_cli.render.project import Projection, num_ahead, project
 from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
@@ -32,31 +33,22 @@ class Rasterizer:
         backend: Backend,
         cameras: CameraTable,
         capacity: int,
-        pair_capacity: int = MIN_PAIRS,
+        settings: RasterizationSettings,
         *,
-        training: bool = False,
-        antialias: bool = False,
-        deterministic: bool = False,
         coloring: Coloring | None = None,
-        batch: int = 1,
-        updates: bool = True,
+        pair_capacity: int = MIN_PAIRS,
     ) -> None:
-        """batch: number of views whose gradients one update takes the mean of. updates: by `update`, not elsewhere."""
-        self.backend, self.cameras, self.antialias, self.training = backend, cameras, antialias, training
-        self.deterministic, self.coloring = deterministic, coloring
-        self.matrix_sums = False  # of blend_backward, where tensor cores can
-        self.batch, self._updates = batch, updates
+        """coloring: in place of spherical harmonics. pair_capacity: initial number of (splat, tile) pairs."""
+        self.backend, self.cameras, self.settings, self.coloring = backend, cameras, settings, coloring
         self.generation = 0
         self.resize_splats(capacity)
         self.resize_pairs(pair_capacity)
 
     @staticmethod
-    def memory_cost(
-        training: bool, deterministic: bool = False, batch: int = 1, updates: bool = True
-    ) -> MemoryCost:  # fmt: skip
+    def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of all scratch buffers."""
-        projection = Projection.memory_cost(training, deterministic, batch, updates)
-        return projection + TileLists.memory_cost(num_ahead(batch)) + Picture.memory_cost(training)
+        tiles, picture = TileLists.memory_cost(num_ahead(settings.batch)), Picture.memory_cost(settings.training)
+        return Projection.memory_cost(settings) + tiles + picture
 
     def resize_pairs(self, pair_capacity: int) -> None:
         """Allocate buffers for `pair_capacity` pairs; their contents are lost.
@@ -64,7 +56,7 @@ class Rasterizer:
         MemoryError if memory does not suffice, also where the operating system overcommits.
         """
         cameras = self.cameras
-        per_pair = self.memory_cost(self.training, batch=self.batch).per_pair
+        per_pair = self.memory_cost(self.settings).per_pair
         fitting = min(int(self.backend.memory()[0] / per_pair), MAX_PAIRS)
         if pair_capacity > fitting:
             raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, of which {fitting:,} fit")
@@ -72,16 +64,16 @@ class Rasterizer:
         self.projection.tile_counts[...] = 0  # not cleared by a view that overflowed
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
         self.tile_lists = [self.tiles]
-        if self.batch > 1:
+        if self.settings.batch > 1:
             self.tile_lists.append(TileLists(self.backend, pair_capacity, cameras.max_tiles, self.tiles))
             self.select(0)
         self.picture = Picture.allocate(
-            self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.training
+            self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.settings.training
         )
 
     def grow_pairs(self, needed_pairs: int) -> None:
         """After an overflow: allocate buffers for the pairs needed, with headroom. MemoryError as in `resize_pairs`."""
-        roomy = int(needed_pairs * (TRAINING_HEADROOM if self.training else HEADROOM))
+        roomy = int(needed_pairs * (TRAINING_HEADROOM if self.settings.training else HEADROOM))
         self.resize_pairs(max(needed_pairs, min(roomy, MAX_PAIRS)))
 
     def grow_if_overflowed(self, state: IterState) -> bool:
@@ -101,21 +93,17 @@ class Rasterizer:
     def resize_splats(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats, after these were reallocated; the contents are lost."""
         self.generation += 1
-        self.projection = Projection.allocate(
-            self.backend, capacity, self.cameras.max_tiles, self.training, self.batch, self._updates
-        )
-        if self.deterministic:
-            self.projection.fixed_sums = self.backend.xp.zeros((capacity, 2 * SPLAT_SUMS), "float32")
+        self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.settings)
         self.updated = self.projection
-        if self.batch > 1:
-            self.slots = [self.updated.slot(view) for view in range(self.batch)]
+        if self.settings.batch > 1:
+            self.slots = [self.updated.slot(view) for view in range(self.settings.batch)]
             self.projection = self.slots[0]
         if self.coloring:
             self.coloring.resize(capacity)
 
     def select(self, slot: int) -> None:
         """Render into slot `slot` of the batch from now on."""
-        if self.batch > 1:
+        if self.settings.batch > 1:
             self.projection, self.tiles = self.slots[slot], self.tile_lists[slot % len(self.tile_lists)]
 
     def record_view(self, slot: int, state: IterState) -> None:
@@ -125,22 +113,22 @@ class Rasterizer:
             self.backend.kernel("optim/begin_step", "record_view")((1,), (1,), *arrays)
 
     def forward(
-        self, splats: Splats, state: IterState, dropout: float = 0.0, between: Callable[[], None] | None = None
+        self, splats: Splats, state: IterState, dropout: float = 0.0, before_sort: Callable[[], None] | None = None
     ) -> None:
         """Render the state's view into `picture`. dropout: fraction of splats dropped at random.
 
-        between: called after splats are projected and before they are sorted.
+        before_sort: called after splats are projected and before they are sorted.
         Sets the state's `overflowed` if the pairs exceed the buffers.
         """
         self.project(splats, state, dropout)
-        if between:
-            between()
+        if before_sort:
+            before_sort()
         self.tiles.build(self.cameras, state, self.projection)
         self.blend(splats, state)
 
     def project(self, splats: Splats, state: IterState, dropout: float = 0.0) -> None:
         """Project the splats into the state's view: the first part of `forward`."""
-        project(splats, self.cameras, state, self.antialias, self.projection, dropout)
+        project(splats, self.cameras, state, self.settings.antialias, self.projection, dropout)
 
     def blend(self, splats: Splats, state: IterState) -> None:
         """The last part of `forward`, after `project` and `tiles.build`."""
@@ -159,33 +147,37 @@ class Rasterizer:
 
     def score(self, state: IterState, errors: Any, scores: Any, fixed_sums: bool = False) -> None:
         """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
-        by_segments = self.training and self.backend.name == "cuda"  # on the CPU, tiles are enough for all threads
+        by_segments = (
+            self.settings.training and self.backend.name == "cuda"
+        )  # on the CPU, tiles are enough for all threads
         blend_scores(
             self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums=fixed_sums,
             by_segments=by_segments,
         )  # fmt: skip
 
     def backward(
-        self, splats: Splats, state: IterState, update: Update, between: Callable[[], None] | None = None
+        self, splats: Splats, state: IterState, update: Update, before_update: Callable[[], None] | None = None
     ) -> None:
         """Backward pass from picture.d_image to raw parameters, which `update` specifies.
 
-        between: called after the gradients of projected splats are computed and before splats are updated.
+        before_update: called after the gradients of projected splats are computed and before splats are updated.
         """
         self.backward_to_projection(splats, state, update.absgrad)
-        if between:
-            between()
+        if before_update:
+            before_update()
         self.update(splats, state, update)
 
     def backward_to_projection(self, splats: Splats, state: IterState, absgrad: bool) -> None:
         """From picture.d_image to the gradients of projected splats."""
-        blend_backward(self.cameras, state, self.projection, self.tiles, self.picture, absgrad, self.matrix_sums)
+        blend_backward(
+            self.cameras, state, self.projection, self.tiles, self.picture, absgrad, self.settings.matrix_sums
+        )
         if self.coloring:
             self.coloring.backward(splats, self.cameras, state, self.projection)
 
     def update(self, splats: Splats, state: IterState, update: Update) -> None:
         """From the gradients of projected splats, of the whole batch if there is one, to the raw parameters."""
-        project_backward(splats, self.cameras, state, self.antialias, self.updated, update)
+        project_backward(splats, self.cameras, state, self.settings.antialias, self.updated, update)
 
     def image(self, view_index: int) -> Any:
         """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""

@@ -15,6 +15,7 @@ from splat_cli.render.coloring import Coloring
 from splat_cli.render.depth_order import sort_outside_by_distance
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import to_8bit
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 
@@ -36,7 +37,9 @@ class ViewRenderer:
     ) -> None:
         self.backend, self.splats, self.novel_views = backend, splats, novel_views
         self.cameras = CameraTable(backend, views)
-        self.rasterizer = Rasterizer(backend, self.cameras, splats.capacity, antialias=antialias, coloring=coloring)
+        self.rasterizer = Rasterizer(
+            backend, self.cameras, splats.capacity, RasterizationSettings(antialias=antialias), coloring=coloring
+        )
         self.state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
 
     def render(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> np.ndarray:
@@ -55,7 +58,7 @@ class ViewRenderer:
         order = partial(self._sort_outside_by_distance, index) if self.novel_views else None
         while True:
             self.state.clear_counts()
-            self.rasterizer.forward(self.splats, self.state, between=order)
+            self.rasterizer.forward(self.splats, self.state, before_sort=order)
             if not self.rasterizer.grow_if_overflowed(self.state):
                 return
 

@@ -12,6 +12,7 @@ from splat_cli.optim.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.coloring import Coloring
 from splat_cli.render.project import num_ahead
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import auxiliary_memory
 from splat_cli.train.ranked.exchange import Exchange
@@ -42,13 +43,10 @@ def make_rasterizer(
 ) -> Rasterizer:
     """The rasterizer of training, for all splats that the model has room for."""
     capacity = model.splats.capacity
-    rasterizer = Rasterizer(
-        backend, cameras, capacity, initial_pairs(capacity), training=True,
-        antialias=config.antialias, deterministic=config.deterministic and backend.name == "cuda",
-        coloring=coloring, batch=_num_slots(config), updates=config.gpus == 1,
+    settings = _rasterization_settings(config, config.deterministic and backend.name == "cuda")
+    return Rasterizer(
+        backend, cameras, capacity, settings, coloring=coloring, pair_capacity=initial_pairs(capacity)
     )  # fmt: skip
-    rasterizer.matrix_sums = True
-    return rasterizer
 
 
 def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
@@ -56,12 +54,18 @@ def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool 
     splats = Model.memory_cost(
         config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features
     )
-    is_alone = config.gpus == 1
-    scratch = Rasterizer.memory_cost(True, deterministic, batch=_num_slots(config), updates=is_alone)
-    if not is_alone:
+    scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic))
+    if config.gpus > 1:
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)
     scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
     return splats + scratch + scores + PhotometricLoss.buffer_cost() + auxiliary_memory(config, num_views)
+
+
+def _rasterization_settings(config: ResolvedConfig, deterministic: bool) -> RasterizationSettings:
+    return RasterizationSettings(
+        training=True, antialias=config.antialias, deterministic=deterministic, batch=_num_slots(config),
+        updates=config.gpus == 1, matrix_sums=True,
+    )  # fmt: skip
 
 
 def _num_slots(config: ResolvedConfig) -> int:

@@ -48,7 +48,7 @@ class ViewScorer:
     @property
     def fixed_sums(self) -> bool:
         """Whether scores are added in fixed point: in any order with the same bits."""
-        return self._fixed_sums or self.rasterizer.deterministic
+        return self._fixed_sums or self.rasterizer.settings.deterministic
 
     def release(self) -> None:
         """Free the buffer of scores; the rasterizer frees its own."""

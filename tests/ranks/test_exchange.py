@@ -14,6 +14,7 @@ from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, Projection, project
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
 from splat_cli.train.ranked.shares import take_columns
@@ -70,7 +71,7 @@ class _Pair:
                 received[source] = sent[target]
 
     def rasterizer(self) -> Rasterizer:
-        return Rasterizer(self.backend, self.cameras, CAPACITY, training=True)
+        return Rasterizer(self.backend, self.cameras, CAPACITY, RasterizationSettings(training=True))
 
 
 @pytest.mark.parametrize("rows", [COLUMNS, 1024])
@@ -168,7 +169,8 @@ def test_memory_cost_is_what_it_allocates(backend: Backend, batch: int) -> None:
 
 
 def test_projection_of_a_rank_has_no_buffers_for_the_update(backend: Backend) -> None:
-    projection = Projection.allocate(backend, CAPACITY, 10, training=True, updates=False)
+    settings = RasterizationSettings(training=True, updates=False)
+    projection = Projection.allocate(backend, CAPACITY, 10, settings)
     taken = sum(array.nbytes for array in vars(projection).values() if array is not None)
-    cost = Projection.memory_cost(training=True, deterministic=False, updates=False)
+    cost = Projection.memory_cost(settings)
     assert taken == cost.per_splat * CAPACITY + cost.per_tile * 10

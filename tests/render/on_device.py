@@ -11,6 +11,7 @@ from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, SUM_COLORS, Projection
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 from tests.reference import inputs
@@ -99,7 +100,8 @@ def on_device(
     state = IterState(
         backend, view=VIEW, num_splats=splats.num, sh_degree=options.sh_degree, background=scene.background
     )
-    rasterizer = Rasterizer(backend, cameras, splats.capacity, training=True, antialias=options.antialias)
+    settings = RasterizationSettings(training=True, antialias=options.antialias)
+    rasterizer = Rasterizer(backend, cameras, splats.capacity, settings)
     return OnDevice(backend, splats, cameras, state, rasterizer)
 
 

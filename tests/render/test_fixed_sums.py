@@ -1,5 +1,7 @@
 """Sums in fixed point: the same bits with any number of threads, and as exact as sums of floats."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,9 @@ SETTINGS = {"steps": 40, "densify_start": 5, "densify_interval": 10, "noise_scal
 
 def _trainer(threads, deterministic=True, **changes):
     trainer = noise_trainer(open_backend("cpu", threads=threads), 3000, **{**SETTINGS, **changes})
-    trainer.rasterizer.deterministic = deterministic
-    trainer.rasterizer.resize_splats(trainer.splats.capacity)
+    rasterizer = trainer.rasterizer
+    rasterizer.settings = dataclasses.replace(rasterizer.settings, deterministic=deterministic)
+    rasterizer.resize_splats(trainer.splats.capacity)
     return trainer
 
 

@@ -13,6 +13,7 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.project_backward import Update
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from tests.compare import Comparison
 from tests.noise_trainer import noise_trainer
@@ -60,7 +61,8 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
     splats = Splats.from_arrays(backend, SplatArrays(**arrays), 50)
     state = IterState(backend, step=STEP, num_splats=40, sh_degree=3, lr=RATES, reference_size=REFERENCE_SIZE)
     state.write(inv_bias1=1 / (1 - 0.9**STEP), inv_root_bias2=(1 - 0.999**STEP) ** -0.5)
-    raster = Rasterizer(backend, CameraTable(backend, [view_of(c) for c in cameras]), 50, training=True, batch=SIZE)
+    settings = RasterizationSettings(training=True, batch=SIZE)
+    raster = Rasterizer(backend, CameraTable(backend, [view_of(c) for c in cameras]), 50, settings)
     moments = Moments(splats)
     moments.second[...] = 1e-4
     before = [backend.download(plane)[:, :40].astype(np.float64) for plane in (splats.params, moments.first)]

@@ -98,4 +98,6 @@ class RankedStep:
     def _project_backward(self, warps: int) -> None:
         batch, raster, whole = self.batch, self.batch.rasterizer, self.views.exchange.whole
         update = dataclasses.replace(batch.update(), warps=warps)
-        project_backward(batch.splats, raster.cameras, batch.state, raster.antialias, whole, update, self.views.share)
+        project_backward(
+            batch.splats, raster.cameras, batch.state, raster.settings.antialias, whole, update, self.views.share
+        )

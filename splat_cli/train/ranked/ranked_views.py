@@ -94,8 +94,8 @@ class RankedViews:
         for b in range(count):
             if (b % self.ranks.size == self.ranks.rank) == own:
                 project(
-                    self.model.splats, raster.cameras, state, raster.antialias, exchange.slots[b], dropout, self.share,
-                    exchange.sent_views[b],
+                    self.model.splats, raster.cameras, state, raster.settings.antialias, exchange.slots[b], dropout,
+                    self.share, exchange.sent_views[b],
                 )  # fmt: skip
 
     @contextmanager

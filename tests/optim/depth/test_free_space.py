@@ -8,6 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.optim.depth.free_space import FreeSpaceRays
 from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.scene.points.observations import Observations
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend, free_space, project
@@ -82,7 +83,8 @@ def test_fixed_sums_are_those_of_floats(backend: Backend) -> None:
     device, rays, _, _ = penalized(backend, hard_scene(1))
     view, rows, sums = device.cameras.views[VIEW], device.visible(), []
     for deterministic in (False, True):
-        device.rasterizer.deterministic = deterministic
+        settings = RasterizationSettings(training=True, deterministic=deterministic)
+        device.rasterizer.settings = settings
         device.rasterizer.resize_splats(device.splats.capacity)
         device.forward()
         rays.add_gradients(device.state, device.rasterizer, WEIGHT)

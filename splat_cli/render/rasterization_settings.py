@@ -1,0 +1,23 @@
+"""Settings of a rasterizer, which its buffers depend on, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RasterizationSettings:
+    """Passes and options of a rasterizer.
+
+    training: with a backward pass, and buffers for it. antialias: opacities are compensated for the low-pass filter (Yu
+    et al. 2023, "Mip-Splatting"). deterministic: on a GPU, sums over pixels have the same bits each time. batch: number
+    of views whose gradients one update takes the mean of. updates: whether this rasterizer also updates the splats,
+    which with several GPUs is not the case. matrix_sums: blend_backward sums on tensor cores, where there are any.
+    """
+
+    training: bool = False
+    antialias: bool = False
+    deterministic: bool = False
+    batch: int = 1
+    updates: bool = True
+    matrix_sums: bool = False
