@@ -21,13 +21,13 @@ from splat_cli.optim.auxiliary_model import TrainingSetup
 from splat_cli.optim.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.share import WHOLE
-from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.train.auxiliary import AuxiliaryModels
 from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.buffers import make_model, make_rasterizer
+from splat_cli.train.captured_graph import CapturedGraph
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule

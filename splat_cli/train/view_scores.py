@@ -13,9 +13,9 @@ from splat_cli.density.ratings import mean_scores
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
-from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.captured_graph import CapturedGraph
 
 
 class ViewScorer:

@@ -11,7 +11,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.density.ratings import add_scores
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
-from splat_cli.render.captured_graph import CapturedGraph
+from splat_cli.train.captured_graph import CapturedGraph
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.view_scores import ViewScorer
 

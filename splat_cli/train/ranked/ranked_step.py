@@ -6,9 +6,9 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-from splat_cli.render.captured_graph import CapturedGraph
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
 from splat_cli.train.batch_step import BatchStep
+from splat_cli.train.captured_graph import CapturedGraph
 from splat_cli.train.ranked.ranked_views import RankedViews
 
 
