@@ -1,4 +1,4 @@
-// What ranks exchange in a batch, apart from projected splats (project.cu, receive_splats.cu): gradients on their way to the owners of
+// What ranks exchange in a batch, apart from projected splats (project_share.cu, receive_splats.cu): gradients on their way to the owners of
 // splats, the results of views, and, between two batches, the owners' parameters. In send_sums, copy_share and take_columns one thread owns
 // one splat, in the others there is one thread.
 #include "raster/visible.cuh"

@@ -21,7 +21,7 @@ __device__ __forceinline__ size_t splats_at(int columns) { return GROUPS_AT + co
 
 __device__ __forceinline__ int num_visible(const float* __restrict__ slot) { return *(const int*)slot; }
 
-// The slots of a view on the rank that renders it, one from each rank: that of its own splats where `project` has written it, the others
+// The slots of a view on the rank that renders it, one from each rank: that of its own splats where `project_share` has written it, the others
 // where they are received. train/ranked/exchange.py mirrors this layout.
 struct ViewSlots {
     unsigned long long own, received;   // addresses of a slot, and of slots [num_ranks, stride]

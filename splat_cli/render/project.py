@@ -1,4 +1,4 @@
-"""Projection of splats into a view, and the buffers of projected splats: host side of cuda_src/raster/project.cu."""
+"""Projection of splats into a view, and its buffers: host side of cuda_src/raster/project.cu and project_share.cu."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from splat_cli.device import Backend, check_arrays
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.ranks.share import Share
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterization_settings import RasterizationSettings
@@ -121,44 +121,62 @@ def batch_size_defines(size: int) -> dict[str, int]:
     return {"BATCH": size} if size > 1 else {}
 
 
+def project(
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, out: Projection, dropout: float = 0.0
+) -> None:
+    """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
+
+    out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random, others in
+    each step; the opacities of the rest are scaled to compensate. ShapeError if `out` has another capacity.
+    """
+    shapes = {"depths": "C", "means2d": "C 2", "conic_opacity": "C 4", "colors": "C 4"}
+    outputs = {name: (getattr(out, name), "float32", shape) for name, shape in shapes.items()}
+    check_arrays("project", params=(splats.params, "float32", "R C"), **outputs, **smooth_3d_array(splats))
+    splats.backend.kernel("raster/project", "project", **cameras.defines, **dropout_defines(dropout))(
+        (-(-splats.capacity // THREADS),), LANES,
+        splats.params, splats.capacity, cameras.array, state.array, int(antialias), float(dropout),
+        splats.smooth_3d_sigmas,
+        out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class SentView:
-    """A view into which a rank projects its share for the rank that shows it.
+    """A view into which a rank projects its share of the splats, for the rank that renders it.
 
-    view: `struct BatchView`. slot: float32, of the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
+    view: `struct BatchView`. depths: float32 [columns], z and 0 for a culled splat; colors: float32 [columns, 4]; these
+    remain on the rank. slot: float32, of the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
     """
 
     view: Any
+    depths: Any
+    colors: Any
     slot: Any
     rows: int
 
 
-def project(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, out: Projection, dropout: float = 0.0,
-    share: Share = WHOLE, sent: SentView | None = None,
+def project_share(
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, share: Share, out: SentView,
+    dropout: float = 0.0,
 ) -> None:  # fmt: skip
-    """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
-
-    out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random, others in
-    each step; the opacities of the rest are scaled to compensate.
-    share: splats to project; `out` has room for them only. sent: another view than the state's, and where its visible
-    splats are put; `out` then needs depths and colors only.
-    ShapeError if `out` has another capacity.
-    """
-    columns = "C" if share.num_ranks == 1 else "S"
-    arrays = {"depths": columns, "colors": f"{columns} 4"}
-    if not sent:
-        arrays |= {"means2d": f"{columns} 2", "conic_opacity": f"{columns} 4"}
-    outputs = {name: (getattr(out, name), "float32", shape) for name, shape in arrays.items()}
-    check_arrays("project", params=(splats.params, "float32", "R C"), **outputs, **smooth_3d_array(splats))
-    defines = cameras.defines | ({"DROPOUT": 1} if dropout else {}) | ({"SENT": 1} if sent else {})
-    splats.backend.kernel("raster/project", "project", **defines)(
+    """Project the splats of `share` into the view `out`; see `project`. The number of visible ones is added to."""
+    check_arrays(
+        "project_share",
+        params=(splats.params, "float32", "R C"),
+        depths=(out.depths, "float32", "S"),
+        colors=(out.colors, "float32", "S 4"),
+        **smooth_3d_array(splats),
+    )
+    splats.backend.kernel("raster/project_share", "project_share", **cameras.defines, **dropout_defines(dropout))(
         (-(-len(out.depths) // THREADS),), LANES,
-        splats.params, splats.capacity, cameras.array, state.array, sent and sent.view, int(antialias),
-        share.struct, len(out.depths),
-        out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
-        splats.smooth_3d_sigmas, *((sent.rows, sent.slot) if sent else (0, None)), float(dropout),
+        splats.params, splats.capacity, state.array, out.view, int(antialias), float(dropout),
+        share.struct, len(out.depths), out.rows, splats.smooth_3d_sigmas, out.depths, out.colors, out.slot,
     )  # fmt: skip
+
+
+def dropout_defines(dropout: float) -> dict[str, int]:
+    """Defines of both kernels."""
+    return {"DROPOUT": 1} if dropout else {}
 
 
 def smooth_3d_array(splats: Splats) -> dict[str, tuple[Any, str, str]]:

@@ -57,7 +57,6 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
     )
-    sent = {"SENT": 1} if config.gpus > 1 else {}
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed or ({"MATRIX_SUMS": 1} if device == "cuda" else {})),
         ("raster/blend", {}),
@@ -70,9 +69,10 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("optim/begin_step", {}),
     ]
     if config.gpus > 1:
-        units += [("raster/project", sent), ("raster/receive_splats", {}), ("raster/exchange", {})]
+        units += [("raster/project_share", {}), ("raster/receive_splats", {}), ("raster/exchange", {})]
     if config.dropout != 0:
-        units.append(("raster/project", radial | sent | {"DROPOUT": 1}))
+        project = "raster/project_share" if config.gpus > 1 else "raster/project"
+        units.append((project, radial | {"DROPOUT": 1}))
     if fixed:
         units.append(("raster/fixed_to_float", {}))
         units += [("optim/free_space", fixed)] if uses_free_space(config) else []

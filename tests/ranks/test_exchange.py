@@ -13,7 +13,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, Projection, project
+from splat_cli.render.project import SPLAT_SUMS, Projection, project, project_share
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
@@ -55,12 +55,11 @@ class _Pair:
         self.states = [IterState(backend, num_splats=NUM) for _ in range(SIZE)]
         self.exchanges = [_exchange(backend, rank, rows) for rank in range(SIZE)]
         for state, exchange in zip(self.states, self.exchanges, strict=True):
-            for view, slot in enumerate(exchange.slots):
+            for view, sent in enumerate(exchange.sent_views):
                 state.write(view=view)
                 record = backend.kernel("optim/begin_step", "record_view")
                 record((1,), (1,), self.cameras.array, state.array, exchange.views[view])
-                sent = exchange.sent_views[view]
-                project(self.splats, self.cameras, state, False, slot, share=exchange.share, sent=sent)
+                project_share(self.splats, self.cameras, state, False, exchange.share, sent)
         self.transfer("_splats")
 
     def transfer(self, name: str) -> None:

@@ -40,7 +40,7 @@ class Exchange:
     rank's k-th view, from rank r. A rank's own part of its own views is not transferred: `receive` reads it from the
     array to send, and `send` writes it to the received gradients.
 
-    slots, sent_views: outputs of the projection of the rank's own splats into each view of the batch. sent: float32
+    sent_views: outputs of the projection of the rank's own splats into each view of the batch. sent: float32
     [batch, ...], the slots to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
     batch, after the exchange of gradients. capacity: of all splats. rows: number of visible splats of a rank that a
     slot can hold, the same on all ranks; a view with more makes the batch a no-op.
@@ -58,11 +58,8 @@ class Exchange:
         self.views = zeros((batch, BATCH_VIEW_BYTES), "uint8")
         self._needed_rows = zeros(1, "int32")
         depths, colors = empty((batch, columns), "float32"), empty((batch, columns, 4), "float32")
-        names = "means2d", "conic_opacity", "tile_counts", "large_splats", "d_splats", "d_rays"
-        unused: dict[str, Any] = dict.fromkeys(names)
-        self.slots = [Projection(depths=depths[b], colors=colors[b], **unused) for b in range(batch)]
         self.sent = self._splats[0]
-        self.sent_views = [SentView(self.views[b], self.sent[b], rows) for b in range(batch)]
+        self.sent_views = [SentView(self.views[b], depths[b], colors[b], self.sent[b], rows) for b in range(batch)]
         self.whole = Projection(
             depths=depths, means2d=None, conic_opacity=None, colors=colors, tile_counts=None, large_splats=None,
             d_splats=self._sums[1], d_rays=empty((batch, 6, columns), "float32"),

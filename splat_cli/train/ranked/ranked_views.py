@@ -12,7 +12,7 @@ from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import THREADS, num_ahead, project
+from splat_cli.render.project import THREADS, num_ahead, project_share
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.view_pipeline import ViewPipeline
@@ -93,9 +93,9 @@ class RankedViews:
         raster, state, exchange = self.rasterizer, self.state, self.exchange
         for b in range(count):
             if (b % self.ranks.size == self.ranks.rank) == own:
-                project(
-                    self.model.splats, raster.cameras, state, raster.settings.antialias, exchange.slots[b], dropout,
-                    self.share, exchange.sent_views[b],
+                project_share(
+                    self.model.splats, raster.cameras, state, raster.settings.antialias, self.share,
+                    exchange.sent_views[b], dropout,
                 )  # fmt: skip
 
     @contextmanager

@@ -1,0 +1,58 @@
+// Projects a rank's share of the splats into a view of the batch that it or another rank renders, and puts the visible ones into the slot
+// that is sent there (visible.cuh); receive_splats.cu counts the tiles that they touch. One lane owns one splat, blocks are independent.
+#include "raster/project_splat.cuh"
+#include "raster/visible.cuh"
+
+// Puts a warp's visible splats into the slot of another rank's view (visible.cuh). first_own: the warp's first splat of the share.
+__device__ __forceinline__ void put_splats(
+    float* __restrict__ slot, int columns, int rows, int first_own, vbool visible, const SplatInView& projected)
+{
+    VisibleGroup group = {ballot(visible), 0};
+    if (group.mask) group.begin = take_for_warp((unsigned*)slot, __popc(group.mask));
+    if (leader()) ((VisibleGroup*)(slot + GROUPS_AT))[first_own / 32] = group;
+    const vint row = row_of(group, lane_id());
+    const vbool sent = visible & (row < rows);
+    if (!some(sent)) return;
+    float4* const conics = (float4*)(slot + splats_at(columns));
+    float* const means = (float*)(conics + 2 * (size_t)rows);
+    vfloat4 color = projected.color;
+    color.w = projected.depth;
+    store4(conics, row, projected.conic_opacity, sent);
+    store4(conics + rows, row, color, sent);
+    store(means, 2 * row, projected.x, sent);
+    store(means, 2 * row + 1, projected.y, sent);
+}
+
+extern "C" __global__ void project_share(
+    const float* __restrict__ params,       // [rows, capacity]
+    int capacity,
+    const IterState* __restrict__ state,    // [1] whose view does not matter
+    const BatchView* __restrict__ view,     // [1]
+    int antialias,                          // 0 or 1
+    float dropout,                          // fraction of splats to leave out; with DROPOUT
+    Share share,                            // splats to project
+    int columns,                            // their number, rounded up
+    int rows,                               // of the slot, for visible splats
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
+    float* __restrict__ depths,             // [columns] z; 0 where invisible
+    float4* __restrict__ colors,            // [columns] rgb, unused
+    float* __restrict__ slot)               // its number of visible splats is added to
+{
+    const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
+    if (state->overflowed) return;
+    if (first >= n) {
+        put_splats(slot, columns, rows, first_own, false, {});
+        return;
+    }
+    const int i = own(column_of(share, first_own)), j = own(first_own);
+    const vint splat = first + lane_id();
+    const vbool exists = splat < n;
+    vfloat gain;
+    const vbool kept = apply_dropout(splat, exists, view->step, state->num_frozen, dropout, gain);
+    SplatInView projected = {};
+    const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
+    const vbool visible = project_splat(params + i, capacity, kept, view->camera, view->sh_degree, antialias, own_sigmas, gain, projected);
+    store_own(depths + j, select(visible, projected.depth, vfloat(0.0f)), exists);
+    store4_own(colors + j, projected.color, visible);
+    put_splats(slot, columns, rows, first_own, visible, projected);
+}
