@@ -1,5 +1,6 @@
 """Processes that tests start: they end with their test, waiting for them has a limit, and tests wait for events."""
 
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,12 @@ ENDLESS = 1_000_000
 """Steps of a training that does not end by itself before its test has seen what it waits for."""
 
 T = TypeVar("T")
+
+
+def environment(*folders: Path, **variables: object) -> dict[str, str]:
+    """The environment, in which Python finds the modules of `folders` and of this checkout first, with `variables`."""
+    paths = [*map(str, (*folders, ROOT)), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **{k: str(v) for k, v in variables.items()}}
 
 
 @contextmanager

@@ -1,12 +1,11 @@
 """A Dask cluster of processes as users start one: `dask scheduler` and `dask worker`."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.processes import ROOT, started, wait_until
+from tests.processes import environment, started, wait_until
 
 # distributed leaves sockets open where no scheduler answers, or where a signal interrupts a connection
 LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
@@ -38,7 +37,7 @@ class DaskCluster:
             return self._stack.enter_context(
                 started(
                     ["dask", command, *arguments, *self._options], stdout=log, stderr=log, cwd=self._folder,
-                    env={**os.environ, "PYTHONPATH": str(ROOT)},
+                    env=environment(),
                 )
             )  # fmt: skip
 

@@ -17,14 +17,13 @@ import pytest
 
 from splat_cli.console import Display
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import HANG, newest_checkpoint, wait_until
+from tests.processes import HANG, environment, newest_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
 from splat_cli.engine import clusters, dask_engine
 from tests.engine.dask_cluster import dask_cluster
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = ["--device", "cpu", "--save-at", "", "--no-report"]
 SLURM = """#!/bin/sh
 # sbatch: runs the job at once, and says its number as SLURM does; the file of the job is removed then
@@ -41,7 +40,7 @@ def started(*arguments, **variables):
     """`splat batch`, in a group of processes of its own as a terminal would make one; killed at the end."""
     command = [sys.executable, "-m", "splat_cli", "batch", *map(str, arguments), *OPTIONS]
     with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT), **variables}, stderr=subprocess.PIPE, text=True,
+        command, env=environment(**variables), stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     ) as process:  # fmt: skip
         try:

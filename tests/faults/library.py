@@ -1,13 +1,12 @@
 """The faulty disk as a shared library, and the environment of a process that has it preloaded."""
 
-import os
 import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from splat_cli.device.compilation.host_compiler import find_compiler
-from tests.processes import ROOT, finished, started
+from tests.processes import environment, finished, started
 
 
 def preloaded(folder: Path) -> dict[str, str]:
@@ -17,7 +16,7 @@ def preloaded(folder: Path) -> dict[str, str]:
     compiler = find_compiler().command
     built = finished([*compiler, "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", library, "-ldl"])
     assert built.returncode == 0, built.stderr
-    return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)}
+    return environment(LD_PRELOAD=library)
 
 
 def start_trials(

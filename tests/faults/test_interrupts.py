@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import HANG, ROOT, started, wait_until
+from tests.processes import HANG, environment, started, wait_until
 
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *--version*) ;; *) touch "{folder}/started"; while [ ! -e "{folder}/go_on" ]; do sleep 0.05; done;; esac
@@ -32,7 +32,7 @@ def slow_compiler(tmp_path):
     script = tmp_path / "slow"
     script.write_text(SLOW_COMPILER.format(folder=tmp_path))
     script.chmod(0o755)
-    return {**os.environ, "CXX": str(script), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    return environment(CXX=script, XDG_CACHE_HOME=tmp_path / "cache")
 
 
 def _interrupted(arguments, environment, folder, number, *, compile):
@@ -70,9 +70,8 @@ def test_ctrl_c_during_training_lets_the_compiler_finish(tmp_path, slow_compiler
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
 def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(tmp_path):
     (tmp_path / "click.py").write_text(f"import time\nopen({str(tmp_path / 'started')!r}, 'w')\ntime.sleep(1e6)\n")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     command = [sys.executable, "-m", "splat_cli", "info"]
-    with started(command, env=environment, stderr=subprocess.PIPE) as process:
+    with started(command, env=environment(tmp_path), stderr=subprocess.PIPE) as process:
         wait_until((tmp_path / "started").exists, process)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=HANG)[1] == ""

@@ -1,7 +1,6 @@
 """scripts/fit_image.py and scripts/fit_sphere.py, in small."""
 
 import json
-import os
 import sys
 
 import numpy as np
@@ -9,16 +8,14 @@ import pytest
 from PIL import Image
 from plyfile import PlyData
 
-from tests.processes import ROOT, finished
+from tests.processes import ROOT, environment, finished
 
 pytest.importorskip("matplotlib", reason="the extra `plots`")
 
 
 def fit(script, out, *options):
     command = [sys.executable, ROOT / "scripts" / f"{script}.py", "--out", out, "--device", "cpu", *options]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg", "MPLCONFIGDIR": str(out)}
-    done = finished(command, env=environment)
+    done = finished(command, env=environment(MPLBACKEND="agg", MPLCONFIGDIR=out))
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((out / "curves.json").read_text())
 

@@ -6,7 +6,6 @@ the processor's seconds. The exit code is 1 where a limit was exceeded. Each fil
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
@@ -18,7 +17,7 @@ from splat_cli.errors import SplatError
 from tests.fuzz.attack import BASE_BYTES, BYTES_PER_BYTE
 from tests.fuzz.large_files import LARGE_FILES
 from tests.peak_memory import peak_memory, resident_bytes
-from tests.processes import ROOT, finished
+from tests.processes import environment, finished
 
 BASE_SECONDS, SECONDS_PER_MEGABYTE = 5.0, 1.0
 
@@ -54,8 +53,7 @@ class Measured:
 def measure(name: str, megabytes: float) -> Measured:
     """Reads the file in a process of its own."""
     command = [sys.executable, "-m", "tests.fuzz.large", "--one", name, "--megabytes", str(megabytes)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = finished(command, env=environment)
+    ended = finished(command, env=environment())
     assert ended.returncode == 0, f"{name}: {ended.stderr[-2000:]}"
     return Measured(**json.loads(ended.stdout))
 
