@@ -10,7 +10,6 @@ import threading
 import time
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 
 import psutil
 import pytest
