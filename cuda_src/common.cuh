@@ -92,7 +92,7 @@ __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; } 
 __device__ __forceinline__ float checked_loss(const IterState& state) { return state.loss_l1 + state.loss_ssim; }
 __device__ __forceinline__ bool loss_is_finite(const IterState& state) { return is_finite(checked_loss(state)); }
 
-__device__ __forceinline__ void restore_view(IterState* state, const BatchView& recorded)
+__device__ __forceinline__ void set_view(IterState* state, const BatchView& recorded)
 {
     state->view = recorded.view;
     state->step = recorded.step;

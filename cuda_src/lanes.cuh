@@ -102,9 +102,9 @@ template <int N> SPLAT_LANE void warp_add(float* dst, vfloat (&v)[N])
 // *counter += number of lanes where m holds.
 SPLAT_LANE void add_count(unsigned* counter, vbool m) { if (m) atomicAdd(counter, 1u); }
 // The same; numbers these lanes from the counter's old value on, in any order.
-SPLAT_LANE vint take_numbers(unsigned* counter, vbool m) { return m ? (int)atomicAdd(counter, 1u) : 0; }
+SPLAT_LANE vint append_index(unsigned* counter, vbool m) { return m ? (int)atomicAdd(counter, 1u) : 0; }
 // The counter's old value; the warp adds `count` to it once. All lanes call it.
-SPLAT_LANE unsigned take_for_warp(unsigned* counter, unsigned count)
+SPLAT_LANE unsigned warp_atomic_add(unsigned* counter, unsigned count)
 {
     return __shfl_sync(0xffffffffu, leader() ? atomicAdd(counter, count) : 0u, 0);
 }

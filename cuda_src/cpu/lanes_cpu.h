@@ -135,7 +135,7 @@ using splat_cpu::select;
 using splat_cpu::store;
 using splat_cpu::store_own;
 using splat_cpu::store_row;
-using splat_cpu::take_for_warp;
+using splat_cpu::warp_atomic_add;
 using splat_cpu::vbool;
 using splat_cpu::vfloat;
 using splat_cpu::vfloat3;

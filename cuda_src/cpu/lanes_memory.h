@@ -170,7 +170,7 @@ SPLAT_CPU_INLINE void add_count(unsigned* counter, vbool m)
 }
 
 // The same; numbers these lanes from the counter's old value on.
-SPLAT_CPU_INLINE vint take_numbers(unsigned* counter, vbool m)
+SPLAT_CPU_INLINE vint append_index(unsigned* counter, vbool m)
 {
     vint number = 0;
     if (const unsigned lanes = ballot(m)) {
@@ -181,6 +181,6 @@ SPLAT_CPU_INLINE vint take_numbers(unsigned* counter, vbool m)
 }
 
 // The counter's old value; the warp adds `count` to it once.
-SPLAT_CPU_INLINE unsigned take_for_warp(unsigned* counter, unsigned count) { return atomicAdd(counter, count); }
+SPLAT_CPU_INLINE unsigned warp_atomic_add(unsigned* counter, unsigned count) { return atomicAdd(counter, count); }
 
 }  // namespace splat_cpu

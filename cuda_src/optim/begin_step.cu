@@ -95,9 +95,9 @@ extern "C" __global__ void record_view(
     if (!state->overflowed) record(cameras, *state, *view);
 }
 
-__device__ __forceinline__ void begin_view_again(IterState* state /* [1] */, const BatchView& view)
+__device__ __forceinline__ void restart_view(IterState* state /* [1] */, const BatchView& view)
 {
-    restore_view(state, view);
+    set_view(state, view);
     clear_sums(*state);
 }
 
@@ -106,14 +106,14 @@ __device__ __forceinline__ void clear_slots(int count, int stride, float* __rest
     for (int b = threadIdx.x; b < count; b += blockDim.x) slots[(size_t)b * stride] = 0.0f;
 }
 
-// Several views at once, on one of several ranks: begin_step and record_view for all of a batch; then show_view for `first_shown` of them, if
-// there are so many. One block, of which a thread owns a view.
+// Several views at once, on one of several ranks: begin_step and record_view for all views of a batch; then restore_view for the first
+// that this rank renders, number `first_rendered`, if there are so many. One block, of which a thread owns a view.
 extern "C" __global__ void begin_batch(
     IterState* __restrict__ state,          // [1]
     const Schedule* __restrict__ schedule,  // [1]
     const int* __restrict__ order,          // [order_length] view of step 1, 2, ...
     const Camera* __restrict__ cameras,     // [num_views]
-    int count, int first_shown,
+    int count, int first_rendered,
     int stride,
     float* __restrict__ slots,              // [count, stride] of which the number of visible splats is set to 0 (visible.cuh)
     BatchView* __restrict__ views)          // [count]
@@ -130,15 +130,15 @@ extern "C" __global__ void begin_batch(
     if ((int)threadIdx.x != count - 1) return;
     set_rates(s, k);
     *state = s;
-    if (first_shown < count) begin_view_again(state, views[first_shown]);
+    if (first_rendered < count) restart_view(state, views[first_rendered]);
 }
 
 // Returns to the step of a view that record_view has stored. A single thread.
-extern "C" __global__ void show_view(
+extern "C" __global__ void restore_view(
     IterState* __restrict__ state,          // [1]
     const BatchView* __restrict__ view)     // [1]
 {
-    if (!state->overflowed) begin_view_again(state, *view);
+    if (!state->overflowed) restart_view(state, *view);
 }
 
 // Selects the next of the views that density control scores, without training on it. A single thread.
@@ -158,7 +158,7 @@ extern "C" __global__ void next_views(
     const int* __restrict__ scored,         // [num_scored]
     int* __restrict__ cursor,               // [1] number of views done
     const Camera* __restrict__ cameras,     // [num_views]
-    int count, int first_shown,
+    int count, int first_rendered,
     int stride,
     float* __restrict__ slots,              // see begin_batch
     BatchView* __restrict__ views)          // [count]
@@ -173,5 +173,5 @@ extern "C" __global__ void next_views(
     if ((int)threadIdx.x != count - 1) return;
     *cursor = first + count;
     *state = s;
-    if (first_shown < count) begin_view_again(state, views[first_shown]);
+    if (first_rendered < count) restart_view(state, views[first_rendered]);
 }

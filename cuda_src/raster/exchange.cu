@@ -59,7 +59,7 @@ extern "C" __global__ void agree(
         needed = max(needed, result.needed_rows);
     }
     *needed_rows = needed;
-    restore_view(state, views[num_views - 1]);                             // the state is that after the last view, on all ranks
+    set_view(state, views[num_views - 1]);                                 // the state is that after the last view, on all ranks
 }
 
 // Between planes of all splats and those of a share. blockIdx.y is the row.

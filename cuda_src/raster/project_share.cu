@@ -8,7 +8,7 @@ __device__ __forceinline__ void put_splats(
     float* __restrict__ slot, int columns, int rows, int first_own, vbool visible, const SplatInView& projected)
 {
     VisibleGroup group = {ballot(visible), 0};
-    if (group.mask) group.begin = take_for_warp((unsigned*)slot, __popc(group.mask));
+    if (group.mask) group.begin = warp_atomic_add((unsigned*)slot, __popc(group.mask));
     if (leader()) ((VisibleGroup*)(slot + GROUPS_AT))[first_own / 32] = group;
     const vint row = row_of(group, lane_id());
     const vbool sent = visible & (row < rows);

@@ -158,7 +158,7 @@ __device__ __forceinline__ void list_splats(
     if (some(visible)) box = tile_box(ellipse, camera);
     const vbool large = visible & (num_tiles_of(box) > LARGE_BOX);
     if (some(large)) {
-        const vint place = take_numbers(&state->num_large, large);
+        const vint place = append_index(&state->num_large, large);
         store(large_splats, place, splat, large & (place < capacity));  // always, unless a caller forgot to clear the count
     }
     const vbool small = visible & !large;

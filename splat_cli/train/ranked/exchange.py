@@ -97,7 +97,7 @@ class Exchange:
         """
         if view > 0:
             b = view * self.ranks.size + self.ranks.rank
-            self.backend.kernel("optim/begin_step", "show_view")((1,), (1,), state.array, self.views[b])
+            self.backend.kernel("optim/begin_step", "restore_view")((1,), (1,), state.array, self.views[b])
         self.backend.kernel("raster/receive_splats", "receive_splats")(
             (-(-self.capacity // THREADS),), LANES,
             cameras.array, state.array, self.capacity, self.columns, self.rows, self._view_slots(view),

@@ -114,7 +114,7 @@ extern "C" __global__ void counters(const float* x /* [32 blocks] */, const int*
     const vbool m = load_own(x + own(first), true) > 0.0f;
     const vint bin = load_own(bins + own(first), true);
     add_count(count, m);
-    store_own(places + own(first), take_numbers(count + 1, m), m);
+    store_own(places + own(first), append_index(count + 1, m), m);
     const vint before = atomic_add(sums, bin, 2, m);
     atomic_add(sums, bin, -1, m);
     store_pair(pairs, first + lane_id(), bin, select(before >= 0, vint(7), vint(0)), m);
