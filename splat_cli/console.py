@@ -44,7 +44,7 @@ class Display:
     """
 
     def __init__(self, stream: TextIO | None = None, level: Level = Level.NORMAL, bar: bool | None = None) -> None:
-        self._stream = cast(TextIO, _Undisturbed(stream or sys.stderr))
+        self._stream = cast(TextIO, _ErrorTolerantStream(stream or sys.stderr))
         self._level = level
         self._bar = can_overwrite(self._stream) if bar is None else bar
         self.warnings: list[str] = []
@@ -97,7 +97,7 @@ class Display:
             yield show
 
 
-class _Undisturbed:
+class _ErrorTolerantStream:
     """A stream whose failures end nothing: a terminal that was closed, a pipe nobody reads, a full disk."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -46,7 +46,7 @@ class RankGroup:
         tasks: _Tasks | None = None
         try:
             with ExitStack() as turn:
-                self._take_turn(turn)
+                self._lock_workers(turn)
                 workers, device = self._free_workers.wait(jobs[sizes[0]], sizes)
                 if (size := len(workers)) < sizes[0]:
                     self._say(f"The cluster has no {sizes[0]} {NAMES[device]}: continuing with --gpus {size}")
@@ -71,7 +71,7 @@ class RankGroup:
         if self._client.status == "closed":
             raise SchedulerLost
 
-    def _take_turn(self, turn: ExitStack) -> None:
+    def _lock_workers(self, turn: ExitStack) -> None:
         """Lock the choice of workers against other commands: two with some workers each would deadlock."""
         with self._client.as_current():
             lock = Lock(_LOCK)

@@ -48,7 +48,7 @@ def _section(title: str, content: Markup | None, note: str | None = None) -> Mar
 
 
 def _scene_name(data: RunData) -> str:
-    return Path(data.about.get("scene", "")).name or data.run.path.resolve().name
+    return Path(data.provenance.get("scene", "")).name or data.run.path.resolve().name
 
 
 def _head(data: RunData) -> Markup:
@@ -56,8 +56,8 @@ def _head(data: RunData) -> Markup:
     look = "badge good" if data.is_finished else "badge bad"
     state = tag("span", f"{done}{data.config.num_steps:,} steps", class_=look)
     when = f"{data.when.day} {data.when:%B %Y, %H:%M}"
-    about = [when, data.about.get("device"), f"splat {data.about.get('version', '')}"]
-    return tag("header", tag("h1", _scene_name(data)), tag("p", state, " ", " · ".join(filter(None, about))))
+    details = [when, data.provenance.get("device"), f"splat {data.provenance.get('version', '')}"]
+    return tag("header", tag("h1", _scene_name(data)), tag("p", state, " ", " · ".join(filter(None, details))))
 
 
 def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:
@@ -158,6 +158,6 @@ def _settings(data: RunData) -> Markup:
 
 
 def _foot(data: RunData) -> Markup:
-    scene = f"Scene: {data.about.get('scene', 'unknown')}. Run: {data.run.path.resolve()}."
+    scene = f"Scene: {data.provenance.get('scene', 'unknown')}. Run: {data.run.path.resolve()}."
     protocol = tag("p", f"Evaluation protocol: {data.protocol}.") if data.protocol else None
     return tag("footer", protocol, tag("p", scene))

@@ -12,13 +12,13 @@ from splat_cli.run.storage.run_dir import RunDir
 class RunData:
     """A run, read from its files.
 
-    about: scene, device and version. figures: log entries of training. warnings: (step, text). phases: seconds by
+    provenance: scene, device and version. figures: log entries of training. warnings: (step, text). phases: seconds by
     phase, of all sessions. metrics: scores by step. step: the last known step.
     """
 
     run: RunDir
     config: TrainConfig
-    about: dict[str, str]
+    provenance: dict[str, str]
     figures: list[dict[str, Any]]
     warnings: list[tuple[int, str]]
     phases: dict[str, float]
@@ -54,7 +54,7 @@ def read_run_data(run: RunDir) -> RunData:
     return RunData(
         run=run,
         config=run.config(),
-        about=run.about(),
+        provenance=run.provenance(),
         figures=[line for line in lines if "loss" in line],
         warnings=[(line["step"], line["warning"]) for line in lines if "warning" in line],
         phases=phases,

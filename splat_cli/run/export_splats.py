@@ -25,7 +25,7 @@ RATES = {"lr_means": 0.2, "lr_scales": 0.4, "lr_quats": 0.5, "lr_opacities": 0.4
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedSplats:
     """splats: those of the PLY. notice: message for the user."""
 
     splats: SplatArrays
@@ -38,7 +38,7 @@ def save_splats(
     path: Path,
     photographs: ImageSet,
     say: Callable[[str], object] = lambda text: None,
-) -> Saved:
+) -> SavedSplats:
     """Write the finite splats as PLY; a colour field is baked into spherical harmonics.
 
     config: settings as requested. photographs: training images. say: called with messages during long work.
@@ -53,13 +53,13 @@ def save_splats(
     splats.antialiased = trainer.config.antialias
     if field is None:
         write_ply(path, splats, durable=True)
-        return Saved(splats)
+        return SavedSplats(splats)
     own = path.with_name(NAME)
     write_field(own, field, splats, [view.name for view in trainer.cameras.views])
     baked = _as_harmonics(trainer, config, field, splats, photographs, say)
     write_ply(path, baked.splats, durable=True)
     sizes = [f"{file.stat().st_size / 2**20:.1f} MiB" for file in (own, path)]
-    return Saved(
+    return SavedSplats(
         baked.splats,
         f"Colour field with its splats: {sizes[0]}, {own}; as a PLY: {sizes[1]}, baked into harmonics of degree "
         f"{baked.splats.sh_degree}, which leave {baked.residual:.4f} (root mean square of colours 0 to 1)",

@@ -16,14 +16,14 @@ from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
 
-class Saved(Protocol):
+class HasStep(Protocol):
     """The part of a checkpoint that restarts use."""
 
     step: int
 
 
 T = TypeVar("T")
-Start = TypeVar("Start", bound=Saved)
+Start = TypeVar("Start", bound=HasStep)
 MAX_RESTARTS = 3  # without a new checkpoint in between
 
 

@@ -45,7 +45,7 @@ def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -
         before = run.config()
         asked = wanted if wanted.batch else dataclasses.replace(wanted, batch=before.batch)
         same = before == with_whole_batches(asked, asked.steps or before.num_steps)
-        if same and not run.result() and run.about().get("scene") == str(scene.resolve()):
+        if same and not run.result() and run.provenance().get("scene") == str(scene.resolve()):
             return folder
     return None
 

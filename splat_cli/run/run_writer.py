@@ -8,7 +8,7 @@ from splat_cli.errors import DiskError, SceneError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
-from splat_cli.run.export_splats import Saved, save_splats
+from splat_cli.run.export_splats import SavedSplats, save_splats
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.metrics_file import write_metrics
@@ -55,7 +55,7 @@ class RunWriter:
             return False
         return True
 
-    def save_splats(self) -> Saved:
+    def save_splats(self) -> SavedSplats:
         """Write the splats, refined cameras and learned background. DiskError."""
         self.trainer.collect()
         path = self.run.ply_path(self.trainer.step)

@@ -103,7 +103,7 @@ class Session:
     def _on_progress(self, show: Callable[[Progress], None], progress: Progress) -> None:
         """Between two rounds of steps: display, log, checkpoint if due, callback."""
         show(progress)
-        self.log.note(self.trainer, progress, self.clock.seconds, self.config.steps)
+        self.log.record(self.trainer, progress, self.clock.seconds, self.config.steps)
         with self.timer("checkpoints"):
             self.checkpoints.save_if_due(self.trainer, self.clock.seconds)
         self._check()

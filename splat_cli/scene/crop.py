@@ -15,7 +15,7 @@ class Box:
     low: tuple[float, float, float]
     high: tuple[float, float, float]
 
-    def holds(self, points: np.ndarray) -> np.ndarray:
+    def contains(self, points: np.ndarray) -> np.ndarray:
         """bool [P] for points [P, 3]."""
         inside = (points >= np.array(self.low)) & (points <= np.array(self.high))
         return np.logical_and.reduce(inside, axis=1)
@@ -28,7 +28,7 @@ class Sphere:
     center: tuple[float, float, float]
     radius: float
 
-    def holds(self, points: np.ndarray) -> np.ndarray:
+    def contains(self, points: np.ndarray) -> np.ndarray:
         """bool [P] for points [P, 3]."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.linalg.norm(points - np.array(self.center), axis=1) <= self.radius

@@ -110,13 +110,13 @@ def path_ends(path: str) -> list[str]:
     return ["/".join(parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]
 
 
-def existing_end(folder: Path, path: str, names_alone: bool = False, suffixes: Sequence[str] = ("",)) -> Path | None:
+def existing_end(folder: Path, path: str, match_basename: bool = False, suffixes: Sequence[str] = ("",)) -> Path | None:
     """The longest end of a path of any system, with one of the suffixes added, that is a file of the folder, or None.
 
-    names_alone: the file's name without a folder counts, too, although the path has folders.
+    match_basename: the file's name without a folder counts, too, although the path has folders.
     """
     ends = path_ends(path)
-    names = (end + suffix for end in (ends if names_alone else ends[:-1] or ends) for suffix in suffixes)
+    names = (end + suffix for end in (ends if match_basename else ends[:-1] or ends) for suffix in suffixes)
     return next((Path(name) for name in names if (folder / name).is_file()), None)
 
 

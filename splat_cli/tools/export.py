@@ -101,7 +101,7 @@ class ExportJob:
     def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
         crop = run.config().crop if run is not None and self.crop_runs else None
         if crop is not None:
-            splats = splats.select(parse_crop(crop).holds(splats.means))
+            splats = splats.select(parse_crop(crop).contains(splats.means))
         return bake_for_viewers(splats, run) if self.bake else splats
 
 

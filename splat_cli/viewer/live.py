@@ -69,7 +69,7 @@ class TrainingViewer:
         """Show the progress; blocks while training is paused."""
         if self._window is None or not (self._paused or self._server.get_clients()):
             return
-        self._tell(progress, trainer.config.steps)
+        self._show_progress(progress, trainer.config.steps)
         if self._paused or self._throttle.due():
             self._refresh(progress.step)
         self._window.work()
@@ -94,7 +94,7 @@ class TrainingViewer:
                 self._window.refresh()
             self._shown_step = step
 
-    def _tell(self, progress: Progress, num_steps: int) -> None:
+    def _show_progress(self, progress: Progress, num_steps: int) -> None:
         now, (then, step) = time.perf_counter(), self._last
         if now - then < 0.5 and not self._paused:
             return

@@ -29,7 +29,7 @@ class Appearance:
 
     def inside(self, crop: Crop) -> Appearance:
         """The splats with centres inside a region."""
-        kept = crop.holds(self.centers)
+        kept = crop.contains(self.centers)
         return Appearance(**{name: array[kept] for name, array in self.arrays().items()})
 
     def arrays(self) -> dict[str, np.ndarray]:

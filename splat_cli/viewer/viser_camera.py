@@ -27,7 +27,7 @@ def field_of_view(view: View, aspect: float | None = None) -> float:
     return 2 * math.atan(half)
 
 
-def jump(client: ClientHandle, view: View, ahead: float) -> None:
+def move_camera(client: ClientHandle, view: View, ahead: float) -> None:
     """Move the browser's camera to the view; orbit centre: `ahead` world units before it."""
     position, rotation = pose_of(view)
     with client.atomic():

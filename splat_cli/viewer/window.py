@@ -54,14 +54,14 @@ class Window:
             task = self._tasks.get_nowait()
         except Empty:
             return self._show_thumbnail()
-        self._if_there_is_room(task)
+        self._within_memory(task)
         return True
 
     def refresh(self) -> None:
         """Update the splats."""
-        self._if_there_is_room(self._redraw)
+        self._within_memory(self._redraw)
 
-    def _if_there_is_room(self, task: Callable[[], None]) -> None:
+    def _within_memory(self, task: Callable[[], None]) -> None:
         """Turn MemoryError into a notification in browsers; training must not end."""
         try:
             task()

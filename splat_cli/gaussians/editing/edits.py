@@ -92,7 +92,7 @@ class Edits:
         kept = np.ones(len(splats), bool)
         sizes = np.exp(splats.log_scales.astype(np.float64)).max(axis=1)
         if self.crop is not None:
-            kept &= self.crop.holds(splats.means)
+            kept &= self.crop.contains(splats.means)
         if self.min_opacity is not None:
             kept &= opacities(splats) >= self.min_opacity
         if self.min_size is not None:

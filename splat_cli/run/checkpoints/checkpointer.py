@@ -55,7 +55,7 @@ class Checkpointer:
         try:
             require_space(self.folder, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
         except SplatError as error:
-            self._tell(error)
+            self._warn_of(error)
             return
         checkpoint = capture_state(trainer)
         checkpoint.metadata["seconds"] = seconds
@@ -68,7 +68,7 @@ class Checkpointer:
             self._thread.join()
             self._thread = None
         if self._failure:
-            self._tell(self._failure)
+            self._warn_of(self._failure)
             self._failure = None
 
     def _due(self, step: int) -> bool:
@@ -99,7 +99,7 @@ class Checkpointer:
     def _path(self, step: int) -> Path:
         return checkpoint_path(self.folder, step)
 
-    def _tell(self, error: SplatError) -> None:
+    def _warn_of(self, error: SplatError) -> None:
         self.warn(f"{error}; training continues, older checkpoints are as they were")
 
 

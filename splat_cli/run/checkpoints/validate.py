@@ -24,7 +24,7 @@ _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
 def check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
     """ValueError with a short reason if arrays or metadata are invalid."""
     features = metadata.get("num_features", 0)
-    colour_rows = _check_arrays(arrays, features if _is_count(features) else 0)
+    color_rows = _check_arrays(arrays, features if _is_count(features) else 0)
     num = arrays["params"].shape[1]
     for key, (is_valid, wanted) in _METADATA.items():
         if key in metadata and not is_valid(metadata[key]):
@@ -34,7 +34,7 @@ def check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> N
         raise ValueError(f"it lacks `{missing[0]}`")
     if metadata["capacity"] < num:
         raise ValueError(f"it has room for {metadata['capacity']} splats and holds {num}")
-    _check_state(metadata["state"], metadata["step"], len(metadata["views"]), colour_rows, num)
+    _check_state(metadata["state"], metadata["step"], len(metadata["views"]), color_rows, num)
 
 
 def _check_arrays(arrays: dict[str, np.ndarray], num_features: int) -> int:
@@ -47,17 +47,17 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int) -> int:
     if missing:
         raise ValueError(f"it lacks `{missing[0]}`")
     params = arrays["params"]
-    colour_rows = params.shape[0] - _GEOMETRY_ROWS - num_features if params.ndim == 2 else 0
-    if colour_rows / 3 - 1 not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
+    color_rows = params.shape[0] - _GEOMETRY_ROWS - num_features if params.ndim == 2 else 0
+    if color_rows / 3 - 1 not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
     expected = dict.fromkeys(moments, params.shape) | {"stats": (2, params.shape[1])}
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {list(shape)}")
-    return colour_rows
+    return color_rows
 
 
-def _check_state(state: dict[str, Any], step: int, num_views: int, colour_rows: int, num: int) -> None:
+def _check_state(state: dict[str, Any], step: int, num_views: int, color_rows: int, num: int) -> None:
     """Check the fields of `struct IterState`, as stored in JSON."""
     for name in sorted(state.keys() & set(ITER_STATE_DTYPE.names or ())):
         dtype = ITER_STATE_DTYPE[name]
@@ -66,7 +66,7 @@ def _check_state(state: dict[str, Any], step: int, num_views: int, colour_rows: 
             value = value + [0.0] * (dtype.shape[0] - len(value))
         if not _fits(value, dtype, name in _UNBOUNDED):
             raise ValueError(f"`{name}` of its `state` does not fit {dtype}")
-    degree = SH_DEGREE_FROM_COEFFICIENTS[colour_rows // 3 - 1]
+    degree = SH_DEGREE_FROM_COEFFICIENTS[color_rows // 3 - 1]
     consistent = {
         "step": state.get("step") == step, "num_splats": state.get("num_splats") == num,
         "num_frozen": 0 <= state.get("num_frozen", 0) <= num, "view": 0 <= state.get("view", 0) < num_views,

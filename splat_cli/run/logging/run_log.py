@@ -31,7 +31,7 @@ class RunLog:
         written = {line["warning"] for line in self.run.log.entries() if "warning" in line}
         self._add_warnings(step, written)
 
-    def note(self, trainer: Trainer, progress: Progress, seconds: float, last_step: int) -> None:
+    def record(self, trainer: Trainer, progress: Progress, seconds: float, last_step: int) -> None:
         """Write one line per second, and one for the last step. seconds: training time so far."""
         for notice in trainer.notices:
             self.display.warn(notice)

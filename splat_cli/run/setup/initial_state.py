@@ -93,7 +93,7 @@ def starting_points(
     crop = SceneOptions.of(config).crop
     if crop is None:
         return points, colors
-    inside = crop.holds(points)
+    inside = crop.contains(points)
     if not inside.any():
         raise SceneError(f"none of the {len(points):,} points is left (outside the crop): choose a larger one")
     return points[inside], colors[inside]

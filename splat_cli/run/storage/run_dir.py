@@ -99,14 +99,14 @@ class RunDir:
         """Settings of the run."""
         return TrainConfig(**{**LEGACY_DEFAULTS, **read_settings(self.config_path)})
 
-    def about(self) -> dict[str, str]:
+    def provenance(self) -> dict[str, str]:
         """Table [run] of config.toml: scene, device, version and, in geographic coordinates, the scene's origin."""
         table = read_toml(self.config_path).get("run")
         return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
 
     def origin(self) -> np.ndarray:
         """What was subtracted from the coordinates of a scene in geographic ones, float64 [3]. FormatError."""
-        text = self.about().get("origin", "0,0,0")
+        text = self.provenance().get("origin", "0,0,0")
         try:
             return np.array([float(value) for value in text.split(",")]).reshape(3)
         except ValueError:
@@ -131,10 +131,10 @@ class RunDir:
 
     def scene_path(self) -> Path:
         """Scene that the run was trained on; it may have moved since."""
-        about = self.about()
-        if "scene" not in about:
+        provenance = self.provenance()
+        if "scene" not in provenance:
             raise UsageError(f"{self.config_path} names no scene under [run]: name it, with --scene or as SCENE")
-        return Path(about["scene"])
+        return Path(provenance["scene"])
 
     def save_config(self, config: TrainConfig, scene: Path, device: str, origin: Iterable[float] = ()) -> None:
         """Write config.toml: all settings, and a table [run] with scene, device, version and the scene's origin."""

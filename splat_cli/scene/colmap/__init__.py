@@ -34,7 +34,7 @@ def _model_folder(root: Path) -> Path | None:
     return None
 
 
-def largest_beside(folder: Path, num_images: int) -> tuple[Path, int] | None:
+def larger_sibling(folder: Path, num_images: int) -> tuple[Path, int] | None:
     """The model of most images among those beside `folder`, as COLMAP numbers parts of a scene, if it has more.
 
     Only binary models are looked at: the header of `images.bin` has the number.

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.colmap import find_model, has_model, largest_beside, read_model
+from splat_cli.scene.colmap import find_model, has_model, larger_sibling, read_model
 from splat_cli.scene.colmap.model import Image, Model
 from splat_cli.scene.colmap.zipped import find_zip, unzipped_model
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
@@ -26,7 +26,7 @@ def read_colmap(root: Path, options: SceneOptions) -> Dataset:
     folder = find_model(root)
     model = read_model(folder)
     dataset = _dataset(model, f"the COLMAP model in {folder}", image_folder(root, folder, options))
-    if (other := largest_beside(folder, len(model.images))) is not None:
+    if (other := larger_sibling(folder, len(model.images))) is not None:
         dataset.found += f" ({other[0]} has {other[1]:,} photographs: give that folder for them)"
     return dataset
 

@@ -23,7 +23,7 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class FitErrors:
     """Median error of inverse depths relative to their median.
 
     metric: of depths in world units. inverse, depth: with scale and shift of each view fitted, to its values as inverse
@@ -46,10 +46,10 @@ class Agreement:
         return error > _MAX_ERROR or error > max(_FINE_ERROR, _MAX_SHARE * self.constant)
 
 
-def agreement(views: list[Sampled]) -> Agreement | None:
+def fit_errors(views: list[Sampled]) -> FitErrors | None:
     """Medians over the views with enough points; None if there is none."""
     errors = [_errors(view) for view in views if len(view.values) >= MIN_POINTS]
-    return Agreement(*np.median(errors, axis=0).tolist()) if errors else None
+    return FitErrors(*np.median(errors, axis=0).tolist()) if errors else None
 
 
 def robust_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.scene.depth_maps.align import aligned, resized
 from splat_cli.scene.depth_maps.depth_map import DepthMaps
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
-from splat_cli.scene.depth_maps.fit import Sampled, agreement
+from splat_cli.scene.depth_maps.fit import Sampled, fit_errors
 from splat_cli.scene.depth_maps.units import depth_map_in, error_of, units_of
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import DepthFile, View
@@ -43,7 +43,7 @@ def load_depth_maps(
     if not files:
         return None
     seen = [_sampled(view, values, points) for view, values in zip(views, read, strict=True)]
-    found = agreement(seen)
+    found = fit_errors(seen)
     units = units_of(files, found, config.depth_maps)
     error = error_of(units, found)
     if found and error is not None and found.rejects(error) and config.depth_maps == "auto":

@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 
 from splat_cli.scene.depth_maps.depth_map import DepthMap
-from splat_cli.scene.depth_maps.fit import MIN_POINTS, Agreement, Sampled, robust_line
+from splat_cli.scene.depth_maps.fit import MIN_POINTS, FitErrors, Sampled, robust_line
 from splat_cli.scene.view import DepthFile
 
 
@@ -25,8 +25,8 @@ class Units(Enum):
         return self in (Units.RELATIVE, Units.RELATIVE_INVERSE)
 
 
-def units_of(files: Sequence[DepthFile], found: Agreement | None, wanted: str) -> Units:
-    """By --depth-maps (`wanted`) and, with "auto", the agreement with the scene's points; without points, metric.
+def units_of(files: Sequence[DepthFile], found: FitErrors | None, wanted: str) -> Units:
+    """By --depth-maps (`wanted`) and, with "auto", the errors relative to the scene's points; without points, metric.
 
     Relative maps are inverse depths, as monocular networks make them, unless points or the dataset's format say
     otherwise.
@@ -39,7 +39,7 @@ def units_of(files: Sequence[DepthFile], found: Agreement | None, wanted: str) -
     return Units.RELATIVE if are_depths else Units.RELATIVE_INVERSE
 
 
-def error_of(units: Units, found: Agreement | None) -> float | None:
+def error_of(units: Units, found: FitErrors | None) -> float | None:
     """Median error of inverse depths relative to the points', with these units; None if it is not known."""
     if found is None or units is Units.SCALED:
         return None

@@ -37,7 +37,7 @@ class _Decoder:
     def __init__(self, views: Sequence[View], loader: Loader, on_broken: Callable[[str], object]) -> None:
         self.views, self.loader, self.on_broken = views, loader, on_broken
         self._last = threading.local()
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._broken: set[int] = set()
 
     def image(self, index: int) -> np.ndarray:
@@ -55,17 +55,17 @@ class _Decoder:
         if not isinstance(result, str):
             self._broken.discard(index)
             if view.name in self.loader.bad_pixels:
-                self._tell(index, f"{self.loader.bad_pixels[view.name]:,} pixels that are not finite")
+                self._report_broken(index, f"{self.loader.bad_pixels[view.name]:,} pixels that are not finite")
             return result
-        self._tell(index, result)
+        self._report_broken(index, result)
         self._broken.add(index)
         if len(self._broken) == len(self.views) > 1:  # as when a disk is gone: training would go on with nothing
             raise SceneError(f"none of the {len(self.views):,} photographs can be read ({view.name}: {result})")
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
 
-    def _tell(self, index: int, what: str) -> None:
-        if index not in self._told:
-            self._told.add(index)
+    def _report_broken(self, index: int, what: str) -> None:
+        if index not in self._reported:
+            self._reported.add(index)
             self.on_broken(f"{self.views[index].name}: {what}")
 
 

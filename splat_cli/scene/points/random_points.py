@@ -36,7 +36,7 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
     if options.max_point_error is not None and points.errors is not None:
         drop(f"off by more than {options.max_point_error:g} pixels", ~(points.errors <= options.max_point_error))
     if options.crop is not None:
-        drop("outside the crop", ~options.crop.holds(positions))
+        drop("outside the crop", ~options.crop.contains(positions))
     dropped = {reason: count for reason, count in dropped.items() if count}
     if len(positions) and not keep.any():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())

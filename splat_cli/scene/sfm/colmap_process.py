@@ -81,26 +81,26 @@ class _Progress:
             self._phase, self._total, self._done = message["phase"], message["total"], 0
             self._advance = self._start(_LABELS[self._phase], self._total)
         elif "placed" in message:
-            self._reach(self._done + message["placed"])
+            self._set_done(self._done + message["placed"])
         else:
             self._stop()
 
     def log(self, line: str) -> None:
         """A line of COLMAP's log."""
         if self._phase == "features" and _FEATURES.search(line):
-            self._reach(self._done + 1)
+            self._set_done(self._done + 1)
         elif self._phase == "pairs" and (found := _BLOCK.search(line)):
             row, rows, column, columns = map(int, found.groups())
-            self._reach(self._total * ((row - 1) * columns + column - 1) // (rows * columns))
+            self._set_done(self._total * ((row - 1) * columns + column - 1) // (rows * columns))
         elif self._phase == "pairs" and (found := _IMAGE.search(line)):
-            self._reach(self._total * (int(found[1]) - 1) // int(found[2]))
+            self._set_done(self._total * (int(found[1]) - 1) // int(found[2]))
 
     def _finish(self) -> None:
         if self._phase in ("features", "pairs"):
-            self._reach(self._total)
+            self._set_done(self._total)
         self._stop()
 
-    def _reach(self, done: int) -> None:
+    def _set_done(self, done: int) -> None:
         done = min(done, self._total)
         if done > self._done:
             self._advance(done - self._done)

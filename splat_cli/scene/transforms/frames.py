@@ -20,17 +20,17 @@ _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -
 _MAX_SIDE = 1 << 18
 
 
-def frame_from(entry: Any, shared: dict[str, Any], photos: Path, names_alone: bool = False) -> Frame:
+def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename: bool = False) -> Frame:
     """The entry as a frame; lens parameters missing in the entry are taken from `shared`. Unusable with the reason.
 
-    names_alone: as in `located`.
+    match_basename: as in `located`.
     """
     if not isinstance(entry, dict):
         raise Unusable("is not a JSON object")
     file = text(entry, "file_path")
     if file is None:
         raise Unusable("has no `file_path`")
-    file = located(photos, file, names_alone)
+    file = located(photos, file, match_basename)
     c2w = matrix(entry.get("transform_matrix"))
     if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
         raise Unusable("its `transform_matrix` is not an invertible matrix of finite numbers")
@@ -60,14 +60,14 @@ def w2c_of(c2w: np.ndarray) -> np.ndarray:
     return w2c
 
 
-def located(photos: Path, file: str, names_alone: bool = False) -> str:
+def located(photos: Path, file: str, match_basename: bool = False) -> str:
     """The file relative to `photos`, by the longest end of its path that is there; Blender omits the suffix. Unusable.
 
     instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. Ends without a folder only count
-    with names_alone, for folders that the user chose: cameras of a rig may number their files alike.
+    with match_basename, for folders that the user chose: cameras of a rig may number their files alike.
     """
     try:
-        found = existing_end(photos, file, names_alone, ("", *_SUFFIXES))
+        found = existing_end(photos, file, match_basename, ("", *_SUFFIXES))
         return str(found or file_inside(photos, file).relative_to(photos))
     except (OSError, ValueError):  # no file's name
         raise Unusable("its `file_path` is no file's name") from None

@@ -32,7 +32,7 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     document, entries = read_document(path)
     photos = root if options.images is None else image_folder(root, root, options)
     is_given = options.images is not None
-    frames, skipped = frames_from(entries, document, photos, names_alone=is_given)
+    frames, skipped = frames_from(entries, document, photos, match_basename=is_given)
     undo = _applied(document, path)
     if undo is not None:
         frames = [replace(frame, w2c=_moved(frame.w2c, undo)) for frame in frames]
@@ -41,11 +41,11 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
 
 
 def frames_from(
-    entries: list[Any], shared: dict[str, Any], photos: Path, names_alone: bool = False
+    entries: list[Any], shared: dict[str, Any], photos: Path, match_basename: bool = False
 ) -> tuple[list[Frame], list[str]]:
     """The usable frames, and "name: reason" of the others. Arguments as in `frame_from`."""
     named = ((name_of(entry, index), entry) for index, entry in enumerate(entries))
-    return usable_frames(named, lambda _, entry: frame_from(entry, shared, photos, names_alone))
+    return usable_frames(named, lambda _, entry: frame_from(entry, shared, photos, match_basename))
 
 
 def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
@@ -89,7 +89,7 @@ def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) ->
     return points
 
 
-def _test_names(document: dict[str, Any], photos: Path, names_alone: bool) -> frozenset[str] | None:
+def _test_names(document: dict[str, Any], photos: Path, match_basename: bool) -> frozenset[str] | None:
     """nerfstudio's `test_filenames`, as the frames' files are located."""
     names = document.get("test_filenames")
     if not isinstance(names, list) or not names:
@@ -97,5 +97,5 @@ def _test_names(document: dict[str, Any], photos: Path, names_alone: bool) -> fr
     found = set()
     for name in names:
         with contextlib.suppress(Unusable):
-            found.add(located(photos, name, names_alone) if isinstance(name, str) else "")
+            found.add(located(photos, name, match_basename) if isinstance(name, str) else "")
     return frozenset(found)

@@ -32,7 +32,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
         shutil.copyfile(coarse.split_path, run.split_path)
     largest = max(len(splats), *(one.config().max_splats for one in runs))
     settings = dataclasses.replace(config, steps=steps, save_at=(), max_splats=largest)
-    run.save_config(settings, coarse.scene_path(), coarse.about().get("device", ""), coarse.origin())
+    run.save_config(settings, coarse.scene_path(), coarse.provenance().get("device", ""), coarse.origin())
     return run
 
 

@@ -11,7 +11,7 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.view import View
 from splat_cli.viewer.camera_defaults import pivot_share
-from splat_cli.viewer.viser_camera import field_of_view, jump, pose_of
+from splat_cli.viewer.viser_camera import field_of_view, move_camera, pose_of
 
 if TYPE_CHECKING:
     from viser import ClientHandle, ViserServer
@@ -84,7 +84,7 @@ class Cameras:
 
     def _go(self, client: ClientHandle | None, index: int) -> None:
         for one in [client] if client else self._server.get_clients().values():
-            jump(one, self._views[index], self.ahead(self._views[index]))
+            move_camera(one, self._views[index], self.ahead(self._views[index]))
         self._visited = index
         self._arrange()
         self._on_visit(index)

@@ -18,7 +18,7 @@ def test_nothing_to_change_changes_nothing():
 def test_crop_is_in_the_coordinates_of_the_file(crop):
     splats = some_splats(200)
     kept = Edits(crop=parse_crop(crop), translate=(10, 0, 0)).apply(splats)
-    inside = parse_crop(crop).holds(splats.means)
+    inside = parse_crop(crop).contains(splats.means)
     assert 0 < inside.sum() < 200
     np.testing.assert_allclose(kept.means, splats.means[inside] + [10, 0, 0], atol=1e-5)
 

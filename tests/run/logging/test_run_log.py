@@ -29,7 +29,7 @@ def log(tmp_path, monkeypatch):
 
 def _note(log, trainer, step, seconds):
     trainer.step = step
-    log.note(trainer, Progress(step, 0.5, 10, 20.0), seconds, last_step=1000)
+    log.record(trainer, Progress(step, 0.5, 10, 20.0), seconds, last_step=1000)
 
 
 def test_speed_is_that_since_the_line_before(log, trainer):
