@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from splat_cli.color import color_of
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, with_settings
@@ -20,6 +18,7 @@ from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import evaluate as evaluate_images
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits
+from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.interrupt import Interrupted
@@ -37,7 +36,7 @@ from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene as train_into_run
 from splat_cli.scene.crop import parse_crop
-from splat_cli.scene.georeferenced import is_relative
+from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
@@ -114,8 +113,9 @@ def open_run(path: str | Path, *, device: str = "auto") -> Result:
     splats, color_field = load_model(ply, backend)
     held_out = run.views("test") if config.eval else []
     return Result(
-        config, step_of(ply), run.views("all"), held_out, run.background(), run.path, splats, color_field,
-        run.responses(), lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
+        config, step_of(ply), run.views("all"), held_out, run.background(), run.path, point_of(run.origin()),
+        splats, color_field, run.responses(),
+        lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
     )  # fmt: skip
 
 
@@ -163,8 +163,7 @@ def evaluate(
     scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene)
     config = TrainConfig(antialias=arrays.antialiased, background=background)
     backend = _backend(device)
-    if not is_relative(arrays.means, scene.origin):  # trained by other programs, in the scene's own coordinates
-        arrays = dataclasses.replace(arrays, means=(arrays.means - scene.origin).astype(np.float32))
+    arrays = with_origin(arrays, scene.origin)  # those of other programs may have the scene's own coordinates
     held_out = split(scene.views, test_every, scene.test_names)[1]
     photographs = load_image_set(held_out, config, backend, _display(quiet=True))
     return Scores(evaluate_images(backend, Splats.from_arrays(backend, arrays), photographs, config))
@@ -213,7 +212,7 @@ def _result_of(trainer: Trainer, data: TrainingData) -> Result:
         held_out = held_out._replace(views=refined_views(trainer, held_out.views))
     return Result(
         trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
-        trainer.background, None, trainer.splats, trainer.auxiliary.field,
+        trainer.background, None, point_of(data.scene.origin), trainer.splats, trainer.auxiliary.field,
         trainer.auxiliary.camera_responses(), lambda: held_out,
     )  # fmt: skip
 

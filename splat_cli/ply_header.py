@@ -40,6 +40,19 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
     return counts
 
 
+def header_comments(path: Path) -> list[str]:
+    """Comments of the header; none for files that are no PLY."""
+    try:
+        with path.open("rb") as file:
+            head, end, _ = file.read(MAX_HEADER_BYTES).partition(b"end_header")
+    except OSError:
+        return []
+    if not (head.startswith(b"ply") and end):
+        return []
+    lines = head.decode("ascii", "replace").splitlines()
+    return [line.removeprefix("comment").strip() for line in lines if line.startswith("comment ")]
+
+
 def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[dict[str, int], int]:
     """Number of elements by name, and the minimum number of their bytes."""
     is_text = ["format", "ascii", "1.0"] in lines

@@ -64,6 +64,7 @@ class Result:
 
     config: the settings of the training. steps: done. views: all cameras of the scene, refined ones with pose_opt;
     held_out: those of them that were not trained on. background: RGB, 0 to 1. path: the run's folder, None in memory.
+    origin: what was subtracted from the coordinates of a scene in geographic ones, else zeros (docs/formats.md).
     """
 
     config: TrainConfig
@@ -72,6 +73,7 @@ class Result:
     held_out: list[View]
     background: tuple[float, float, float]
     path: Path | None
+    origin: tuple[float, float, float]
     _device_splats: Splats
     _color_field: ColorField | None
     _responses: dict[int, CameraResponse]
@@ -81,7 +83,7 @@ class Result:
     def splats(self) -> SplatArrays:
         """The finite splats as NumPy arrays, as they were trained; colours of a colour field as harmonics."""
         splats = finite_splats(self._device_splats.to_arrays())
-        splats = dataclasses.replace(splats, antialiased=self.config.antialias)
+        splats = dataclasses.replace(splats, antialiased=self.config.antialias, origin=self.origin)
         if self._color_field is None:
             return splats
         return bake_field(self._color_field, splats, self.views, self.config.sh_degree).splats

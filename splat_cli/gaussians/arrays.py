@@ -17,7 +17,8 @@ class SplatArrays:
     """Raw parameters of N splats, float32: as optimised, before exp, sigmoid and normalisation.
 
     num_dropped: number of non-finite splats dropped on reading. antialiased: whether they were trained with opacity
-    compensation, if known. ShapeError if shapes differ.
+    compensation, if known. origin: what was subtracted from geographic coordinates (scene/georeferenced.py), if known;
+    else zeros. ShapeError if shapes differ.
     """
 
     means: np.ndarray
@@ -36,6 +37,7 @@ class SplatArrays:
     antialiased: bool = False
     features: np.ndarray | None = None
     """[N, F] inputs of a colour field's network; None: F = 0"""
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         n = len(self)

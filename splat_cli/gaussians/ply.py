@@ -1,6 +1,7 @@
 """Splats as PLY files, with the properties of the INRIA code in their order."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.ply_header import check_header
+from splat_cli.ply_header import check_header, header_comments
 
 MEANS = ("x", "y", "z")
 NORMALS = ("nx", "ny", "nz")
@@ -28,13 +29,15 @@ _OPAQUE_LOGIT = 16.0
 """The logit of 1 - 1e-7, the last opacity before 1 in float32."""
 _ANTIALIASED = "antialiased:"
 """Prefix of the comment; the rest is for people."""
+_ORIGIN = "subtracted_origin:"
+"""Prefix of the comment with the origin x y z."""
 
 
 def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> None:
     """Write a binary little-endian PLY, all float32; atomic. DiskError as in `replacing`.
 
-    Normals are zero: some readers rely on the order of properties. A comment marks antialiased splats; it follows the
-    number of vertices, where all readers expect comments.
+    Normals are zero: some readers rely on the order of properties. Comments mark antialiased splats and state
+    their origin; they follow the number of vertices, where all readers expect comments.
     """
     with replacing(Path(path), durable) as temporary, temporary.open("wb") as file:
         file.write(splat_header(splats))
@@ -46,7 +49,7 @@ def splat_header(splats: SplatArrays, num: int | None = None) -> bytes:
     """Header of the PLY of `num` splats like these, by default of these."""
     lines = [
         "ply", "format binary_little_endian 1.0", f"element vertex {len(splats) if num is None else num}",
-        *(f"comment {comment}" for comment in antialias_comments(splats)),
+        *(f"comment {comment}" for comment in splat_comments(splats)),
         *(f"property float {name}" for name in _properties(3 * splats.shN.shape[1])), "end_header",
     ]  # fmt: skip
     return "".join(f"{line}\n" for line in lines).encode("ascii")
@@ -111,7 +114,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     by_coefficient = rest.reshape(len(vertices), 3, num_rest // 3).transpose(0, 2, 1)
     splats = SplatArrays(
         means, log_scales, quats, _finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
-        antialiased=is_antialiased(element),
+        antialiased=is_antialiased(element.comments), origin=stated_origin(element.comments),
     )  # fmt: skip
     return finite_splats(splats)
 
@@ -132,15 +135,39 @@ def _columns(vertices: np.ndarray, groups: Sequence[Sequence[str]]) -> list[np.n
     return tables
 
 
-def antialias_comments(splats: SplatArrays) -> list[str]:
-    """Comments of an element that mark antialiased splats."""
-    seen = f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
-    return [seen] if splats.antialiased else []
+def splat_comments(splats: SplatArrays) -> list[str]:
+    """Comments of an element that mark antialiased splats, and state their origin unless it is zero."""
+    comments = []
+    if splats.antialiased:
+        comments.append(
+            f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
+        )
+    if any(splats.origin):
+        comments.append(" ".join([_ORIGIN, *map(repr, map(float, splats.origin))]))
+    return comments
 
 
-def is_antialiased(element: plyfile.PlyElement) -> bool:
-    """Whether the element's comments say that its splats are antialiased."""
-    return any(comment.startswith(_ANTIALIASED) for comment in element.comments)
+def is_antialiased(comments: Iterable[str]) -> bool:
+    """Whether the comments of an element say that its splats are antialiased."""
+    return any(comment.startswith(_ANTIALIASED) for comment in comments)
+
+
+def stated_origin(comments: Iterable[str]) -> tuple[float, float, float]:
+    """The origin that comments state (`SplatArrays.origin`), zeros where they state none, or one that is no point."""
+    for comment in comments:
+        if comment.startswith(_ORIGIN):
+            try:
+                x, y, z = map(float, comment[len(_ORIGIN) :].split())
+            except ValueError:
+                continue
+            if all(map(math.isfinite, (x, y, z))):
+                return x, y, z
+    return 0.0, 0.0, 0.0
+
+
+def origin_of_file(path: Path) -> tuple[float, float, float]:
+    """The origin that the header of a PLY of splats states, zeros for other files."""
+    return stated_origin(header_comments(path))
 
 
 def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from splat_cli.field.file import NAME, write_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.run.fine_tune import fine_tune
+from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
@@ -38,10 +39,12 @@ def save_splats(
     path: Path,
     photographs: ImageSet,
     say: Callable[[str], object] = lambda text: None,
+    origin: Iterable[float] = (0.0, 0.0, 0.0),
 ) -> SavedSplats:
     """Write the finite splats as PLY; a colour field is baked into spherical harmonics.
 
     config: settings as requested. photographs: training images. say: called with messages during long work.
+    origin: of the scene, which the PLY states.
     DivergedError if no splat is finite; DiskError, UsageError as in `write_ply`.
     """
     splats, field = finite_splats(trainer.splats.to_arrays()), trainer.auxiliary.field
@@ -50,7 +53,7 @@ def save_splats(
             f"training diverged: after step {trainer.step} no splat has finite parameters; lower the learning rates, "
             "or check the photographs and cameras of the scene"
         )
-    splats.antialiased = trainer.config.antialias
+    splats = dataclasses.replace(splats, antialiased=trainer.config.antialias, origin=point_of(origin))
     if field is None:
         write_ply(path, splats, durable=True)
         return SavedSplats(splats)

@@ -39,4 +39,5 @@ def fine_tune(
     budget = image_budget(backend, config, photographs.views, ())
     trainer = build_trainer(backend, config, TrainingInputs(photographs, budget), finite_splats(splats))
     trainer.run_until(steps, on_progress)
-    return dataclasses.replace(finite_splats(trainer.splats.to_arrays()), antialiased=splats.antialiased)
+    tuned = finite_splats(trainer.splats.to_arrays())
+    return dataclasses.replace(tuned, antialiased=splats.antialiased, origin=splats.origin)

@@ -59,7 +59,9 @@ class RunWriter:
         """Write the splats, refined cameras and learned background. DiskError."""
         self.trainer.collect()
         path = self.run.ply_path(self.trainer.step)
-        saved = save_splats(self.trainer, self.config, path, self.data.training, self.display.say)
+        saved = save_splats(
+            self.trainer, self.config, path, self.data.training, self.display.say, self.data.scene.origin
+        )
         self.save_auxiliary()
         return saved
 

@@ -15,6 +15,17 @@ class Box:
     low: tuple[float, float, float]
     high: tuple[float, float, float]
 
+    @property
+    def center(self) -> tuple[float, float, float]:
+        """The middle of the box."""
+        x, y, z = (0.5 * (low + high) for low, high in zip(self.low, self.high, strict=True))
+        return x, y, z
+
+    def relative_to(self, origin: np.ndarray) -> "Box":
+        """The box in coordinates from which `origin` [3] is subtracted."""
+        (x0, y0, z0), (x1, y1, z1) = (np.subtract(corner, origin).tolist() for corner in (self.low, self.high))
+        return Box((x0, y0, z0), (x1, y1, z1))
+
     def contains(self, points: np.ndarray) -> np.ndarray:
         """bool [P] for points [P, 3]."""
         inside = (points >= np.array(self.low)) & (points <= np.array(self.high))
@@ -27,6 +38,11 @@ class Sphere:
 
     center: tuple[float, float, float]
     radius: float
+
+    def relative_to(self, origin: np.ndarray) -> "Sphere":
+        """The sphere in coordinates from which `origin` [3] is subtracted."""
+        x, y, z = np.subtract(self.center, origin).tolist()
+        return Sphere((x, y, z), self.radius)
 
     def contains(self, points: np.ndarray) -> np.ndarray:
         """bool [P] for points [P, 3]."""

@@ -1,10 +1,11 @@
 """Scenes in geographic coordinates (UTM, ECEF), moved to where float32 holds them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from splat_cli.scene.crop import Crop
 from splat_cli.scene.dataset import Dataset, Frame, Points
 from splat_cli.scene.view import View
 
@@ -48,6 +49,22 @@ def relative_views(views: Sequence[View], origin: np.ndarray) -> list[View]:
     if is_relative(_centers(views), origin):
         return list(views)
     return [dataclasses.replace(view, w2c=_moved_pose(view.w2c, origin)) for view in views]
+
+
+def relative_crop(crop: Crop, origin: np.ndarray) -> Crop:
+    """A region that a user gives, in the scene's coordinates or already relative to `origin`."""
+    return crop if is_relative(np.array([crop.center]), origin) else crop.relative_to(origin)
+
+
+def relative_point(point: tuple[float, float, float], origin: np.ndarray) -> tuple[float, float, float]:
+    """A point that a user gives, in the scene's coordinates or already relative to `origin`."""
+    return point if is_relative(np.array([point]), origin) else point_of(np.subtract(point, origin))
+
+
+def point_of(values: Iterable[float]) -> tuple[float, float, float]:
+    """x, y and z."""
+    x, y, z = map(float, values)
+    return x, y, z
 
 
 def _origin_of(dataset: Dataset) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Unusable
 from splat_cli.scene.formats import read_dataset, scene_folder
-from splat_cli.scene.georeferenced import centered, relative_to
+from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
 from splat_cli.scene.images.locate import ImageLocator
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
@@ -45,6 +45,8 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     chosen = dataset.points
     if options.points is not None:
         chosen = relative_to(read_point_cloud(Path(options.points)), dataset.origin)
+    if options.crop is not None:
+        options = dataclasses.replace(options, crop=relative_crop(options.crop, dataset.origin))
     points, colors, dropped = kept_points(chosen, options)
     return Scene(root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin)
 

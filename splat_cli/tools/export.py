@@ -15,6 +15,7 @@ from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits, SplatStats
+from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats import FORMATS
 from splat_cli.gaussians.knn import neighbor_distances
@@ -23,6 +24,7 @@ from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.load_splats import bake_for_viewers, load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.tools.lod import levels_of_detail
 
 
@@ -99,9 +101,12 @@ class ExportJob:
         return edited
 
     def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
-        crop = run.config().crop if run is not None and self.crop_runs else None
+        if run is None:
+            return splats
+        splats = with_origin(splats, run.origin())  # of older runs, and of colour fields, which do not state it
+        crop = run.config().crop if self.crop_runs else None
         if crop is not None:
-            splats = splats.select(parse_crop(crop).contains(splats.means))
+            splats = splats.select(relative_crop(parse_crop(crop), run.origin()).contains(splats.means))
         return bake_for_viewers(splats, run) if self.bake else splats
 
 

@@ -17,6 +17,7 @@ from splat_cli.field.file import read_field
 from splat_cli.gaussians.dense_cells import dense_cells
 from splat_cli.gaussians.editing.move import resized
 from splat_cli.gaussians.formats import read_splats
+from splat_cli.gaussians.ply import origin_of_file
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
@@ -28,7 +29,7 @@ from splat_cli.render.pictures import background_color
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.scene.cameras_json import read_cameras
-from splat_cli.scene.georeferenced import relative_views
+from splat_cli.scene.georeferenced import relative_point, relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.trajectories.interpolate import with_size
@@ -152,11 +153,14 @@ def plan_job(
     config = run.config() if run else TrainConfig()
     which = which or ("test" if config.eval and path is None else "all")
     views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
+    origin = run.origin() if run else np.array(origin_of_file(file))
     if cameras is not None:
-        views, name = relative_views(read_cameras(cameras), run.origin() if run else np.zeros(3)), cameras.stem
+        views, name = relative_views(read_cameras(cameras), origin), cameras.stem
     if path is not None:
         pinholes = [dataclasses.replace(view, radial=(0.0, 0.0)) for view in views]
-        (views, fps), name = _frames(path, pinholes, file, spz_axes), path.name
+        focus = path.focus and relative_point(path.focus, origin)
+        frames, fps = _frames(dataclasses.replace(path, focus=focus), pinholes, file, spz_axes)
+        views, name = relative_views(frames, origin), path.name
     root = run.path / "renders" if run else Path("renders")
     return RenderJob(
         file,

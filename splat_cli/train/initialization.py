@@ -1,6 +1,6 @@
 """Initial splats from points or from a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
+from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import format_for, read_splats
 from splat_cli.gaussians.init import splats_from_points
 
@@ -33,15 +34,16 @@ def check_source(config: TrainConfig) -> None:
 
 
 def initial_splats(
-    backend: Backend, config: ResolvedConfig, points: np.ndarray, colors: np.ndarray, random: np.random.Generator
-) -> tuple[SplatArrays, list[str]]:
+    backend: Backend, config: ResolvedConfig, points: np.ndarray, colors: np.ndarray, random: np.random.Generator,
+    origin: Iterable[float] = (0.0, 0.0, 0.0),
+) -> tuple[SplatArrays, list[str]]:  # fmt: skip
     """At most config.max_splats splats of SH degree config.trained_sh_degree or less, from points float32 [P, 3].
 
-    colors: of the points, uint8 [P, 3]. Without points, from the file config.init_from. Also returns notices for the
-    user. SceneError or FormatError if there is nothing to start from.
+    colors: of the points, uint8 [P, 3]. Without points, from the file config.init_from, moved to the scene's `origin`
+    (see with_origin). Also returns notices for the user. SceneError or FormatError if there is nothing to start from.
     """
     if config.init_from is not None and len(points) == 0:
-        return _from_file(Path(config.init_from), config, random)
+        return _from_file(Path(config.init_from), config, random, origin)
     arrays = splats_from_points(
         backend, points, colors, config.trained_sh_degree, opacity=config.init_opacity, max_splats=config.max_splats,
         random=random,
@@ -50,11 +52,14 @@ def initial_splats(
     return arrays, []
 
 
-def frozen_splats(config: TrainConfig, warn: Callable[[str], object]) -> SplatArrays | None:
-    """The splats of --frozen with the SH degree of training or less, or None. FormatError."""
+def frozen_splats(config: TrainConfig, origin: Iterable[float], warn: Callable[[str], object]) -> SplatArrays | None:
+    """The splats of --frozen with the SH degree of training or less, or None. FormatError.
+
+    origin: of the scene, see with_origin.
+    """
     if config.frozen is None:
         return None
-    splats = read_splats(Path(config.frozen), config.spz_axes.upper())
+    splats = with_origin(read_splats(Path(config.frozen), config.spz_axes.upper()), origin)
     if splats.num_dropped:
         warn(f"left out {splats.num_dropped:,} splats of {config.frozen} that are not finite")
     if splats.antialiased != config.antialias:
@@ -63,8 +68,10 @@ def frozen_splats(config: TrainConfig, warn: Callable[[str], object]) -> SplatAr
     return limit_sh_degree(splats, config.trained_sh_degree)
 
 
-def _from_file(path: Path, config: ResolvedConfig, random: np.random.Generator) -> tuple[SplatArrays, list[str]]:
-    splats, notices = read_splats(path, config.spz_axes.upper()), []
+def _from_file(
+    path: Path, config: ResolvedConfig, random: np.random.Generator, origin: Iterable[float]
+) -> tuple[SplatArrays, list[str]]:
+    splats, notices = with_origin(read_splats(path, config.spz_axes.upper()), origin), []
     if len(splats) == 0:
         raise FormatError(f"{path} holds no splats to start from; name another file")
     if splats.num_dropped:

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import origin_of_file
 from splat_cli.render.pictures import background_color
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.georeferenced import relative_views
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
@@ -50,7 +54,8 @@ def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCa
     if start is None:
         view = views[0] if views else None
     elif start.lower().endswith(".json"):
-        views = read_cameras(Path(start))
+        origin = runs[0].origin() if runs else np.array(origin_of_file(sources[0]))
+        views = relative_views(read_cameras(Path(start)), origin)
         view = views[0]
     else:
         view = _named(views, start)

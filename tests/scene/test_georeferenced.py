@@ -1,5 +1,6 @@
 """Scenes in geographic coordinates are moved to the origin, and so is what is given in their coordinates."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,13 +9,20 @@ import pytest
 from PIL import Image
 
 import splat_cli as splat_api
-from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.editing.move import with_origin
+from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.formats import read_splats, write_splats
+from splat_cli.gaussians.ply import read_ply, stated_origin, write_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.poses import Similarity
+from splat_cli.scene.trajectories.camera_path import CameraPath
+from splat_cli.tools.render import plan_job
+from tests.gaussians.some_splats import some_splats
 from tests.small_scene import write_small_scene
 
 UTM = np.array([437_200.0, 5_421_300.0, 110.0])
@@ -109,3 +117,94 @@ def test_splats_of_other_programs_are_measured_in_the_scene_s_coordinates(splat,
     write_ply(tmp_path / "other.ply", splats)
     assert splat_api.evaluate(tmp_path / "other.ply", there, device="cpu").mean.psnr == pytest.approx(score, abs=3)
     assert json.loads((tmp_path / "run/result.json").read_text())["steps"] == 4
+
+
+def world_splats(tmp_path, origin, suffix=".ply"):
+    """A file of 200 large splats around the small scene, moved by `origin`, without a statement of it."""
+    splats = some_splats(200)
+    splats.means = (splats.means + origin).astype(np.float32)
+    write_splats(tmp_path / f"world{suffix}", splats)
+    return tmp_path / f"world{suffix}"
+
+
+@pytest.mark.parametrize("option", ["--init-from", "--frozen"])
+def test_splats_in_the_coordinates_of_the_scene_are_moved_with_it(splat, there, tmp_path, option):
+    origin = read_scene(there).origin
+    file = world_splats(tmp_path, origin)
+    assert splat("train", there, "-o", tmp_path / "run", option, file, "--steps", "1", *OPTIONS).code == 0
+    found = read_ply(RunDir(tmp_path / "run").ply_path(1))
+    expected = read_ply(file).means - origin
+    np.testing.assert_allclose(np.median(found.means[:200], axis=0), np.median(expected, axis=0), atol=0.5)
+
+
+def test_a_ply_states_the_origin_that_was_subtracted(splat, there, tmp_path):
+    assert splat("train", there, "-o", tmp_path / "run", "--steps", "1", *OPTIONS).code == 0
+    origin = tuple(read_scene(there).origin)
+    saved = read_ply(RunDir(tmp_path / "run").ply_path(1))
+    assert saved.origin == origin
+    for name in ("out.ply", "out.compressed.ply"):
+        assert splat("export", tmp_path / "run", tmp_path / name).code == 0
+        assert read_splats(tmp_path / name).origin == origin
+        assert f"{origin[0]:.0f}, {origin[1]:.0f}" in splat("info", tmp_path / name).out
+    assert splat_api.open_run(tmp_path / "run", device="cpu").splats.origin == origin
+    # once moved, they are no longer relative to it
+    translation = ",".join(map(str, origin))
+    assert splat("export", tmp_path / "run", tmp_path / "utm.ply", "--translate", translation).code == 0
+    moved = read_ply(tmp_path / "utm.ply")
+    assert not any(moved.origin)
+    np.testing.assert_allclose(moved.means, saved.means + origin, atol=0.5)
+
+
+def test_splats_of_a_scene_with_another_origin_are_moved_by_the_difference(there):
+    origin = np.rint(UTM)
+    splats = dataclasses.replace(some_splats(50), origin=tuple(origin))
+    moved = with_origin(splats, origin + (3, 0, -1))
+    np.testing.assert_allclose(moved.means, splats.means - (3, 0, -1), atol=1e-6)
+    assert with_origin(splats, np.zeros(3)).means is splats.means
+    both = merged([dataclasses.replace(splats, origin=(0.0, 0.0, 0.0)), splats, moved])
+    np.testing.assert_allclose(both.means, np.tile(splats.means, (3, 1)), atol=1e-6)
+    assert both.origin == tuple(origin)
+
+
+@pytest.mark.parametrize(
+    "comment", ["subtracted_origin: 1 2", "subtracted_origin: 1 2 nan", "subtracted_origin: a b c"]
+)
+def test_a_damaged_statement_of_the_origin_is_none(comment):
+    assert stated_origin([comment]) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("in_world", [True, False])
+def test_a_crop_may_have_the_coordinates_of_either(splat, there, tmp_path, in_world):
+    scene = read_scene(there)
+    shift = scene.origin if in_world else np.zeros(3)
+    middle = np.median(scene.points, axis=0)
+    corners = ",".join(map(str, [*(middle - 0.5 + shift), *(middle + 0.5 + shift)]))
+    inside = (np.abs(scene.points - middle) <= 0.5).all(axis=1).sum()
+    assert 0 < inside < len(scene.points)
+    cropped = read_scene(there, SceneOptions(crop=parse_crop(corners)))
+    assert abs(len(cropped.points) - inside) <= 1
+    trained = splat("train", there, "-o", tmp_path / "run", "--steps", "1", "--crop", corners, *OPTIONS)
+    assert trained.code == 0
+    for args in ((), ("--crop", corners)):
+        assert splat("export", tmp_path / "run", tmp_path / "out.ply", *args).code == 0
+        assert np.abs(read_ply(tmp_path / "out.ply").means - middle).max() < 0.51
+    sphere = ",".join(map(str, [*(middle + shift), 0.4]))
+    assert splat("export", tmp_path / "out.ply", tmp_path / "less.ply", "--crop", sphere).code == 0
+    assert np.linalg.norm(read_ply(tmp_path / "less.ply").means - middle, axis=1).max() < 0.41
+
+
+def test_the_focus_of_a_path_may_have_the_coordinates_of_the_scene(splat, there, tmp_path):
+    assert splat("train", there, "-o", tmp_path / "run", "--steps", "4", *OPTIONS).code == 0
+    scene = read_scene(there)
+    middle = np.median(scene.points, axis=0)
+    jobs = []
+    for shift in (0, scene.origin):
+        path = CameraPath("orbit", frames=4, focus=tuple(middle + shift))
+        jobs.append(plan_job(tmp_path / "run", path=path).views)
+    write_cameras(tmp_path / "utm.json", [Similarity(1.0, np.eye(3), scene.origin).apply(view) for view in jobs[0]])
+    jobs.append(plan_job(tmp_path / "run", path=CameraPath(str(tmp_path / "utm.json"))).views)
+    assert splat("export", tmp_path / "run", tmp_path / "out.ply").code == 0
+    jobs.append(plan_job(tmp_path / "out.ply", cameras=tmp_path / "utm.json").views)
+    for views in jobs[1:]:
+        for view, other in zip(jobs[0], views, strict=True):
+            np.testing.assert_allclose(view.w2c, other.w2c, atol=1e-6)

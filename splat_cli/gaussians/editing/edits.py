@@ -11,6 +11,7 @@ from splat_cli.gaussians.attributes import limit_sh_degree, opacities
 from splat_cli.gaussians.editing.move import rotated, rotation_about_axes, scaled, translated
 from splat_cli.gaussians.editing.selection import coverage, in_morton_order, keep_largest
 from splat_cli.scene.crop import Crop
+from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.poses import Similarity
 
 _MAX_SH_DEGREE = 3
@@ -92,7 +93,7 @@ class Edits:
         kept = np.ones(len(splats), bool)
         sizes = np.exp(splats.log_scales.astype(np.float64)).max(axis=1)
         if self.crop is not None:
-            kept &= self.crop.contains(splats.means)
+            kept &= relative_crop(self.crop, np.array(splats.origin)).contains(splats.means)
         if self.min_opacity is not None:
             kept &= opacities(splats) >= self.min_opacity
         if self.min_size is not None:

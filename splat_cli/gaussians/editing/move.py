@@ -1,17 +1,38 @@
-"""Similarity transforms of splats: scale, rotation, translation."""
+"""Similarity transforms of splats: scale, rotation, translation. They leave no coordinates relative to an origin."""
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.sh import flip_sh, rotate_sh
+from splat_cli.scene.georeferenced import is_relative, point_of
 from splat_cli.scene.quaternion import quat_from_matrix
+
+_NOWHERE = (0.0, 0.0, 0.0)
+
+
+def with_origin(splats: SplatArrays, origin: Iterable[float]) -> SplatArrays:
+    """Splats in the coordinates of a scene relative to `origin` x y z (scene/georeferenced.py).
+
+    Those that state an origin are moved by the difference; others, of files that state none, by `origin` if they are in
+    geographic coordinates. In a scene without origin, splats have its coordinates.
+    """
+    wanted = point_of(origin)
+    if not any(wanted):
+        return splats
+    offset = np.subtract(splats.origin, wanted)
+    if not any(splats.origin) and is_relative(splats.means, np.array(wanted)):
+        offset = np.zeros(3)
+    means = (splats.means + offset).astype(np.float32) if offset.any() else splats.means
+    return dataclasses.replace(splats, means=means, origin=wanted)
 
 
 def scaled(splats: SplatArrays, factor: float) -> SplatArrays:
     """The splats scaled by `factor` about the origin."""
-    return dataclasses.replace(resized(splats, factor), means=splats.means * np.float32(factor))
+    means = splats.means * np.float32(factor)
+    return dataclasses.replace(resized(splats, factor), means=means, origin=_NOWHERE)
 
 
 def resized(splats: SplatArrays, factor: float) -> SplatArrays:
@@ -26,6 +47,7 @@ def rotated(splats: SplatArrays, rotation: np.ndarray) -> SplatArrays:
         means=(splats.means @ rotation.T).astype(np.float32),
         quats=_multiplied(quat_from_matrix(rotation), splats.quats).astype(np.float32),
         shN=rotate_sh(splats.shN, rotation),
+        origin=_NOWHERE,
     )
 
 
@@ -42,7 +64,7 @@ def flipped(splats: SplatArrays, signs: tuple[int, int, int]) -> SplatArrays:
 
 def translated(splats: SplatArrays, offset: tuple[float, float, float]) -> SplatArrays:
     """The splats translated by `offset`, world units."""
-    return dataclasses.replace(splats, means=splats.means + np.array(offset, np.float32))
+    return dataclasses.replace(splats, means=(splats.means + np.array(offset)).astype(np.float32), origin=_NOWHERE)
 
 
 def rotation_about_axes(degrees: tuple[float, float, float]) -> np.ndarray:

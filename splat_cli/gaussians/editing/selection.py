@@ -4,6 +4,7 @@ import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.morton import curve_positions
 
 
@@ -32,7 +33,9 @@ def in_morton_order(splats: SplatArrays) -> SplatArrays:
 
 
 def merged(parts: list[SplatArrays]) -> SplatArrays:
-    """All splats of one or more sets; missing SH coefficients are zero."""
+    """All splats of one or more sets, relative to the first stated origin; missing SH coefficients are zero."""
+    origin = next((part.origin for part in parts if any(part.origin)), parts[0].origin)
+    parts = [with_origin(part, origin) for part in parts]
     k = max(part.shN.shape[1] for part in parts)
     padded = [np.pad(part.shN, ((0, 0), (0, k - part.shN.shape[1]), (0, 0))) for part in parts]
     names = [name for name in parts[0].arrays() if name != "shN"]
@@ -42,4 +45,5 @@ def merged(parts: list[SplatArrays]) -> SplatArrays:
         shN=np.concatenate(padded),
         num_dropped=sum(part.num_dropped for part in parts),
         antialiased=any(part.antialiased for part in parts),
+        origin=origin,
     )

@@ -6,6 +6,7 @@ Elements: `chunk` with the bounds of position, log scale and colour as floats; `
 covers -4 to 4. Older files have no bounds of colour: it is then 0 to 1.
 """
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.ply import antialias_comments, finite_splats, is_antialiased
+from splat_cli.gaussians.ply import finite_splats, is_antialiased, splat_comments, stated_origin
 from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
 
 _CHUNK = 256
@@ -75,7 +76,7 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
     if k:
         levels = to_bytes(np.floor(256 * (splats.shN.transpose(0, 2, 1).reshape(n, 3 * k) / _SH_RANGE + 0.5)))
         tables["sh"] = levels.view([(f"f_rest_{i}", "u1") for i in range(3 * k)])[:, 0]
-    comments = {"vertex": antialias_comments(splats)}
+    comments = {"vertex": splat_comments(splats)}
     elements = [
         plyfile.PlyElement.describe(table, name, comments=comments.get(name, [])) for name, table in tables.items()
     ]
@@ -112,7 +113,8 @@ def read_compressed_ply(path: Path) -> SplatArrays:
         )
 
     with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
-        return finite_splats(unpack_in_blocks(n, num_sh // 3, unpack, is_antialiased(data["vertex"])))
+        splats = finite_splats(unpack_in_blocks(n, num_sh // 3, unpack, is_antialiased(data["vertex"].comments)))
+    return dataclasses.replace(splats, origin=stated_origin(data["vertex"].comments))
 
 
 def _check(path: Path, tables: dict[str, np.ndarray]) -> tuple[int, int]:

@@ -35,7 +35,9 @@ def build_trainer_within_memory(
         plan = plan.with_max_splats(memory.max_splats)
     try:
         inputs = TrainingInputs(images, data.budget, data.scene.points, start.pose_offsets)
-        return build_trainer(backend, plan, inputs, start.points, frozen=start.frozen, timer=timer, ranks=ranks)
+        return build_trainer(
+            backend, plan, inputs, start.points, frozen=start.frozen, timer=timer, ranks=ranks, origin=data.scene.origin
+        )
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -28,11 +29,13 @@ def build_trainer(
     frozen: SplatArrays | None = None,
     timer: PhaseTimer | None = None,
     ranks: Ranks | None = None,
+    origin: Iterable[float] = (0.0, 0.0, 0.0),
 ) -> Trainer:
     """A trainer that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
     A TrainConfig is resolved for these inputs. Without points, splats are read from `init_from`.
     frozen: splats that stay unchanged, of the SH degree of training or less. ranks: with --gpus, led by this process.
+    origin: of the scene, for splats of `init_from`.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), TrainingInputs(images), (points, colors))
         trainer.run_until(500)
@@ -47,7 +50,7 @@ def build_trainer(
     if isinstance(start, SplatArrays):
         splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
-        splats, notices = initial_splats(backend, config, *start, random)
+        splats, notices = initial_splats(backend, config, *start, random, origin)
     make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)
     trainer = make(backend, config, splats, inputs, frozen=frozen, random=random, timer=timer)
     trainer.notices += notices

@@ -13,6 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.setup.pose_alignment import align_poses
+from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.plane_sweep import MIN_POINTS, plane_sweep_points, sweep_copies
@@ -49,7 +50,7 @@ def find_initial_state(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> InitialState:
     """Initial poses, if they are refined, then points from the cameras at these poses."""
-    frozen = frozen_splats(config, display.warn)
+    frozen = frozen_splats(config, scene.origin, display.warn)
     if not config.pose_opt:
         return InitialState(starting_points(scene, training, config, backend, display), frozen=frozen)
 
@@ -93,7 +94,7 @@ def starting_points(
     crop = SceneOptions.of(config).crop
     if crop is None:
         return points, colors
-    inside = crop.contains(points)
+    inside = relative_crop(crop, scene.origin).contains(points)
     if not inside.any():
         raise SceneError(f"none of the {len(points):,} points is left (outside the crop): choose a larger one")
     return points[inside], colors[inside]
