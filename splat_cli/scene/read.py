@@ -31,7 +31,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     if options.downscale < 1 or (options.max_size is not None and options.max_size < 1):
         raise SceneError(f"downscale is {options.downscale} and max size {options.max_size}; both must be at least 1")
     dataset = centered(read_dataset(root, options))
-    views, skipped = _views(root, dataset, options)
+    views, skipped, missing_depths = _views(root, dataset, options)
     skipped = sorted(dataset.skipped + skipped)
     if not views:
         if not skipped:
@@ -48,7 +48,9 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     if options.crop is not None:
         options = dataclasses.replace(options, crop=relative_crop(options.crop, dataset.origin))
     points, colors, dropped = kept_points(chosen, options)
-    return Scene(root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin)
+    return Scene(
+        root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin, missing_depths
+    )  # fmt: skip
 
 
 def _why_no_folder(root: Path) -> str:
@@ -57,8 +59,8 @@ def _why_no_folder(root: Path) -> str:
     return "does not exist; give a folder of photographs, a video, or a scene with camera poses"
 
 
-def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[View], list[str]]:
-    """Views sorted by name, and the photographs left out as "name: reason"."""
+def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[View], list[str], list[str]]:
+    """Views sorted by name, and the photographs left out and missing depth maps of others, as "name: reason"."""
     finder = ImageLocator(root, dataset, options)
     views: dict[str, View] = {}
     skipped = []
@@ -69,4 +71,4 @@ def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[Vi
             views[frame.name] = finder.view(frame)
         except Unusable as reason:
             skipped.append(f"{frame.name}: {reason}")
-    return [views[name] for name in sorted(views)], skipped
+    return [views[name] for name in sorted(views)], skipped, sorted(finder.depths.missing)

@@ -34,7 +34,14 @@ def summarize_scene(scene: Scene) -> dict[str, str]:
     masked = sum(view.mask is not None for view in scene.views)
     if masked:
         rows["masks"] = f"{masked:,} photographs have one"
+    if scene.missing_depths:
+        rows["missing depth maps"] = _listed(scene.missing_depths)
     if scene.skipped:
-        more = f"; and {len(scene.skipped) - _SHOWN} more" if len(scene.skipped) > _SHOWN else ""
-        rows["photographs left out"] = f"{len(scene.skipped)}: {'; '.join(scene.skipped[:_SHOWN])}{more}"
+        rows["photographs left out"] = _listed(scene.skipped)
     return rows
+
+
+def _listed(lines: list[str]) -> str:
+    """Their number and the first ones."""
+    more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return f"{len(lines)}: {'; '.join(lines[:_SHOWN])}{more}"

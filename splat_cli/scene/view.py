@@ -143,7 +143,8 @@ class Scene:
 
     `skipped`: photographs as "name: reason"; `dropped_points`: number of points by reason; `found`: description of what
     was read; `test_names`: photographs that the dataset holds out, if any; `origin`: float64 [3], what was subtracted
-    from its coordinates, of a scene in geographic ones.
+    from its coordinates, of a scene in geographic ones; `missing_depths`: depth maps that the dataset names and that
+    are not there, as "name: reason".
     """
 
     root: Path
@@ -155,6 +156,7 @@ class Scene:
     found: str = ""
     test_names: frozenset[str] | None = None
     origin: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    missing_depths: list[str] = field(default_factory=list)
 
     def checked(self) -> Scene:
         """The scene, which a program may have made, with checked views and finite points float32. UsageError."""

@@ -19,7 +19,7 @@ from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
-from splat_cli.scene.options import SceneOptions, placed_paths
+from splat_cli.scene.options import NO_MASKS, SceneOptions, placed_paths
 from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
@@ -61,7 +61,7 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
 
     SceneError if nothing is left.
     """
-    _check_depths(scene, config)
+    _check_depths(scene, config, display)
     if config.free_space and not len(scene.points):
         raise SceneError(f"{scene.root} has no points that could tell free space: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
@@ -125,9 +125,25 @@ def with_depth_maps(
     return photographs._replace(views=[dataclasses.replace(view, depth=None) for view in photographs.views])
 
 
-def _check_depths(scene: Scene, config: TrainConfig) -> None:
-    """SceneError for depth supervision without depths, UsageError for depth maps with several GPUs."""
-    has_maps = any(view.depth for view in scene.views)
+def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
+    """SceneError for depth supervision without depths, UsageError for depth maps with several GPUs.
+
+    Warns of depth maps that the dataset names and that are missing.
+    """
+    has_maps, missing = any(view.depth for view in scene.views), scene.missing_depths
+    if config.depth_weight != 0 and not has_maps:
+        if config.depths not in (None, NO_MASKS):
+            raise SceneError(
+                f"{config.depths} has a depth map of none of the {len(scene.views):,} photographs: name them as these, "
+                f"such as {Path(scene.views[0].name).with_suffix('.png')}, or leave out --depths"
+            )
+        if missing and (config.depth_weight or config.depth_maps != "auto"):
+            raise SceneError(
+                f"none of the {len(missing):,} depth maps of {scene.found} is there: {missing[0]}; restore them, or "
+                "give --depths none"
+            )
+    if missing and config.depth_weight != 0:
+        display.warn(f"left out {len(missing):,} depth maps: {_first_of(missing)}")
     if config.depth_weight and not has_maps and not len(scene.points):
         raise SceneError(f"{scene.root} has no depth maps or points that could tell depths: leave out --depth-weight")
     if config.gpus > 1 and has_maps and config.depth_weight != 0:

@@ -9,7 +9,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.json_input import parse_json, read_json_text
-from splat_cli.scene.dataset import Frame, file_inside
+from splat_cli.scene.dataset import Frame, Unusable, file_inside, sanitize_name
 from splat_cli.scene.depth_maps.files import DEPTH_SUFFIXES
 from splat_cli.scene.view import DepthFile
 
@@ -25,10 +25,12 @@ class DepthLocator:
 
     wanted: folder, of the scene or any; None: what the dataset names, else `depths` or `depth` of the scene; "none":
     nothing. SceneError for a folder that is missing, or a depth_params.json that cannot be read.
+    missing: maps that the dataset names and that are not there, as "photograph: reason".
     """
 
     def __init__(self, root: Path, wanted: str | Path | None) -> None:
         self.root, self.is_off, self.is_given = root, wanted == NO_DEPTHS, wanted is not None
+        self.missing: list[str] = []
         self.folder = None if self.is_off else self._folder(wanted)
         self.scales = None if self.folder is None else self._read_scales()
 
@@ -42,7 +44,10 @@ class DepthLocator:
         if frame.depth is not None and not self.is_given:
             named = frame.depth
             path, confidence = self._existing(named.file), self._existing(named.confidence)
-            return None if path is None else DepthFile(path, confidence, named.unit, is_metric=True)
+            if path is None:
+                self.missing.append(f"{frame.name}: its depth map {sanitize_name(named.file)} is missing")
+                return None
+            return DepthFile(path, confidence, named.unit, is_metric=True)
         path = self.folder and _named(self.folder, frame.file)
         if self.folder is None or path is None:
             return None
@@ -54,8 +59,11 @@ class DepthLocator:
 
     def _existing(self, file: str | None) -> Path | None:
         """The file of the scene's folder, if it is there."""
-        path = None if file is None else file_inside(self.root, file, from_elsewhere=True)
-        return path if path is not None and path.is_file() else None
+        try:
+            path = None if file is None else file_inside(self.root, file, from_elsewhere=True)
+            return path if path is not None and path.is_file() else None
+        except (Unusable, OSError, ValueError):  # leads out of the folder, or is no name that a file may have
+            return None
 
     def _folder(self, wanted: str | Path | None) -> Path | None:
         if wanted is None:

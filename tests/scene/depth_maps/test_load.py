@@ -8,6 +8,7 @@ import pytest
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
+from splat_cli.scene.summary import summarize_scene
 from splat_cli.scene.view import DepthFile
 from tests.scene.depth_files import write_map
 from tests.scene.depth_maps.loading import inverse, loaded
@@ -72,9 +73,56 @@ def test_transforms(tmp_path, keys):
     frames = [frame_entry(view, **{keys[0]: f"d/{view.name}.png"}) for view in views]
     write_transforms(tmp_path, views, frames, **{keys[1]: 0.01})
     write_map(tmp_path / "d" / f"{views[0].name}.png", np.full((30, 40), 300, np.uint16))
-    first, second = read_scene(tmp_path).views
+    scene = read_scene(tmp_path)
+    first, second = scene.views
     assert second.depth is None
+    assert scene.missing_depths == [f"{second.name}: its depth map d/{views[1].name}.png is missing"]
+    assert f"1: {second.name}" in summarize_scene(scene)["missing depth maps"]
     assert first.depth == DepthFile(tmp_path / "d" / f"{views[0].name}.png", None, 0.01, is_metric=True)
+
+
+@pytest.fixture
+def depthless(tmp_path):
+    """A scene of four photographs whose transforms.json names depth maps, one of them outside of it; none is there."""
+    views = ring_of_views(4)
+    frames = [frame_entry(view, depth_file_path=f"d/{view.name}.png") for view in views]
+    frames[3]["depth_file_path"] = "../other/3.png"
+    write_transforms(tmp_path / "scene", views, frames)
+    return tmp_path / "scene", views
+
+
+def test_missing_depth_maps_are_told_of(splat, depthless, tmp_path):
+    scene, views = depthless
+    write_map(scene / "d" / f"{views[1].name}.png", np.full((30, 40), 300, np.uint16))
+    command = ("train", scene, "--steps", "1", "--device", "cpu", "--no-report", "--init", "random")
+    result = splat(*command, "-o", tmp_path / "a")
+    assert result.code == 0
+    assert (
+        f"left out 3 depth maps: images/{views[0].name}: its depth map d/{views[0].name}.png is missing; " in result.err
+    )
+    assert f"{views[3].name}: its depth map ../other/3.png is missing" in result.err
+    assert "4 photographs" in result.err
+    assert "depth maps" not in splat(*command, "-o", tmp_path / "b", "--depths", "none").err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), None),
+        (("--depth-weight", "0.1"), "none of the 4 depth maps of"),
+        (("--depth-maps", "metric"), "none of the 4 depth maps of"),
+        (("--depths", "empty"), "empty has a depth map of none of the 4 photographs: name them as these"),
+    ],
+)
+def test_without_any_depth_map_training_ends_where_they_were_asked_for(splat, depthless, tmp_path, options, message):
+    scene, _ = depthless
+    (scene / "empty").mkdir()
+    command = ("train", scene, "--steps", "1", "--device", "cpu", "--no-report", "--init", "random")
+    result = splat(*command, "-o", tmp_path / "run", *options)
+    if message is None:
+        assert (result.code, "left out 4 depth maps" in result.err) == (0, True)
+    else:
+        assert (result.code, message in result.err) == (2, True), result.err
 
 
 def test_phones(tmp_path):
