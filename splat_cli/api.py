@@ -92,10 +92,10 @@ def train_scene(
     display = _display(quiet)
     if out is not None:
         if isinstance(scene, Scene):
-            raise UsageError("a run needs the scene's folder to continue: with out=, name it in place of a Scene")
+            raise UsageError("with out=, give the scene's folder in place of a Scene: the run needs it to continue")
         return _train_into(Path(out), Path(scene), config, device, on_progress, display)
     if isinstance(scene, Scene) and (late := settings.keys() & _READING):
-        raise UsageError(f"{min(late)} is for reading, and the scene has been read: give it to read_scene")
+        raise UsageError(f"{min(late)} is a setting of read_scene, and this scene has been read: give it to read_scene")
     scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene, SceneOptions.of(config))
     return _result_of(*train_in_memory(scene, config, open_device(device, config, display), display, on_progress))
 
@@ -158,7 +158,7 @@ def evaluate(
     background: "black" or "white". For splats of a run, `Result.evaluate` does it as in training.
     """
     if test_every < 1:
-        raise UsageError(f"test_every={test_every} holds no photograph out: give 1, for all of them, or more")
+        raise UsageError(f"test_every={test_every}: expected 1 (all photographs) or more")
     arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
     scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene)
     config = TrainConfig(antialias=arrays.antialiased, background=background)

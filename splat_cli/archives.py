@@ -35,7 +35,7 @@ class _ZipReader(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if not self.is_open and size is not None and size > _MAX_DIRECTORY_BYTES:
-            raise ValueError(f"its list of members takes {size:,} bytes, {_MAX_DIRECTORY_BYTES:,} at most are read")
+            raise ValueError(f"its list of members takes {size:,} bytes, at most {_MAX_DIRECTORY_BYTES:,} are read")
         return super().read(size)
 
 
@@ -50,7 +50,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 def unzip_error(path: Path, folder: Path, error: Exception) -> SplatError:
     """The exception for one of ZIP_ERRORS in unpacking into a folder: DiskError where that is full, else SceneError."""
     if is_full(error):
-        return DiskError(f"no room in {folder} to unpack {path}: make room there, or unpack it elsewhere")
+        return DiskError(f"not enough space in {folder} to unpack {path}: free some, or unpack it elsewhere")
     return SceneError(f"{path} cannot be unpacked ({reason_of(error)}): make the zip file again")
 
 
@@ -61,7 +61,7 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
         raise ValueError(f"{len(found)} members are called {name!a}, expected one")
     check_member(found[0])
     if found[0].file_size > limit:
-        raise ValueError(f"{name!a} would grow to {found[0].file_size:,} bytes, {limit:,} at most are read")
+        raise ValueError(f"{name!a} would unpack to {found[0].file_size:,} bytes, {limit:,} at most are read")
     with archive.open(found[0]) as file:
         return file.read(limit + 1)[:limit]
 

@@ -45,7 +45,7 @@ def _answer(request: dict[str, Any], requests: IO[bytes]) -> Answer:
     try:
         return TASKS[request["task"]](file)
     except UnidentifiedImageError:
-        return {"error": "it is not what its first bytes say"}, b""
+        return {"error": "its content does not match its first bytes"}, b""
     except Exception as error:  # of many types, of damaged files
         return {"error": reason_of(error)}, b""
 

@@ -79,7 +79,7 @@ def is_full(error: Exception) -> bool:
 def write_error(path: Path, error: OSError) -> DiskError:
     """The exception for a failed write to `path`."""
     if is_full(error) or error.errno is None:  # NumPy's own "not enough free space"
-        return DiskError(f"{path} was not written: no space left on the disk; make room there")
+        return DiskError(f"{path} was not written: no space left on the disk; free some there")
     reason = f"{path} cannot be written: {error.strerror or error}"
     if error.errno in _WRONG_PLACE:
         return UnwritableError(f"{reason}; make it writable, or choose another place")
@@ -104,7 +104,7 @@ def require_space(path: Path, needed: int) -> None:
         raise write_error(path, error) from error
     if free < needed:
         size, room = f"{needed / 2**20:,.1f} MiB", f"{free / 2**20:,.1f} MiB"
-        raise DiskError(f"{path} was not written: it needs {size} and the disk has {room}; make room there")
+        raise DiskError(f"{path} was not written: it needs {size} and the disk has {room}; free some there")
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -35,7 +35,7 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
     room = size - end.end()
     if needed > room:
         raise FormatError(
-            f"{path} promises {needed} bytes of data and holds {room}: it is truncated or damaged; export it again"
+            f"{path} declares {needed} bytes of data and holds {room}: it is truncated or damaged; export it again"
         )
     return counts
 
@@ -62,7 +62,7 @@ def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[
         match line:
             case ["element", name, number]:
                 if not number.isdecimal() or len(number) > 15:
-                    raise FormatError(f"{path} promises {number[:40]} elements, which is no number; export it again")
+                    raise FormatError(f"{path} declares {number[:40]} elements, which is not a number; export it again")
                 count = counts[name] = int(number)
             case ["property", "list", *_] if count:
                 raise FormatError(f"{path} has list properties, as a mesh has; give {wanted}")

@@ -118,7 +118,7 @@ CASES = (
     Case("A truncated model", _colmap(_truncate("sparse/0/images.bin", 200))),
     Case("A count that the file has no room for", _colmap(
         lambda scene: (scene / "sparse/0/points3D.bin").write_bytes(b"\xff" * 6 + b"\0\0" + bytes(40)))),
-    Case("A camera of whole spheres", _colmap(camera_model="EQUIRECTANGULAR")),
+    Case("A spherical camera", _colmap(camera_model="EQUIRECTANGULAR")),
     Case("No folder of photographs", _colmap(lambda scene: (scene / "images").rename(scene / "photos"))),
     Case("Photographs all missing", _colmap(lambda scene: [path.unlink() for path in (scene / "images").iterdir()])),
     Case("Photographs of another camera", _colmap(_wrong_photographs)),

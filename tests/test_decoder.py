@@ -78,7 +78,7 @@ def test_a_crash_of_a_decoder_is_the_defect_of_a_file(avif, monkeypatch, program
 @needs_avif
 def test_a_photograph_that_claims_to_be_avif_is_refused(tmp_path):
     (tmp_path / "a.avif").write_bytes(b"\0\0\0\x18ftypavif" + bytes(40))
-    with pytest.raises(ValueError, match="cannot be opened .it is not what its first bytes say|cannot be opened"):
+    with pytest.raises(ValueError, match="cannot be opened"):
         image_size(tmp_path / "a.avif")
 
 

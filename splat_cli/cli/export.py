@@ -133,7 +133,7 @@ def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
     if lod_steps is not None and lod is None:
-        raise UsageError("--lod-steps are steps of a level of detail: add --lod N")
+        raise UsageError("--lod-steps needs --lod: add --lod N")
 
 
 def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
@@ -158,7 +158,7 @@ def _file_writer(
     from splat_cli.gaussians.formats import format_for, write_splats
 
     if start_view is not None:
-        raise UsageError("--start-view is where a page opens: give OUT a name that ends in .html")
+        raise UsageError("--start-view needs a page: give OUT a name that ends in .html")
     format_for(out, format_name, ".html")  # before long work
     return lambda path, splats: write_splats(path, splats, format_name, spz_axes)
 

@@ -17,7 +17,7 @@ from splat_cli.cli.output import Output
 def command(path: Path, spz_axes: str | None) -> Output:
     """Summarise a scene, a run, a folder of runs or a file.
 
-    Of a folder of runs, lists the runs in it and in the folders in it, with their relative paths.
+    For a folder of runs, lists all runs below it, with their relative paths.
     """
     from splat_cli.tools.info import describe_path
 

@@ -167,7 +167,7 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return f"Error: out of memory: {one_line(error)}; use fewer splats or smaller photographs", 1
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        return "Error: no further thread can be started: raise the limit of memory or of processes (ulimit -v, -u)", 2
+        return "Error: cannot start another thread: raise the limit of memory or of processes (ulimit -v, -u)", 2
     if is_full(error):
         return f"Error: no space left on the disk for {getattr(error, 'filename', None) or 'a file'}", 1
     if isinstance(error, OSError) and error.errno in _WRONG_PATH and error.filename:

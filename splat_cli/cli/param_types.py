@@ -47,7 +47,7 @@ class Numbers(click.ParamType):
         except ValueError:
             numbers = ()
         if len(numbers) != self.name.count(",") + 1 or not all(map(math.isfinite, numbers)):
-            self.fail(f"{value!r}: expected {self.name}, finite numbers with commas between", param, ctx)
+            self.fail(f"{value!r}: expected {self.name}, finite numbers separated by commas", param, ctx)
         return numbers
 
 

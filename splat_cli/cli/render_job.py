@@ -39,16 +39,16 @@ def _path(options: dict[str, Any]) -> CameraPath | None:
         names = ("kind", "frames", "seconds", "fps", "arc", "focus", "up")
         return CameraPath(**{name: options[name] for name in names})
     if options["frames"] or options["seconds"] or options["focus"] or options["arc"]:
-        raise UsageError("--frames, --seconds, --arc and --focus belong to a path: add --path")
+        raise UsageError("--frames, --seconds, --arc and --focus need a camera path: add --path")
     if options["up"] and options["projection"] == "perspective":
-        raise UsageError("--up belongs to a path, or to --projection equirectangular: add one of them")
+        raise UsageError("--up needs --path or --projection equirectangular: add one of them")
     return None
 
 
 def _files(options: dict[str, Any]) -> FrameFiles:
     levels, file_format = options["depth_levels"], options["depth_format"]
     if not options["depth"] and (levels or file_format):
-        raise UsageError("--depth-format and --depth-levels are about --depth: add it")
+        raise UsageError("--depth-format and --depth-levels need --depth: add it")
     maps = frozenset(name for name in MAPS if options[name])
     return FrameFiles(maps, options["transparent"], levels or 1000.0, file_format or "png")
 

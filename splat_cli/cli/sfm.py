@@ -72,8 +72,8 @@ def command(
 
     PHOTOS is a folder of photographs or a video. Writes images, sparse/0 and database.db to SCENE, for `splat train
     SCENE`; unregistered.txt lists photographs without a pose. GPS data of photographs give the scene its scale and
-    level. After an interruption, the same command continues. Needs the extra `sfm` (pip install 'splat-cli[sfm]'), but
-    no GPU. `splat train PHOTOS` does this, too, with the default options.
+    level. After an interruption, run the same command again to continue. Needs the extra `sfm` (pip install
+    'splat-cli[sfm]'), but no GPU. `splat train PHOTOS` does this, too, with the default options.
     """
     from splat_cli.scene.sfm import SfmOptions, make_scene
 

@@ -60,7 +60,7 @@ class SplatSettings:
     sky: bool = setting(
         False,
         "With --init auto and a random background, also start from points far away, in directions of which several "
-        "photographs show the same plain colour. Helps short runs outdoors.",
+        "photographs show the same uniform colour. Improves short runs outdoors.",
     )
     init_points: int = setting(
         100_000, "Number of pixels whose depth the plane sweep estimates, or number of random points.", low=1
@@ -110,7 +110,7 @@ class SplatSettings:
     )
     background: str = setting(
         "auto",
-        "Background colour in training; auto: another at random in each step, which discourages transparent surfaces, "
+        "Background colour in training; auto: a random one in each step, which discourages transparent surfaces, "
         "or black where photographs have an alpha channel.",
         choices=("auto", "black", "white", "random", "learned"),
     )

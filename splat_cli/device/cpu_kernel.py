@@ -82,7 +82,7 @@ class CpuKernel:
         MemoryLimit where the system gives no memory for the threads of blocks.
         """
         if not self._launch(self._run_blocks, shape, packed, self._threads):
-            raise MemoryLimit(f"there is no memory for the stacks of the CPU's threads: {how_limited()}")
+            raise MemoryLimit(f"not enough memory for the stacks of the CPU's threads: {how_limited()}")
 
     def _value(self, parameter: Parameter, size: int, arg: Any) -> Any:
         if parameter.is_pointer:

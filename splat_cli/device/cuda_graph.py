@@ -29,4 +29,4 @@ class PrioritizedGraph:
     @staticmethod
     def _check(code: int) -> None:
         if code:
-            raise DeviceError(f"CUDA refuses a captured graph (error {code}): update the driver, or use --debug")
+            raise DeviceError(f"CUDA rejects a captured graph (error {code}): update the driver, or use --debug")

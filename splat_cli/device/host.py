@@ -37,4 +37,4 @@ def how_limited() -> str:
             return (
                 f"its address space is limited to {limit / 2**20:,.0f} MiB; raise the limit, as by ulimit -v unlimited"
             )
-    return "the system gives no more; end other programs"
+    return "the system has no more; close other programs"

@@ -153,7 +153,7 @@ def _slurm_cluster(path: Path) -> Iterator[Any]:
     try:
         cluster = SLURMCluster(**{"cores": 1, **settings})
     except (TypeError, ValueError, RuntimeError, ImportError, OSError) as error:
-        raise UsageError(f"{path} does not fit dask_jobqueue.SLURMCluster: {one_line(error)}") from None
+        raise UsageError(f"{path} does not suit dask_jobqueue.SLURMCluster: {one_line(error)}") from None
     ended = threading.Event()
     try:
         _submit(cluster, num)
@@ -176,7 +176,7 @@ def _submit(cluster: Any, num: int) -> None:
     try:
         cluster.sync(submitted)
     except RuntimeError as error:
-        raise UsageError(f"SLURM refuses the jobs: {one_line(error)}") from None
+        raise UsageError(f"SLURM rejects the jobs: {one_line(error)}") from None
 
 
 def _resubmit(cluster: Any, num: int, ended: threading.Event) -> None:

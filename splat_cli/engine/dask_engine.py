@@ -26,7 +26,7 @@ _WORKERS_CHECK_INTERVAL = 10.0  # seconds
 class SchedulerLost(SplatError):
     """The connection to the scheduler is lost."""
 
-    def __init__(self, advice: str = "; the same command continues with what is left") -> None:
+    def __init__(self, advice: str = "; run the same command again to continue with the rest") -> None:
         super().__init__(f"the connection to the Dask scheduler is lost{advice}")
 
 
@@ -73,7 +73,7 @@ class DaskEngine:
             return
         had_workers, self._has_workers, self._last_check = self._has_workers, self._find_workers(), time.monotonic()
         if had_workers and not self._has_workers:
-            self._say("The cluster has no workers any more: waiting for others to join")
+            self._say("All workers have left the cluster: waiting for others to join")
 
     def _find_workers(self) -> bool:
         """Whether the cluster has workers, as far as is known."""

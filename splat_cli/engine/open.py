@@ -22,7 +22,7 @@ def open_engine(
             yield engine
         except KeyboardInterrupt as error:
             engine.close()
-            raise Interrupted("Interrupted; the same command continues with what is left", error) from None
+            raise Interrupted("Interrupted; run the same command again to continue with the rest", error) from None
         finally:
             engine.close()
 

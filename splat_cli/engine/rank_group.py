@@ -114,7 +114,7 @@ class _Tasks:
         name = f"rank {rank} of {self._size}"
         if kind == "listens":
             if len(self._futures) > 1:
-                raise RankError(f"the worker of {name} was lost and has returned")
+                raise RankError(f"the worker of {name} was lost and has reconnected")
             for _ in self._workers[1:]:
                 self._submit(follow, *details)
         elif kind == "runs":

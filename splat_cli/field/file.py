@@ -105,7 +105,7 @@ def read_field(path: Path) -> FieldFile:
             raise ValueError(f"its splats have {splats.num_features} features, expected {shape.features}")
         expected = {**shape.sizes(), "embeddings": len(names) * shape.appearance}
         if {name: array.size for name, array in arrays.items()} != expected:
-            raise ValueError("its arrays do not fit its shape")
+            raise ValueError("its arrays do not match its shape")
         if not all(np.isfinite(array).all() for array in arrays.values()):
             raise ValueError("its arrays hold numbers that are not finite")
         return FieldFile(splats, shape, frame, names, arrays)
@@ -121,13 +121,13 @@ def _shape(values: dict[str, Any]) -> FieldShape:
     counts = (grid.dimensions, grid.levels, grid.table_size, grid.features, grid.base_resolution,
               shape.direction_degree, shape.appearance, shape.features, *shape.hidden)  # fmt: skip
     if not all(type(count) is int for count in counts) or grid.dimensions != 3:
-        raise ValueError("its shape is not one of whole numbers in three dimensions")
+        raise ValueError("its shape is not made of whole numbers in three dimensions")
     if not (
         grid.growth >= 1
         and 1 <= shape.direction_degree <= MAX_DIRECTION_DEGREE
         and min(shape.appearance, shape.features) >= 0
     ):
-        raise ValueError("its shape has sizes that no field has")
+        raise ValueError("its shape has invalid sizes")
     check_widths(shape.widths)
     return shape
 

@@ -84,7 +84,7 @@ class RankWatch:
                 report, last_heard = report + news.strip(b"."), time.monotonic()
             elif time.monotonic() - last_heard > HEARTBEAT_TIMEOUT:
                 self._record_loss(
-                    RankError, f"rank {rank} of {size} has stopped: no sign of life for {HEARTBEAT_TIMEOUT:.0f} s"
+                    RankError, f"rank {rank} of {size} does not respond: no heartbeat for {HEARTBEAT_TIMEOUT:.0f} s"
                 )
                 return
 

@@ -54,7 +54,7 @@ def refuse_foreign(paths: Iterable[Path]) -> None:
     """UsageError if one of the files is a picture of another program, such as a photograph."""
     for path in paths:
         if path.exists() and key_of(path) is None and _is_picture(path):
-            raise UsageError(f"{path} would be replaced, which is a picture of your own: name another folder")
+            raise UsageError(f"{path} would be replaced, which this program has not written: name another folder")
 
 
 def _is_picture(path: Path) -> bool:

@@ -94,7 +94,7 @@ def _as_harmonics(
             lambda: fine_tune(trainer.backend, baked.splats, placed, config, steps, **rates)
         )
     except (MemoryError, OutOfMemory):
-        say("There is not enough device memory for that: the PLY holds them as they were baked")
+        say("Not enough device memory to train them: the PLY has them as baked")
         return baked
     return dataclasses.replace(baked, splats=tuned)
 

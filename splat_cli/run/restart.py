@@ -78,7 +78,7 @@ def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
     options: of the command, which are no settings.
     """
     command = " ".join(filter(None, ("splat train --resume", str(run.path), options)))
-    return f"; go on with: {command}" if config.keep and is_run(run.path) else ""
+    return f"; continue with: {command}" if config.keep and is_run(run.path) else ""
 
 
 def interruption(

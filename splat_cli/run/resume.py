@@ -66,7 +66,7 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
         )
     done = run.result().get("steps", 0)
     if config.num_steps <= done and not _lacks_results(run, config):
-        raise FinishedError(f"{run.path} is finished after {done} steps: give more --steps to go on")
+        raise FinishedError(f"{run.path} is finished after {done} steps: give more --steps to continue")
     checkpoint = newest_checkpoint(run.checkpoints_path, display.warn)
     if checkpoint is None:
         display.say("No checkpoint was saved yet: starting from step 0")

@@ -83,7 +83,7 @@ def _view(entry: Any, where: str) -> View:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
-        raise FormatError(f"{where}: {width}x{height} is no size of an image")
+        raise FormatError(f"{where}: {width}x{height} is not the size of an image")
     if not is_rotation(rotation):
         raise FormatError(f"{where}: `rotation` is not a rotation matrix")
     w2c = np.eye(4)

@@ -60,7 +60,7 @@ def units_warning(views: Sequence[View], points: np.ndarray) -> str | None:
     size = max(extent, viewing_distance(views, points))
     if size < MIN_SCENE:
         return (
-            f"the scene is {size:.2g} units large, and what is nearer to a camera than 0.001 units is not drawn: "
+            f"the scene is {size:.2g} units large, and nothing nearer to a camera than 0.001 units is rendered: "
             "scale the model up (as colmap model_transformer does)"
         )
     centers = np.array([view.center for view in views]).reshape(-1, 3)

@@ -83,7 +83,7 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
             if found is not None and found.name == path.name:
                 return path.parent, name if format == "auto" else format
         if path.stem not in FILES:
-            raise SceneError(f"{path} is no scene: {_advice(path)}")
+            raise SceneError(f"{path} is not a scene: {_advice(path)}")
         path = path.parent
     for tail in map(Path, _MODEL_TAILS):
         whole = path if len(path.parts) > len(tail.parts) else path.resolve()
@@ -122,7 +122,8 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
         return FORMATS[options.format].read(root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
     if not present and (nested := nested_scenes(root)):
-        raise SceneError(f"{root} is no scene, but holds {len(nested)}: give {' or '.join(map(str, nested[:_SHOWN]))}")
+        shown = " or ".join(map(str, nested[:_SHOWN]))
+        raise SceneError(f"{root} is not a scene, but holds {len(nested)}: give {shown}")
     if not present and (num_photographs(root) or num_photographs(root / "images")):
         raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
     if not present:

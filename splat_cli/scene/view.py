@@ -87,7 +87,7 @@ class View:
         if not isinstance(self.w2c, np.ndarray) or self.w2c.shape not in ((4, 4), (3, 4)):
             raise UsageError(f"w2c of view {self.name!r}: expected a NumPy array [4, 4], world to camera")
         if not self.is_in_range or not np.isfinite(self.w2c).all():
-            raise UsageError(f"view {self.name!r} has numbers that no camera has, or that are not below {MAX_NUMBER:g}")
+            raise UsageError(f"view {self.name!r} has invalid parameters: expected finite numbers below {MAX_NUMBER:g}")
 
     def checked(self) -> View:
         """The view with numbers of Python and w2c float64 [4, 4]. UsageError as `check`."""

@@ -79,7 +79,7 @@ def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
     if not members or len(members) > _MAX_FILES:
         raise ValueError(f"it holds {len(members):,} files, expected 1 to {_MAX_FILES:,}")
     if (size := sum(member.file_size for member in members)) > limit:
-        raise ValueError(f"it would grow to {size:,} bytes, {limit:,} at most are unpacked")
+        raise ValueError(f"it would unpack to {size:,} bytes, {limit:,} at most are unpacked")
     for member in members:
         check_member(member)
         name = _path_of(member)

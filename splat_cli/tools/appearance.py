@@ -22,7 +22,7 @@ def embeddings_along(saved: FieldFile, appearance: str | None, num_frames: int) 
     """
     names = [None] if appearance is None else [appearance] if appearance in saved.names else appearance.split(",")
     if len(names) > 2:
-        raise UsageError(f"appearance {appearance}: expected one photograph's name, or two with a comma between")
+        raise UsageError(f"appearance {appearance}: expected one photograph's name, or two separated by a comma")
     first, last = saved.embedding(names[0]), saved.embedding(names[-1])
     share = np.linspace(0, 1, num_frames, dtype=np.float32)[:, None]
     return (1 - share) * first + share * last

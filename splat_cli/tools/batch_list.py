@@ -34,7 +34,7 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
         for name, path, settings in _entries(source):
             if not _is_folder_name(name):
                 raise UsageError(
-                    f"{source}: {name[:80]!a} is no name for the folder of a run: no slashes, at most 200 bytes"
+                    f"{source}: {name[:80]!a} is not a valid name of a run's folder: no slashes, at most 200 bytes"
                 )
             if name in scenes:
                 raise UsageError(f"{scenes[name].path} and {path} are both called {name!r}: name them in a .toml list")
@@ -68,6 +68,6 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
             raise UsageError(f"{source}: [[scene]] number {number} needs a path, a text, and may have a name, a text")
         settings = {**with_underscores(common), **with_underscores(own)}
         if any(isinstance(value, str) and "\0" in value for value in (path, *settings.values())):
-            raise UsageError(f"{source}: [[scene]] number {number} has a text with a zero character, which no path has")
+            raise UsageError(f"{source}: [[scene]] number {number} has a text with a null character: remove it")
         scene = source.parent / path
         yield name or scene.resolve().name, scene, settings | placed_paths(settings, source.parent, scene)

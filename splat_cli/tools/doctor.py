@@ -125,7 +125,7 @@ def _training(kernels: list[Check]) -> Check:
     wanted = "an NVIDIA GPU with CuPy, or a C++ compiler (pip install 'splat-cli[cpu]', or apt install g++)"
     if sys.platform != "linux":
         wanted = f"an NVIDIA GPU with CuPy: on {sys.platform} the CPU cannot be used"
-    return Check("training", False, f"no device works here; it takes {wanted}", needed=True)
+    return Check("training", False, f"no device works here; training needs {wanted}", needed=True)
 
 
 def _extra(name: str) -> Check:

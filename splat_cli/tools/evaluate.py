@@ -56,7 +56,7 @@ def evaluate_run(
     """
     ply, run = find_splats(source)
     if run is None:
-        raise UsageError(f"{source} lies in no run, so there is nothing to compare it with: name the run's folder")
+        raise UsageError(f"{source} is not in the folder of a run, which has the photographs: name the run's folder")
     photographs = load_run_images(run, run.views("test"), scene, backend, display)
     splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
     names = png_names([view.name for view in photographs.views])

@@ -52,7 +52,7 @@ class ExportJob:
         """The splats of one run, then half, a quarter, ... of them, each fine-tuned for `steps` steps; edited."""
         splats, run = self._trained(self.sources[0])
         if len(self.sources) > 1 or run is None:
-            raise UsageError("--lod makes levels of one run, whose photographs it trains on: name its folder alone")
+            raise UsageError("--lod trains on the photographs of a run: give the folder of one run alone")
         for level in levels_of_detail(open_backend(), run, splats, num_levels, steps, display):
             yield self._edited([(level, run)])
 
@@ -66,7 +66,7 @@ class ExportJob:
         path = field_path(source)
         if path is None or run is None:
             if self.appearance is not None:
-                raise UsageError(f"--appearance {self.appearance}: {source} is no run with --color field")
+                raise UsageError(f"--appearance {self.appearance}: {source} is not a run with --color field")
             return splats, run
         degree = run.config().sh_degree if self.edits.sh_degree is None else self.edits.sh_degree
         saved = read_field(path)

@@ -84,6 +84,7 @@ def _describe_run(run: RunDir) -> dict[str, str]:
 
 def _describe_field(path: Path) -> dict[str, str]:
     saved = read_field(path)
-    looks = f"looks of {len(saved.names)} photographs" if saved.shape.appearance else "one look for all photographs"
+    of_all = "one appearance for all photographs"
+    looks = f"appearances of {len(saved.names)} photographs" if saved.shape.appearance else of_all
     size = path.stat().st_size / 2**20
-    return {"colour field": f"{size:.1f} MiB with its {len(saved.splats):,} splats, {looks}; the PLY has it baked"}
+    return {"colour field": f"{size:.1f} MiB with its {len(saved.splats):,} splats, {looks}; it is baked into the PLY"}

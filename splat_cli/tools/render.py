@@ -149,7 +149,7 @@ def plan_job(
     """
     file, run = find_splats(source)
     if run is None and cameras is None and path is None:
-        raise UsageError(f"{source} brings no views: give some with --cameras FILE.json, or take --path orbit")
+        raise UsageError(f"{source} has no views: give some with --cameras FILE.json, or take --path orbit")
     config = run.config() if run else TrainConfig()
     which = which or ("test" if config.eval and path is None else "all")
     views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
@@ -183,9 +183,7 @@ def _frames(path: CameraPath, views: list[View], file: Path, spz_axes: str) -> t
     splats = read_splats(file, spz_axes)
     if not views:
         if path.kind not in ("auto", "orbit", "arc"):
-            raise UsageError(
-                f"{file} brings no cameras for --path {path.kind}: take orbit, or give --cameras FILE.json"
-            )
+            raise UsageError(f"{file} has no cameras for --path {path.kind}: take orbit, or give --cameras FILE.json")
         views = [overview(splats.means)]
         middle = tuple(middle_of(splats.means).tolist()) if len(splats) else (0.0, 0.0, 0.0)
         path = dataclasses.replace(path, kind="orbit", focus=path.focus or middle, arc=path.arc or 360.0)

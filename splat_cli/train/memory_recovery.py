@@ -108,5 +108,5 @@ def _prune(model: Model, num: int) -> bool:
 def _out_of_memory(num_splats: int, pairs: int) -> OutOfMemory:
     return OutOfMemory(
         f"the device cannot hold {num_splats:,} splats and {pairs:,} pairs: use --max-splats, a larger --downscale or "
-        "--sh-degree 0, or end other programs that use the device"
+        "--sh-degree 0, or close other programs that use the device"
     )

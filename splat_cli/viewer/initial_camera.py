@@ -65,7 +65,7 @@ def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCa
 
 def _named(views: Sequence[View], wanted: str) -> View:
     if not views:
-        raise UsageError(f"--start-view {wanted}: no run among the sources brings views; name a .json file of cameras")
+        raise UsageError(f"--start-view {wanted}: no source is a run with views; name a .json file of cameras")
     for view in views:
         if wanted in (view.name, PurePosixPath(view.name).stem):
             return view

@@ -67,7 +67,7 @@ class Window:
             task()
         except MemoryError:
             for client in self._server.get_clients().values():
-                client.add_notification("No memory", "The device has no room left to show this.", color="red")
+                client.add_notification("No memory", "Not enough device memory to show this.", color="red")
 
     def _redraw(self) -> None:
         self._look = self._appearance()

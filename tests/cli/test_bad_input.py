@@ -134,7 +134,7 @@ def test_export_to_a_place_that_cannot_be_written(splat, trained, tmp_path):
 )
 def test_files_that_are_no_scene(refused, tmp_path, name, words):
     (tmp_path / name).touch()
-    refused(tmp_path / name, f"{name} is no scene: ", *words)
+    refused(tmp_path / name, f"{name} is not a scene: ", *words)
 
 
 def test_an_address(refused):
@@ -145,7 +145,7 @@ def test_an_address(refused):
 def test_a_folder_over_a_scene(refused, scene, tmp_path, where):
     """A workspace of COLMAP, or a folder of several scenes."""
     shutil.copytree(scene, tmp_path / "work" / where)
-    refused(tmp_path / "work", "is no scene, but holds 1: give", where)
+    refused(tmp_path / "work", "is not a scene, but holds 1: give", where)
 
 
 def test_photographs_in_a_folder_of_another_size(refused, copy):

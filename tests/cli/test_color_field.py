@@ -37,7 +37,7 @@ def test_run_saves_the_field_beside_a_baked_ply(splat, field_run):
     assert read_ply(ply).sh_degree == 3
     assert ply.with_name("field.npz").is_file()
     described = splat("info", field_run).out
-    assert "looks of 7 photographs; the PLY has it baked" in described
+    assert "appearances of 7 photographs; it is baked into the PLY" in described
     assert "only right halves" in json.loads((field_run / "metrics.json").read_text())["protocol"]
 
 
@@ -93,7 +93,7 @@ def test_eval_measures_the_field_of_a_run_but_what_was_baked_of_a_ply(splat, fie
         ),
         (("render", "FIELD", "--appearance", "a_01.jpg,a_02.jpg,mean"), "expected one photograph's name, or two"),
         (("render", "PLAIN", "--appearance", "mean"), "only runs with --color field have appearances"),
-        (("export", "PLAIN", "out.ply", "--appearance", "mean"), "is no run with --color field"),
+        (("export", "PLAIN", "out.ply", "--appearance", "mean"), "is not a run with --color field"),
         (("train", "SCENE", "--field-appearance", "65"), "expected a whole number, 0 to 64"),
     ],
 )

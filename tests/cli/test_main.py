@@ -160,7 +160,7 @@ def test_underscores_in_options_are_hyphens(splat, scene, tmp_path, option):
         (
             RuntimeError("can't start new thread"),
             2,
-            "Error: no further thread can be started: raise the limit of memory or of processes (ulimit -v, -u)",
+            "Error: cannot start another thread: raise the limit of memory or of processes (ulimit -v, -u)",
         ),
         (RuntimeError("Symlink loop from 'a'"), 2, "Error: Symlink loop from 'a'; name another path"),
         (ValueError("two\nlines"), 1, "Error: ValueError: two lines (--debug shows where)"),

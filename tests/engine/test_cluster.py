@@ -107,7 +107,7 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "Interrupted; the same command continues with what is left"
+    assert err.splitlines()[-1] == "Interrupted; run the same command again to continue with the rest"
     assert "Traceback" not in err
     assert_gone(before)
     assert len(run.saved_steps()) == 1

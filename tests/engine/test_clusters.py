@@ -151,7 +151,7 @@ def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reaso
     (tmp_path / "slurm.toml").write_text(f'jobs = 1\nmemory = "1GB"\ninterface = "lo"\n{line}\n')
     code, error = batch(tmp_path / "slurm.toml")
     assert code == 2
-    assert "slurm.toml does not fit dask_jobqueue.SLURMCluster: " in error
+    assert "slurm.toml does not suit dask_jobqueue.SLURMCluster: " in error
     assert reason in error
 
 

@@ -181,5 +181,5 @@ def test_worker_without_the_program_is_told(tmp_path):
 
 
 def test_lost_scheduler_is_told(tmp_path):
-    with pytest.raises(SplatError, match="the connection to the Dask scheduler is lost; the same command continues"):
+    with pytest.raises(SplatError, match="the connection to the Dask scheduler is lost; run the same command again"):
         _results(tmp_path, CancelledError())

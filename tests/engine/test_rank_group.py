@@ -92,7 +92,7 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         err = process.communicate(timeout=HANG)[1]
     assert process.returncode == 130, err
-    assert err.splitlines()[-1].endswith(f"; go on with: splat train --resume {run.path} --cluster local:2")
+    assert err.splitlines()[-1].endswith(f"; continue with: splat train --resume {run.path} --cluster local:2")
     _assert_gone(before)
     assert len(run.saved_steps()) == 1
     assert splat("train", "--resume", run.path, "--no-report", "--device=cpu", CLUSTER).code == 0
@@ -125,7 +125,7 @@ def test_interrupted_run_is_resumed_with_fewer_workers_of_another_cluster(splat,
 @pytest.mark.parametrize(("options", "named"), [
     (["--viewer"], "--viewer does not work with --cluster"),
     (["--gpus=2", "--pose-opt"], "--gpus 2 does not work with --pose-opt"),
-    (["--gpus=2", "--batch=3"], "--batch 3 is no multiple of --gpus 2"),
+    (["--gpus=2", "--batch=3"], "--batch 3 is not a multiple of --gpus 2"),
     (["--resume=run"], "--resume keeps the run's folder"),
 ], ids=str)  # fmt: skip
 def test_options_that_do_not_work_on_a_cluster_are_named(splat, scene, options, named):

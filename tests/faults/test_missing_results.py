@@ -34,7 +34,7 @@ def _fail_at(monkeypatch, what, step):
 
     def fail_once(self, *args):
         if self.trainer.step == step:
-            raise DiskError("x.ply was not written: no space left on the disk; make room there")
+            raise DiskError("x.ply was not written: no space left on the disk; free some there")
         return method(self, *args)
 
     monkeypatch.setattr(RunWriter, what, fail_once)

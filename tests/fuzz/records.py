@@ -26,7 +26,7 @@ _NAMES = (
 
 
 def forge_ply(whole, rng):
-    """A header with other types, properties, elements and formats, and as many bytes as it then promises."""
+    """A header with other types, properties, elements and formats, and as many bytes as it then declares."""
     header, _, body = whole.partition(b"end_header\n")
     lines = header.decode("ascii").splitlines()
     for _ in range(rng.integers(1, 4)):

@@ -58,7 +58,7 @@ class KilledInTheFirstStep(Callback):
 
 def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, monkeypatch):
     monkeypatch.setattr(restart, "MAX_RESTARTS", 2)
-    with pytest.raises(RankError, match=r"was ended by SIGKILL; go on with: splat train --resume"):
+    with pytest.raises(RankError, match=r"was ended by SIGKILL; continue with: splat train --resume"):
         train(training, tmp_path / "run", 2, KilledInTheFirstStep(), tensorboard=True)
     assert len(restarts(training)) == 2
     assert not children()
@@ -84,7 +84,7 @@ def test_interrupt_ends_a_run_that_has_lost_a_rank(training, tmp_path):
         kill(children()[-1], 0)
         os.kill(os.getpid(), signal.SIGINT)  # noticed after the next round of steps, which has no end
 
-    with pytest.raises(Interrupted, match="Interrupted after step .* was ended by SIGKILL; go on with: splat train"):
+    with pytest.raises(Interrupted, match="Interrupted after step .* was ended by SIGKILL; continue with: splat train"):
         train(training, tmp_path / "run", 2, once(interrupt, after=8))
     assert not restarts(training)
     assert not children()
@@ -102,7 +102,8 @@ def test_interrupt_while_a_run_reads_its_scene_again_says_what_is_saved(training
     monkeypatch.setattr(train_scene, "read_data", read_or_interrupt)
     run = tmp_path / "run"
     saved = (
-        f"Interrupted; the newest checkpoint is {run}/checkpoints/step_16.npz; go on with: splat train --resume {run}"
+        f"Interrupted; the newest checkpoint is {run}/checkpoints/step_16.npz; "
+        f"continue with: splat train --resume {run}"
     )
     with pytest.raises(Interrupted, match=f"^{re.escape(saved)}$"):
         train(training, run, 2, once(lambda _: kill(children()[-1], 0)))

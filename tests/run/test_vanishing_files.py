@@ -32,7 +32,7 @@ def hide(folder):
 
 def test_a_run_whose_photographs_are_all_gone_ends_and_is_resumed(training, folder, tmp_path):
     """Regularization alone would go on to change the splats, and newer checkpoints would replace the good ones."""
-    advice = f"none of the 9 photographs can be read .*; go on with: splat train --resume {tmp_path / 'run'}"
+    advice = f"none of the 9 photographs can be read .*; continue with: splat train --resume {tmp_path / 'run'}"
     with pytest.raises(SceneError, match=advice):
         training.new(tmp_path / "run", after(16, hide(folder)), steps=600, **STREAMED)
     assert checkpoint_paths(tmp_path / "run" / "checkpoints")
@@ -47,7 +47,7 @@ def test_a_run_goes_on_when_held_out_photographs_are_gone(training, folder, tmp_
             (folder / "images" / name).unlink()
 
     settings = {**STREAMED, "eval": True, "save_at": (30, 60)}
-    with pytest.raises(SceneError, match="none of the .*; go on with: splat train --resume"):
+    with pytest.raises(SceneError, match="none of the .*; continue with: splat train --resume"):
         training.new(tmp_path / "run", after(16, remove), **settings)
     assert any("none of the" in line and "; training continues; splat" in line for line in training.display.warnings)
     assert (tmp_path / "run/point_cloud/iteration_60/point_cloud.ply").is_file()

@@ -46,8 +46,8 @@ def test_principal_point_is_the_middle_where_it_is_not_given(tmp_path):
     [
         ({"fx": None}, "camera 0: expected img_name"),
         ({"fx": 0}, "focal lengths > 0"),
-        ({"width": 0}, "no size"),
-        ({"width": 10**9}, "no size"),
+        ({"width": 0}, "not the size"),
+        ({"width": 10**9}, "not the size"),
         ({"position": [0, 0]}, "expected img_name"),
         ({"position": [0, 0, float("nan")]}, "finite"),
         ({"position": [0, 0, 1e300]}, "below 1e"),

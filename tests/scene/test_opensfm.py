@@ -64,10 +64,10 @@ def test_opensfm(tmp_path, views, model, values):
         ('"camera": "v2', '"camera": "v3', "camera is not in the file"),
         ('"rotation": [', '"rotation": [1, ', "`rotation` is not a list of 3 finite numbers"),
         ('"translation": [', '"translation": [1e99, 0, 0], "t": [', "`translation` is not"),
-        ('"coordinates": [', '"coordinates": ["x", ', "is no reconstruction of OpenSfM"),
-        ('"coordinates": [', '"coordinates": [1e, 0.0, 0.0], "c": [', "is no reconstruction of OpenSfM"),
-        ('"color"', '"colour"', "is no reconstruction of OpenSfM"),
-        ('"shots": {', '"shots": 3, "s": {', "is no reconstruction of OpenSfM"),
+        ('"coordinates": [', '"coordinates": ["x", ', "is not a reconstruction of OpenSfM"),
+        ('"coordinates": [', '"coordinates": [1e, 0.0, 0.0], "c": [', "is not a reconstruction of OpenSfM"),
+        ('"color"', '"colour"', "is not a reconstruction of OpenSfM"),
+        ('"shots": {', '"shots": 3, "s": {', "is not a reconstruction of OpenSfM"),
     ],
 )
 def test_damaged_reconstructions(tmp_path, views, old, new, reason):

@@ -61,14 +61,14 @@ def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
         ("[[scene]]\nsteps = 5\n", "needs a path"),
         ('[[scene]]\npath = "a"\nstepz = 5\n', "l.toml: 'stepz' is not a setting; the nearest is 'steps'"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "b/a"\n', "both called 'a'"),
-        ('[[scene]]\npath = "a\\u0000b"\n', "zero character"),
-        ('images = "a\\u0000b"\n[[scene]]\npath = "a"\n', "zero character"),
-        ('[[scene]]\npath = "a"\nname = "../../x"\n', "no name for the folder of a run"),
-        ('[[scene]]\npath = "a"\nname = ".."\n', "no name for the folder of a run"),
-        ('[[scene]]\npath = "a"\nname = "/etc"\n', "no name for the folder of a run"),
-        ('[[scene]]\npath = "a"\nname = "a\\u0000b"\n', "no name for the folder of a run"),
-        ('[[scene]]\npath = "/"\n', "no name for the folder of a run"),
-        (f'[[scene]]\npath = "a"\nname = "{"n" * 300}"\n', "no name for the folder of a run"),
+        ('[[scene]]\npath = "a\\u0000b"\n', "null character"),
+        ('images = "a\\u0000b"\n[[scene]]\npath = "a"\n', "null character"),
+        ('[[scene]]\npath = "a"\nname = "../../x"\n', "not a valid name of a run's folder"),
+        ('[[scene]]\npath = "a"\nname = ".."\n', "not a valid name of a run's folder"),
+        ('[[scene]]\npath = "a"\nname = "/etc"\n', "not a valid name of a run's folder"),
+        ('[[scene]]\npath = "a"\nname = "a\\u0000b"\n', "not a valid name of a run's folder"),
+        ('[[scene]]\npath = "/"\n', "not a valid name of a run's folder"),
+        (f'[[scene]]\npath = "a"\nname = "{"n" * 300}"\n', "not a valid name of a run's folder"),
     ],
 )
 def test_wrong_list_is_refused(tmp_path, text, message):
@@ -100,7 +100,7 @@ def test_result_of_another_shape_fails_alone(splat, scene, tmp_path):
     result = splat("batch", scenes, "-o", tmp_path / "out", "--device", "cpu", "--json")
     (outcome,) = json.loads(result.out)["scenes"]
     assert (result.code, outcome["status"], outcome["exit_code"]) == (1, "failed", 2)
-    assert "result.json is not as it was written" in outcome["error"]
+    assert "result.json is corrupt" in outcome["error"]
 
 
 def test_batch_resumes_what_was_stopped(splat, scene, tmp_path):

@@ -26,7 +26,7 @@ def test_runs_are_listed(splat, runs):
     assert re.search(r"20 steps, [23]\d\d splats, ", lines["garden"])
     assert "PSNR" in lines["garden"]
     assert lines["street"].strip() == "not finished: splats of step 20 of 20"
-    assert "result.json is not as it was written" in lines["broken"]
+    assert "result.json is corrupt" in lines["broken"]
     assert json.loads(splat("info", runs, "--json").out)["garden"].startswith("20 steps")
 
 

@@ -132,7 +132,7 @@ def test_pictures_beside_a_scene_are_no_photographs_without_poses(splat, scene, 
     shutil.copytree(scene, root / "scene")
     assert not lacks_poses(root)
     result = splat("train", root, *OPTIONS)
-    assert (result.code, f"{root} is no scene, but holds 1: give {root / 'scene'}" in result.err) == (2, True)
+    assert (result.code, f"{root} is not a scene, but holds 1: give {root / 'scene'}" in result.err) == (2, True)
 
 
 def test_scenes_made_of_photographs_do_not_hide_the_photographs(scene, photos, tmp_path, monkeypatch):

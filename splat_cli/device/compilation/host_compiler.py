@@ -134,7 +134,7 @@ def _candidates() -> list[tuple[str, ...]]:
             return [tuple(shlex.split(chosen))]
         except ValueError as error:
             raise DeviceError(
-                f"CXX is {escape_unprintable(chosen)!r}, which is no command line ({error}): correct it"
+                f"CXX is {escape_unprintable(chosen)!r}, which is not a valid command line ({error}): correct it"
             ) from None
     zig = [_ZIG] if importlib.util.find_spec("ziglang") else []
     system: list[tuple[str, ...]] = [] if _IS_WINDOWS else [("g++",), ("clang++",), ("c++",)]

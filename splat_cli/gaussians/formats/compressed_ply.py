@@ -122,7 +122,7 @@ def _check(path: Path, tables: dict[str, np.ndarray]) -> tuple[int, int]:
     properties = {name: set(table.dtype.names or ()) for name, table in tables.items()}
     has_words = {*_WORDS} <= properties.get("vertex", set())
     if not (has_words and {*_POSITION, *_SCALE} <= properties.get("chunk", set())):
-        raise FormatError(f"{path} is no compressed splat PLY: it lacks chunks or packed vertices; export it again")
+        raise FormatError(f"{path} is not a compressed splat PLY: it lacks chunks or packed vertices; export it again")
     packed = [tables["vertex"][name] for name in _WORDS] + [tables["sh"][name] for name in properties.get("sh", ())]
     if any(column.dtype.kind not in "iu" for column in packed):
         raise FormatError(f"{path} has packed properties that are not whole numbers; export it again")

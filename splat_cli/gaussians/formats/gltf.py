@@ -92,7 +92,7 @@ def read_glb(path: Path) -> SplatArrays:
         ShapeError,
     ) as error:  # fmt: skip
         reason = f"{type(error).__name__}: {reason_of(error)}"
-        raise FormatError(f"{path} is no readable .glb with {EXTENSION} ({reason}); export it again") from error
+        raise FormatError(f"{path} is not a readable .glb with {EXTENSION} ({reason}); export it again") from error
 
 
 def _read_primitive(reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:

@@ -38,7 +38,7 @@ def read_container(data: bytes) -> tuple[Any, memoryview]:
         size, kind = _CHUNK.unpack_from(data, offset)
         offset += _CHUNK.size + size
         if offset > length:
-            raise ValueError("a chunk ends behind the file")
+            raise ValueError("a chunk extends beyond the end of the file")
         chunks.setdefault(kind, memoryview(data)[offset - size : offset])
     return parse_json(bytes(chunks[b"JSON"])), chunks[b"BIN\0"]
 
@@ -79,10 +79,10 @@ class ArrayReader:
         count, stride = accessor["count"], view.get("byteStride", width * dtype.itemsize)
         begin = view.get("byteOffset", 0) + accessor.get("byteOffset", 0)
         if _WIDTHS[accessor["type"]] != width or "sparse" in accessor or view.get("buffer", 0) != 0:
-            raise ValueError(f"accessor {number} is no plain array of {width} numbers in the file's own buffer")
+            raise ValueError(f"accessor {number} is not a plain array of {width} numbers in the file's own buffer")
         row = width * dtype.itemsize
         if min(count, begin) < 0 or stride < row or begin + (count - 1) * stride + row > len(self.content):
-            raise ValueError(f"accessor {number} promises {count} elements, more than the buffer holds")
+            raise ValueError(f"accessor {number} declares {count} elements, more than the buffer holds")
         self.unread -= count * row
         if self.unread < 0:
             raise ValueError("its accessors read parts of the buffer more than once")

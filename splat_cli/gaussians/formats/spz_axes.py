@@ -52,11 +52,11 @@ def stated_axes(records: bytes) -> str | None:
     found = None
     while records:
         if len(records) < _RECORD.size:
-            raise ValueError("an extension is cut off")
+            raise ValueError("an extension is truncated")
         kind, size = _RECORD.unpack_from(records)
         content, records = records[_RECORD.size : _RECORD.size + size], records[_RECORD.size + size :]
         if len(content) < size:
-            raise ValueError("an extension is cut off")
+            raise ValueError("an extension is truncated")
         if kind == _COORDINATE_SYSTEM:
             if size != _VALUE.size or (code := _VALUE.unpack(content)[0]) >= len(AXES):
                 raise ValueError("an unknown coordinate system")

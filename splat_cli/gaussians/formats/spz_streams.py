@@ -92,7 +92,7 @@ def _read_gzip(path: Path, compressed: BinaryIO) -> tuple[SpzHeader, list[np.nda
             end += len(chunk)
         records = file.read(_MAX_RECORDS) if header.extended else b""
     if end < len(data):
-        raise FormatError(f"{path} promises {len(data)} bytes of splats and holds {end}: export it again")
+        raise FormatError(f"{path} declares {len(data)} bytes of splats and holds {end}: export it again")
     header = dataclasses.replace(header, axes=stated_axes(records))
     columns = np.split(data, np.cumsum(sizes)[:-1])
     return header, [column.reshape(header.num_splats, w) for column, w in zip(columns, header.widths, strict=True)]
@@ -121,7 +121,7 @@ def _unpack_zstd(path: Path, data: bytes, size: int) -> bytes:
         return b""
     try:
         if zstandard.get_frame_parameters(data).content_size != size:
-            raise FormatError(f"{path} has a stream that is not the {size} bytes it promises; export it again")
+            raise FormatError(f"{path} has a stream of other than the declared {size} bytes; export it again")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
     except zstandard.ZstdError as error:
         raise FormatError(f"{path} cannot be read as .spz ({error}): it is damaged; export it again") from error
@@ -129,15 +129,15 @@ def _unpack_zstd(path: Path, data: bytes, size: int) -> bytes:
 
 def _read_header(path: Path, content: bytes, versions: tuple[int, ...]) -> SpzHeader:
     if len(content) < HEADER.size or not content.startswith(MAGIC):
-        raise FormatError(f"{path} is no .spz file: its header is missing; export it again")
+        raise FormatError(f"{path} is not an .spz file: its header is missing; export it again")
     _, version, n, degree, bits, flags, _ = HEADER.unpack(content)
     if version not in versions:
-        raise FormatError(f"{path} is .spz of version {version}: versions 2 to 4 are read; export it as one of these")
+        raise FormatError(f"{path} has .spz version {version}, expected 2 to 4; export it as one of these")
     if degree > 3 or bits > 23:
         raise FormatError(
             f"{path} has SH degree {degree} and {bits} bits of fraction: expected at most degree 3 and 23 bits; "
             "export it again"
         )
     if n * splat_bytes(degree) > max_unpacked_bytes(path):
-        raise FormatError(f"{path} promises {n} splats, too many for {path.stat().st_size} bytes; export it again")
+        raise FormatError(f"{path} declares {n} splats, too many for {path.stat().st_size} bytes; export it again")
     return SpzHeader(version, n, degree, bits, bool(flags & ANTIALIASED), bool(flags & EXTENDED))

@@ -75,7 +75,7 @@ def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list
     viewers always show. After an error, what was there is unchanged. FormatError without splats.
     """
     if len(splats) == 0:
-        raise FormatError(f"{path} cannot hold no splats; keep some")
+        raise FormatError(f"{path} was not written: no splats are left; keep some")
     large = _is_large(splats)
     with replacing_together(path) as folder:
         writer = _Writer(folder, num_levels, counts=[0] * num_levels)

@@ -53,7 +53,7 @@ def format_for(path: Path, name: str | None = None, *others: str) -> Format:
         if path.name.lower().endswith(found.suffix):
             return found
     known = ", ".join((*(found.suffix for found in FORMATS.values()), *others))
-    raise UsageError(f"{path} is no file of splats by its name: expected one that ends in {known}")
+    raise UsageError(f"{path} has no suffix of a file of splats: expected a name that ends in {known}")
 
 
 def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:

@@ -72,7 +72,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _check_version(path: Path, metadata: Any) -> None:
     if not isinstance(metadata, dict):
-        raise ValueError("its header is no JSON object")
+        raise ValueError("its header is not a JSON object")
     if metadata.pop("format", None) != FORMAT:
         version = str(metadata.get("program"))[:40]
         raise FormatError(

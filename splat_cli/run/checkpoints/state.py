@@ -93,8 +93,8 @@ def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
         found = "missing" if array is None else "not finite" if array.shape == shape else str(list(array.shape))
         raise FormatError(
             f"the checkpoint of step {checkpoint.step} does not fit the run's settings: its `{name}` is {found}, "
-            f"expected {list(shape)}; if config.toml was changed, change it back, else remove the checkpoint to go on "
-            "from the one before"
+            f"expected {list(shape)}; if config.toml was changed, change it back, else remove the checkpoint to "
+            "continue from the one before"
         )
 
 

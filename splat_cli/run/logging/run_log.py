@@ -44,7 +44,7 @@ class RunLog:
         bad = {name: count for name, count in trainer.nonfinite_counts.items() if count}
         if bad:
             words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in bad.items())
-            self._warn_once("numbers", f"numbers that are not finite: {words}; the log counts them")
+            self._warn_once("numbers", f"numbers that are not finite: {words}; the log has their counts")
         entry = {
             **dataclasses.asdict(progress), "seconds": round(seconds, 3),
             "steps_per_second": self._speed(progress.step, seconds), "memory_bytes": trainer.backend.peak_bytes, **bad,

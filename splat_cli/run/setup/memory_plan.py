@@ -80,7 +80,7 @@ class MemoryPlan:
         colours = 1 - per_splat[0] / per_splat[1]
         return (
             f"--downscale {2 * self.config.downscale} saves {_gib(smaller)}, --sh-degree 0 {colours:.0%} of a splat, "
-            f"and --max-splats {max(self.max_splats, 1)} is what fits now"
+            f"and --max-splats {max(self.max_splats, 1)} fits now"
         )
 
 

@@ -63,7 +63,7 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
     """
     _check_depths(scene, config, display)
     if config.free_space and not len(scene.points):
-        raise SceneError(f"{scene.root} has no points that could tell free space: leave out --free-space")
+        raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
     budget = image_budget(backend, config, train, test)
     training = load_image_set(train, config, backend, display, lazily=budget is not None)
@@ -103,7 +103,7 @@ def load_part(
         return load_image_set(views, config, backend, display, lazily)
     part = load_image_set([views[index] for index in own], config, backend, display)
     if part.skipped:
-        raise SceneError(f"a photograph was read before, and cannot be now: {part.skipped[0]}")
+        raise SceneError(f"a photograph can no longer be read: {part.skipped[0]}")
     images, masks = [np.zeros((0, 0, 3), np.uint8) for _ in views], list[np.ndarray | None]([None] * len(views))
     for index, image, mask in zip(own, part.images, part.masks, strict=True):
         images[index], masks[index] = image, mask
@@ -145,7 +145,7 @@ def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
     if missing and config.depth_weight != 0:
         display.warn(f"left out {len(missing):,} depth maps: {_first_of(missing)}")
     if config.depth_weight and not has_maps and not len(scene.points):
-        raise SceneError(f"{scene.root} has no depth maps or points that could tell depths: leave out --depth-weight")
+        raise SceneError(f"{scene.root} has no depth maps or points to compare depths with: leave out --depth-weight")
     if config.gpus > 1 and has_maps and config.depth_weight != 0:
         raise UsageError(f"--gpus {config.gpus} does not work with depth maps: give --depths none")
 

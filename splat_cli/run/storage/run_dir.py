@@ -182,7 +182,7 @@ def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str,
             raise ValueError("expected a JSON object")
         check(content)
     except ValueError as error:
-        raise FormatError(f"{path} is not as it was written: {error}; remove the file") from None
+        raise FormatError(f"{path} is corrupt: {error}; remove the file") from None
     return content
 
 

@@ -23,7 +23,7 @@ _TRACK_LENGTH = struct.Struct("<Q")
 class _UnknownModelError(SceneError):
     def __init__(self, path: Path, model_id: int) -> None:
         super().__init__(
-            f"{path} has cameras of the unknown model number {model_id}, and nothing tells where they end; "
+            f"{path} has cameras of the unknown model number {model_id}, whose length is not known; "
             "undistort the images to PINHOLE cameras, or export the model again if the file is damaged"
         )
         self.model_id = model_id

@@ -42,7 +42,7 @@ class Cursor:
         room = (len(self.data) - self.pos) // min_bytes
         if count > room:
             raise SceneError(
-                f"{self.path} promises {count} {what} but has room for at most {room}: it is truncated or damaged; "
+                f"{self.path} declares {count} {what} but has room for at most {room}: it is truncated or damaged; "
                 "copy or export the model again"
             )
         return count

@@ -88,6 +88,6 @@ def check_camera(camera: Camera, path: Path) -> Camera:
     if not all(1 <= side <= MAX_CAMERA_SIDE for side in sides) or not all(map(math.isfinite, camera.params)):
         raise SceneError(
             f"{path}: camera {camera.id} has size {sides[0]}x{sides[1]} and parameters {list(camera.params)}, "
-            "which no photograph has; the file is damaged: copy or export the model again"
+            "which are invalid; the file is damaged: copy or export the model again"
         )
     return camera

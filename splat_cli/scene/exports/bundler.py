@@ -50,7 +50,7 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
     num_cameras, num_points = (int(value) if 0 <= value < 1e9 else -1 for value in [*values[:2], -1, -1][:2])
     cameras = values[2 : 2 + _CAMERA_NUMBERS * max(num_cameras, 0)]
     if num_cameras < 1 or len(cameras) < _CAMERA_NUMBERS * num_cameras:
-        raise SceneError(f"{path} promises {num_cameras} cameras and has fewer: it is truncated; export it again")
+        raise SceneError(f"{path} declares {num_cameras} cameras and has fewer: it is truncated; export it again")
     check_count(path, "cameras", num_cameras)
     images = ImageIndex(export_image_folder(root, options))
     entries = zip(_labels(path, num_cameras), cameras.reshape(-1, _CAMERA_NUMBERS), strict=False)

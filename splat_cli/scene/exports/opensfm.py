@@ -65,7 +65,7 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise SceneError(f"{path} is no reconstruction of OpenSfM ({error}): make it again") from error
+        raise SceneError(f"{path} is not a reconstruction of OpenSfM ({error}): make it again") from error
     check_count(path, "shots", len(entries))
     is_part = root.name == "opensfm" and not (root / "images").is_dir()  # of OpenDroneMap's project
     images = ImageIndex(export_image_folder(root.parent if is_part else root, options))

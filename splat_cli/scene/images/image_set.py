@@ -99,7 +99,7 @@ class Loader:
         if lens is not None:
             photo, mask = self._undistorted(lens, photo, mask, size)
         if mask is not None and not mask.any():
-            raise ValueError("its mask leaves no pixel")
+            raise ValueError("its mask excludes all pixels")
         return photo, None if mask is None or mask.all() else mask
 
     def _undistorted(

@@ -85,7 +85,7 @@ class DepthLocator:
             entries = {name: _scale(values) for name, values in parse_json(read_json_text(path)).items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise SceneError(
-                f"{path} is no table of `scale` and `offset` of depth maps: make it again, or give --depths none"
+                f"{path} is not a table of `scale` and `offset` of depth maps: make it again, or give --depths none"
             ) from None
         positive = [scale for scale, _ in entries.values() if scale > 0]
         middle = float(np.median(positive)) if positive else 0.0

@@ -15,8 +15,8 @@ def lens_of(camera: Camera) -> Lens:
     """Lens of a camera. SceneError if its model is unsupported or its parameters are invalid."""
     if camera.model == "EQUIRECTANGULAR":
         raise SceneError(
-            f"camera {camera.id} takes whole spheres (EQUIRECTANGULAR), which no flat picture holds: cut them into "
-            "perspective views first, as COLMAP's panorama_sfm does"
+            f"camera {camera.id} is spherical (EQUIRECTANGULAR): cut its panoramas into perspective views "
+            "first, as COLMAP's panorama_sfm does"
         )
     if camera.model not in MODEL_IDS:
         raise SceneError(
@@ -56,4 +56,4 @@ def _distortion(camera: Camera, k: tuple[float, ...]) -> Distortion | None:
             return Division(*k)
         case "EUCM" if 0 <= k[0] <= 1 and k[1] > 0:
             return Eucm(*k)
-    raise SceneError(f"camera {camera.id} ({camera.model}) has the parameters {k}, as no lens has: calibrate it again")
+    raise SceneError(f"camera {camera.id} ({camera.model}) has the invalid parameters {k}: calibrate it again")

@@ -47,11 +47,11 @@ class CameraPath:
             raise UsageError("--frames and --seconds exclude each other: --fps says how many frames a second has")
         counted = self.frames is not None or self.seconds is not None
         if self.is_file and (counted or self.focus or self.arc):
-            raise UsageError(f"{self.kind} says where its frames are: leave out --frames, --seconds, --focus and --arc")
+            raise UsageError(f"{self.kind} defines its own frames: leave out --frames, --seconds, --focus and --arc")
         if not self.is_file and self.kind not in KINDS:
             raise UsageError(f"--path {self.kind}: expected {', '.join(KINDS)} or the name of a .json file")
         if self.arc is not None and self.kind not in ("auto", "orbit", "arc"):
-            raise UsageError(f"--arc is the width of an orbit: leave it out, or take --path orbit, not {self.kind}")
+            raise UsageError(f"--arc needs --path orbit: leave it out, or take that path, not {self.kind}")
 
     @property
     def name(self) -> str:
@@ -106,5 +106,5 @@ def up_of(views: Sequence[View], up: tuple[float, float, float] | None, dense: n
         return up_direction(views, dense)
     length = np.linalg.norm(up)
     if length == 0:
-        raise UsageError("--up 0,0,0 is no direction")
+        raise UsageError("--up 0,0,0 is not a direction")
     return np.array(up) / length

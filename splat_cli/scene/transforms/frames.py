@@ -70,7 +70,7 @@ def located(photos: Path, file: str, match_basename: bool = False) -> str:
         found = existing_end(photos, file, match_basename, ("", *_SUFFIXES))
         return str(found or file_inside(photos, file).relative_to(photos))
     except (OSError, ValueError):  # no file's name
-        raise Unusable("its `file_path` is no file's name") from None
+        raise Unusable("its `file_path` is not a file name") from None
 
 
 def _lens(values: dict[str, Any], photo: Path) -> Lens:
@@ -126,7 +126,7 @@ def _distortion(values: dict[str, Any]) -> Distortion | None:
     model = (text(values, "camera_model") or "OPENCV").upper()
     fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
     if model in _SPHERES:
-        raise Unusable(f"its camera model {model!a} takes whole spheres: cut them into perspective views first")
+        raise Unusable(f"its camera model {model!a} is spherical: cut its panoramas into perspective views first")
     if not fisheye and model not in _MODELS:
         known = ", ".join(_MODELS + _FISHEYE_MODELS)
         raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")

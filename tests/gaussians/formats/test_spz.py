@@ -26,7 +26,7 @@ from tests.gaussians.some_splats import some_splats
         (0, "<I", 7, "header"),
         (4, "<I", 5, "version 5"),
         (8, "<I", 4_000_000_000, "too many"),
-        (8, "<I", 21, "promises"),
+        (8, "<I", 21, "declares"),
         (12, "<B", 4, "degree 4"),
         (13, "<B", 24, "24 bits"),
     ],
@@ -167,5 +167,5 @@ def test_damaged_extensions(tmp_path, records):
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(20, 0))
     rewrite_spz(path, lambda content: content[:-12] + records)
-    with pytest.raises(FormatError, match=r"an extension is cut off|an unknown coordinate system"):
+    with pytest.raises(FormatError, match=r"an extension is truncated|an unknown coordinate system"):
         read_splats(path)

@@ -36,7 +36,7 @@ def test_metrics(tmp_path, text):
 def test_result(tmp_path, text):
     run = RunDir(tmp_path)
     run.result_path.write_text(text)
-    with pytest.raises(FormatError, match=r"result\.json is not as it was written"):
+    with pytest.raises(FormatError, match=r"result\.json is corrupt"):
         run.result()
 
 
@@ -57,7 +57,7 @@ def test_result(tmp_path, text):
 def test_background(tmp_path, color):
     run = RunDir(tmp_path)
     run.background_path.write_text(f'{{"color": {color}}}')
-    with pytest.raises(FormatError, match=r"background\.json is not as it was written: .*three numbers"):
+    with pytest.raises(FormatError, match=r"background\.json is corrupt: .*three numbers"):
         run.background()
 
 

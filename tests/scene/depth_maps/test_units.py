@@ -43,7 +43,7 @@ def test_scales_of_inria(tmp_path):
     np.testing.assert_allclose(inverse(maps.maps[1]), 0.25, rtol=1e-3)
     for broken in ("[]", '{"a_00": {"scale": 1}}', "{", '{"a_00": {"scale": 1e999, "offset": 0}}'):
         (tmp_path / "sparse" / "0" / "depth_params.json").write_text(broken)
-        with pytest.raises(SceneError, match="depth_params.json is no table of"):
+        with pytest.raises(SceneError, match="depth_params.json is not a table of"):
             read_scene(scene)
 
 

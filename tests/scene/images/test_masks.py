@@ -73,7 +73,7 @@ def test_mask_that_leaves_all_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("mask", "reason"),
     [
-        (Picture.new("L", (40, 30), 0), "leaves no pixel"),
+        (Picture.new("L", (40, 30), 0), "excludes all pixels"),
         (Picture.new("L", (30, 40), 255), "is 30x40, the photograph 40x30"),
         (Picture.new("L", (400, 300), 255), "is 400x300"),
     ],

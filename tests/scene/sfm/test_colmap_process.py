@@ -86,7 +86,7 @@ def test_a_crash_is_one_line(counts, capfd, program, reason):
 
 def test_a_crash_on_a_full_disk_says_so(counts, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=9000))
-    with pytest.raises(DiskError, match="was not written: .* the disk has 0.0 MiB; make room there"):
+    with pytest.raises(DiskError, match="was not written: .* the disk has 0.0 MiB; free some there"):
         counts("raise RuntimeError('No registered database factory succeeded.')")
 
 
