@@ -87,7 +87,7 @@ def _starts(backend, file, spz_axes="rub"):
     initial, _ = initial_splats(
         backend, plan.config, none.astype("float32"), none.astype("uint8"), np.random.default_rng()
     )
-    return initial, frozen_splats(frozen, print)
+    return initial, frozen_splats(frozen, (0.0, 0.0, 0.0), print)
 
 
 @pytest.mark.parametrize("command", [("info",), ("view",), ("render", "--path")])
