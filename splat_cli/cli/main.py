@@ -22,6 +22,8 @@ from splat_cli.terminal import wrapped
 
 _WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _COMMANDS = ("train", "batch", "city", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
+_INTERNAL = ("cell",)
+"""Commands that others start."""
 
 
 class _LazyGroup(click.Group):
@@ -33,7 +35,7 @@ class _LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in _COMMANDS + _INTERNAL:
             return None
         command: click.Command = importlib.import_module(f"splat_cli.cli.{cmd_name}").command
         command.context_class = HelpContext

@@ -107,7 +107,15 @@ def open_city(
             temporary.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
     else:
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
-    return City(scene, out, config, begun["cell_splats"], begun["max_splats"], cell_steps, device, cluster)
+    return read_city(out, device, cluster)
+
+
+def read_city(out: Path, device: str, cluster: str | None = None) -> City:
+    """The city begun in `out`. FormatError."""
+    begun = _read_record(out / "city.json")
+    config = TrainConfig(**begun["settings"])
+    limits = begun["cell_splats"], begun["max_splats"]
+    return City(Path(begun["scene"]), out, config, *limits, begun["cell_steps"], device, cluster)
 
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:

@@ -39,16 +39,25 @@ class CoarseViews:
 
     def weights(self, index: int) -> np.ndarray:
         """Blending weight of each splat, summed over the view, float32 [N], px."""
-        scores = self.backend.xp.zeros((self._num, 2), "float32")
         self._renderer.forward(index, self._background)
+        return self._weights()
+
+    def render(self, index: int, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(picture, coverage, weights) of a view.
+
+        picture: uint8 [H, W, 3]. coverage: share of each pixel that the splats `inside`, bool [N], cover, float32
+        [H, W]. weights: see `weights`.
+        """
+        picture = to_8bit(self._renderer.render(index, self._background))
+        weights = self._weights()
+        values = self.backend.upload(inside.astype(np.float32)[:, None])
+        return picture, self._renderer.blended(index, values)[:, :, 0], weights
+
+    def _weights(self) -> np.ndarray:
+        """Weights in the view that was rendered last."""
+        scores = self.backend.xp.zeros((self._num, 2), "float32")
         self._renderer.rasterizer.score(self._renderer.state, self._no_errors, scores)
         return self.backend.download(scores)[:, 0]
-
-    def picture_and_coverage(self, index: int, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A view as uint8 [H, W, 3]; share of each pixel that the splats `inside`, bool [N], cover: float32 [H, W]."""
-        picture = to_8bit(self._renderer.render(index, self._background))
-        values = self.backend.upload(inside.astype(np.float32)[:, None])
-        return picture, self._renderer.blended(index, values)[:, :, 0]
 
 
 def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from PIL import Image as Picture
 
 from splat_cli.console import Display
 from splat_cli.device import Backend, num_cores
-from splat_cli.errors import UsageError
+from splat_cli.errors import SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
@@ -31,63 +31,59 @@ from splat_cli.tools.city.plan import CellFiles, CityPlan
 _QUALITY = 98
 
 
-class CellPreparer:
-    """Writes the files of cells of a round. The coarse run and the trained cells of earlier rounds are read once."""
+def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:
+    """Write the files of a cell, unless they are there. Reads its photographs, and the trained cells of earlier rounds.
 
-    def __init__(self, coarse: RunDir, out: Path, plan: CityPlan, backend: Backend, display: Display) -> None:
-        self.out, self.plan = out, plan
-        self._trained: dict[int, SplatArrays] = {}
-        self.splats = read_ply(coarse.ply_path(coarse.saved_steps()[-1]))
-        photographs = load_run_images(coarse, coarse.views("train"), None, backend, display)
-        self.photographs = _with_one_exposure(photographs, coarse, display)
-        self.views = CoarseViews(backend, self.splats, photographs.views, coarse.background())
+    UsageError if its photographs are gone.
+    """
+    files, cell, before = CellFiles.of(out, number), plan.cells[number], plan.before(number)
+    if files.start.is_file():
+        return
+    splats = read_ply(coarse.ply_path(coarse.saved_steps()[-1]))
+    places = plan.places(splats)
+    around = cell.cell.trains(places)
+    names = set(cell.views)
+    views = [view for view in coarse.views("train") if view.name in names]
+    try:
+        photographs = load_run_images(coarse, views, None, backend, display)
+    except SceneError as error:
+        gone = f"cell {number} has none of its photographs any more ({error})"
+        raise UsageError(f"{gone}: restore them, or remove {out / 'cells'}") from None
+    photographs = _with_one_exposure(photographs, coarse, display)
+    pictures = CoarseViews(backend, splats, photographs.views, coarse.background())
+    shown = _write_pictures(files, photographs, pictures, around)
+    done = [own_splats(out, plan, other) for other in before]
+    near = [part.select(cell.cell.trains(plan.ground(part.means))) for part in done]
+    frozen = merged([splats.select(shown & ~around), *near])
+    if len(frozen):
+        write_ply(files.frozen, frozen)
+    start = splats.select(around & ~plan.filled(places, before))
+    _write_model(files, photographs.views, start.means)
+    write_ply(files.start, start, durable=True)
 
-    def prepare(self, number: int) -> None:
-        """Write the files of a cell, unless they are there."""
-        files, cell = CellFiles.of(self.out, number), self.plan.cells[number]
-        if files.start.is_file():
-            return
-        places, before = self.plan.places(self.splats), self.plan.before(number)
-        around = cell.cell.trains(places)
-        names = set(cell.views)
-        indices = [i for i, view in enumerate(self.photographs.views) if view.name in names]
-        if not indices:
-            folder = self.out / "cells"
-            raise UsageError(f"cell {number} has none of its photographs any more: restore them, or remove {folder}")
-        shown = self._write_pictures(files, indices, around)
-        done = [self._own_splats(other) for other in before]
-        near = [part.select(cell.cell.trains(self.plan.ground(part.means))) for part in done]
-        frozen = merged([self.splats.select(shown & ~around), *near])
-        if len(frozen):
-            write_ply(files.frozen, frozen)
-        start = self.splats.select(around & ~self.plan.filled(places, before))
-        _write_model(files, [self.photographs.views[i] for i in indices], start.means)
-        write_ply(files.start, start, durable=True)
 
-    def _own_splats(self, number: int) -> SplatArrays:
-        if number not in self._trained:
-            self._trained[number] = own_splats(self.out, self.plan, number)
-        return self._trained[number]
+def _write_pictures(files: CellFiles, photographs: ImageSet, coarse: CoarseViews, around: np.ndarray) -> np.ndarray:
+    """Write the pictures of a cell, whose splats are `around`, bool [N]; returns which splats these show, bool [N]."""
+    shown = np.zeros(len(around), bool)
 
-    def _write_pictures(self, files: CellFiles, indices: list[int], around: np.ndarray) -> np.ndarray:
-        """Write the pictures of a cell; returns which splats these show, bool [N]."""
-        shown = np.zeros(len(self.splats), bool)
+    def writes() -> Iterator[Callable[[], None]]:
+        for index in range(len(photographs.views)):
+            picture, coverage, weights = coarse.render(index, around)
+            np.logical_or(shown, is_shown(weights), out=shown)
+            yield partial(_write_picture, files, photographs, index, picture, coverage)
 
-        def writes() -> Iterator[Callable[[], None]]:
-            for index in indices:
-                np.logical_or(shown, is_shown(self.views.weights(index)), out=shown)
-                yield partial(self._write_picture, files, index, *self.views.picture_and_coverage(index, around))
+    for _ in run_in_threads(writes(), num_cores()):
+        pass
+    return shown
 
-        for _ in run_in_threads(writes(), num_cores()):
-            pass
-        return shown
 
-    def _write_picture(self, files: CellFiles, index: int, coarse: np.ndarray, coverage: np.ndarray) -> None:
-        view, mask = self.photographs.views[index], self.photographs.masks[index]
-        picture = picture_of_cell(self.photographs.images[index], coarse, coverage)
-        _save(files.scene / "images" / _file(view), picture)
-        if mask is not None:
-            _save(files.scene / "masks" / f"{_file(view)}.png", mask)
+def _write_picture(
+    files: CellFiles, photographs: ImageSet, index: int, coarse: np.ndarray, coverage: np.ndarray
+) -> None:
+    view, mask = photographs.views[index], photographs.masks[index]
+    _save(files.scene / "images" / _file(view), picture_of_cell(photographs.images[index], coarse, coverage))
+    if mask is not None:
+        _save(files.scene / "masks" / f"{_file(view)}.png", mask)
 
 
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:

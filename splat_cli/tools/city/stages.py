@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from splat_cli.console import Display
-from splat_cli.device import Backend
 from splat_cli.engine.job import Job
 from splat_cli.engine.open import open_engine
 from splat_cli.engine.protocol import Engine
@@ -14,11 +13,11 @@ from splat_cli.errors import SplatError
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.tools.city.cell_job import cell_job
 from splat_cli.tools.city.city import City
 from splat_cli.tools.city.divide import divide
 from splat_cli.tools.city.merge import finish, merge_cells
 from splat_cli.tools.city.plan import CellFiles, CityPlan, read_plan
-from splat_cli.tools.city.prepare import CellPreparer
 
 
 def train_city(city: City, display: Display) -> RunResult:
@@ -40,10 +39,12 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
             job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
             _run([job], engine, display)
-        backend = open_device(city.device, city.config, display)
-        plan = plan or divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
+        if plan is None:
+            backend = open_device(city.device, city.config, display)
+            plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
+            backend.release_cached()  # for the jobs
         display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
-        _train_cells(city, plan, engine, backend, display)
+        _train_cells(city, plan, engine, display)
     return plan
 
 
@@ -52,22 +53,11 @@ def _unfinished(city: City, plan: CityPlan) -> list[int]:
     return [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
 
 
-def _train_cells(city: City, plan: CityPlan, engine: Engine, backend: Backend, display: Display) -> None:
-    """Prepare and train the cells that are not finished, round by round."""
+def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
+    """Train the cells that are not finished, round by round."""
     left = _unfinished(city, plan)
     for number in sorted({plan.cells[i].round for i in left}):
-        cells = [i for i in left if plan.cells[i].round == number]
-        preparer = CellPreparer(city.coarse, city.out, plan, backend, display)
-        for i in cells:
-            preparer.prepare(i)
-        del preparer
-        backend.release_cached()  # for the jobs
-        _run([_cell_job(city, plan, i) for i in cells], engine, display)
-
-
-def _cell_job(city: City, plan: CityPlan, number: int) -> Job:
-    files = CellFiles.of(city.out, number)
-    return train_job(f"cell {number}", files.scene, files.run.path, city.cell_config(plan, number), city.device)
+        _run([cell_job(city, i) for i in left if plan.cells[i].round == number], engine, display)
 
 
 def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:

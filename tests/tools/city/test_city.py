@@ -16,6 +16,7 @@ from splat_cli.cli.main import run
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import make_sample_city, read_scene
+from splat_cli.tools.city.coarse_views import CoarseViews
 from splat_cli.tools.city.plan import CellFiles, read_plan
 from splat_cli.tools.city.prepare import own_splats
 from tests.processes import HANG, SPLAT, started, wait_until
@@ -131,16 +132,17 @@ def test_only_what_is_missing_is_trained(city, copy, splat):
     assert rows(last(copy / "cells/000/run")) == rows(last(city[1] / "cells/000/run"))
 
 
-def test_a_lost_worker_changes_no_byte(city, tmp_path):
-    """Cells on two workers of a Dask cluster, of which one is killed while it trains the first cell."""
+@pytest.mark.parametrize("begun", ["scene/images", "run/cameras.json"])
+def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
+    """Cells on two workers of a Dask cluster, of which one is killed while it prepares or trains the first cell."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
     scene, out = city[0], tmp_path / "out"
     command = [sys.executable, "-m", "splat_cli", "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = CellFiles.of(out, 0).run
+    path = CellFiles.of(out, 0).folder / begun
     with subprocess.Popen(list(map(str, command)), env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            while not run.cameras_path.is_file():
+            while not path.exists():
                 assert process.poll() is None, process.stderr.read()
                 time.sleep(0.01)
             before = psutil.Process(process.pid).children(recursive=True)
@@ -154,6 +156,42 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path):
     assert process.returncode == 0, err
     assert psutil.wait_procs(before, timeout=30)[1] == []
     assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_a_preparation_that_was_killed_is_repeated(city, copy, splat):
+    """Files of a cell may be half-written then, until start.ply is there."""
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "point_cloud")
+    files = CellFiles.of(copy, 0)
+    shutil.rmtree(files.run.path)
+    files.start.unlink()
+    for path in (*files.scene.rglob("*.jpg"), files.frozen, files.scene / "sparse" / "0" / "images.bin"):
+        os.truncate(path, path.stat().st_size // 2)
+    result = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert result.code == 0, result.err
+    assert files.start.read_bytes() == CellFiles.of(city[1], 0).start.read_bytes()
+    assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
+    """Not in the process of the command, nor on its device."""
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "cells" / "001")
+    monkeypatch.setattr(CoarseViews, "__init__", lambda *arguments: pytest.fail("rendered by the command"))
+    assert splat("city", city[0], "-o", copy, *OPTIONS).code == 0
+    start = CellFiles.of(copy, 1).start
+    assert start.read_bytes() == CellFiles.of(city[1], 1).start.read_bytes()
+
+
+def test_a_finished_cell_is_not_trained_again(city, copy, splat):
+    """When its job is repeated, because its worker was lost before it could tell."""
+    files = CellFiles.of(copy, 1)
+    shutil.rmtree(files.scene)
+    again = splat("cell", copy, "1", "--device", "cpu", "--json")
+    assert json.loads(again.out)["num_splats"] == len(last(files.run.path))
+    unknown = splat("cell", copy, "7", "--device", "cpu")
+    assert unknown.code == 2
+    assert "has no cell 7" in unknown.err
 
 
 def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_path):
@@ -230,5 +268,5 @@ def test_a_cell_without_its_photographs(city, copy, splat):
     content["cells"][0]["views"] = ["gone.jpg"]
     path.write_text(json.dumps(content))
     refused = splat("city", city[0], "-o", copy, *OPTIONS)
-    assert refused.code == 2
+    assert refused.code == 1
     assert "cell 0 has none of its photographs any more" in refused.err

@@ -31,7 +31,7 @@ def test_shares_of_all_cells_add_up_to_what_is_covered(backend):
     views = CoarseViews(backend, splats, [view], (0, 0, 0))
     inside = np.array([np.arange(40) % 3 == number for number in range(3)])
     shares = covered_shares(views.weights(0), inside, view)
-    coverages = [views.picture_and_coverage(0, one)[1] for one in inside]
+    coverages = [views.render(0, one)[1] for one in inside]
     np.testing.assert_allclose(shares, [coverage.mean() for coverage in coverages], rtol=1e-3)
     assert 0 < shares.sum() < 1
 
@@ -40,8 +40,9 @@ def test_pictures_are_those_of_the_splats(backend):
     splats, view = some_splats(40), ring_of_views(3)[2]
     views = CoarseViews(backend, splats, ring_of_views(3), (1, 0, 0))
     expected = render_view(backend, Splats.from_arrays(backend, splats), view, (1, 0, 0))
-    picture, _ = views.picture_and_coverage(2, np.ones(40, bool))
+    picture, _, weights = views.render(2, np.ones(40, bool))
     np.testing.assert_allclose(picture, 255 * np.clip(expected, 0, 1), atol=0.51)
+    np.testing.assert_array_equal(weights, views.weights(2))
 
 
 def test_a_photograph_without_its_exposure():

@@ -1,0 +1,28 @@
+"""`splat cell`: the job of a cell, which `splat city` starts; help does not list it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from splat_cli.cli.display import display_options
+from splat_cli.cli.options import PATH, device_option
+from splat_cli.cli.output import Output
+from splat_cli.phase_timer import PhaseTimer
+
+if TYPE_CHECKING:
+    from splat_cli.console import Display
+
+
+@click.command(hidden=True)
+@click.argument("out", type=PATH)
+@click.argument("number", type=int)
+@device_option
+@display_options
+def command(out: Path, number: int, device: str, display: "Display") -> Output:
+    """Prepare and train cell NUMBER of the city in OUT."""
+    timer = PhaseTimer("starting")
+    from splat_cli.tools.city.cell_job import train_cell
+
+    result = train_cell(out, number, device, display, timer)
+    return Output(result.lines(), {**result.to_dict(), "phases": timer.seconds})
