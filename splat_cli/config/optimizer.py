@@ -86,7 +86,8 @@ class OptimizerSettings:
     free_space: float | None = setting(
         None,
         "Weight in the loss of the mean squared opacity between cameras and the dataset's points that they see; by "
-        "default 0.1 with --appearance grid, else 0. Internet photo collections benefit from 1 (--preset phototourism).",
+        "default 0.1 with --appearance grid, else 0. Internet photo collections benefit from 1 "
+        "(--preset phototourism).",
         low=0,
     )
     opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", low=0)
