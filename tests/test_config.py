@@ -65,7 +65,7 @@ def test_unknown_key_names_the_nearest_and_the_file(tmp_path):
         ("save_at = 100", "save_at = 100: expected whole numbers, 1 or more"),
         ("eval = 1", "eval = 1: expected true or false"),
         ("steps = ", "not a TOML file"),
-        ("[run]\nsteps = 5", "steps stands under [run]"),
+        ("[run]\nsteps = 5", "steps is under [run]"),
         ("[train]\nsteps = 5", "'train' is not a setting"),
     ],
 )
