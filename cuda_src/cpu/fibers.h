@@ -14,18 +14,11 @@
 #include "runtime.h"
 #include "sanitizer.h"
 #include "types.h"
+#include "warp_barrier.h"
 
 #define SPLAT_CPU_UNLIKELY(x) __builtin_expect((x), 0)
 
 namespace splat_cpu {
-
-// A barrier over the 32 lanes of a warp and the two sets of slots that shuffles exchange values through (two, so that a fast
-// lane's next exchange cannot overwrite what a slow lane still reads).
-struct Warp {
-    unsigned generation, arrived, alive, wanted;
-    uint64_t slots[2][32];
-    uint64_t* now() { return slots[generation & 1]; }
-};
 
 struct Worker {
     static constexpr int OS_THREAD = MAX_THREADS;            // its index among the stack pointers
@@ -110,13 +103,12 @@ struct Worker {
     __attribute__((noinline)) void warp_barrier(unsigned mask)
     {
         Warp& w = warp();
-        const unsigned me = current;
-        const unsigned g = w.generation;
+        const unsigned me = current, g = w.generation;
         w.arrived |= 1u << (me & 31);
         w.wanted = mask;
-        if ((w.arrived & mask & w.alive) == (mask & w.alive)) { open_warp(w); return; }
+        if (w.is_complete(mask)) { open_warp(w); return; }
         for (idle_turns = 0; w.generation == g;) {
-            const unsigned to = next_lane(me);
+            const unsigned to = w.next_thread(me);
             if (to == me) die("a warp operation waits for a lane that never comes");
             hand_over(me, to);
             if (w.generation == g) waiting_again(me, ~0u, "a warp operation");
@@ -164,7 +156,7 @@ private:
         w.alive &= ~(1u << (me & 31));
         if (--alive == 0) switch_stack(me, OS_THREAD, true);
         if (arrived == alive) open_barrier();
-        if (w.arrived && (w.arrived & w.wanted & w.alive) == (w.wanted & w.alive)) open_warp(w);
+        if (w.arrived && w.is_complete(w.wanted)) open_warp(w);
         current = (unsigned)after;
         switch_stack(me, after, true);
     }
@@ -191,8 +183,7 @@ private:
         previous[first] = (uint16_t)(num_threads - 1);
         for (int i = first / 32; 32 * i < num_threads; ++i) {
             const int begin = first > 32 * i ? first - 32 * i : 0, end = num_threads - 32 * i;
-            warps[i].generation = 0; warps[i].arrived = 0;
-            warps[i].alive = ~0u << begin & (end >= 32 ? ~0u : (1u << end) - 1);
+            warps[i].begin(~0u << begin & (end >= 32 ? ~0u : (1u << end) - 1));
         }
     }
 
@@ -202,14 +193,7 @@ private:
     }
 
     SPLAT_CPU_INLINE void open_barrier() { ++generation; arrived = 0; count[generation & 1] = 0; idle_turns = 0; }
-    SPLAT_CPU_INLINE void open_warp(Warp& w) { ++w.generation; w.arrived = 0; idle_turns = 0; }
-
-    unsigned next_lane(unsigned me)
-    {
-        const unsigned lane = me & 31, lanes = warps[me >> 5].alive;
-        const unsigned above = lane == 31 ? 0 : lanes & (~0u << (lane + 1));
-        return (me & ~31u) + (unsigned)__builtin_ctz(above ? above : lanes);
-    }
+    SPLAT_CPU_INLINE void open_warp(Warp& w) { w.open(); idle_turns = 0; }
 };
 static_assert(sizeof(Worker) <= STACK, "the Worker lies before the first stack");
 

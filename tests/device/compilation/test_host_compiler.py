@@ -132,7 +132,7 @@ def test_libraries_for_windows_are_made(sources, monkeypatch, fresh_versions, fi
 @pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])
 def test_environment_that_names_no_command_line(sources, monkeypatch, command):
     monkeypatch.setenv("CXX", command)
-    with pytest.raises(DeviceError, match="which is no command line") as caught:
+    with pytest.raises(DeviceError, match="which is not a valid command line") as caught:
         open_backend("cpu", sources=sources)
     assert "\n" not in str(caught.value)
 
