@@ -1,6 +1,13 @@
 """The entry point: `splat`, and `python -m splat_cli`."""
 
+import os
 import signal
+import sys
+
+_AMPLE, _AMPLE_PER_CORE = 1 << 30, 160 << 20
+"""Bytes of address space that suffice with an arena of the C library and buffers of OpenBLAS for each thread."""
+_M_ARENA_MAX = -8
+"""Of mallopt in the C library of GNU; others ignore or lack it."""
 
 
 def main() -> None:
@@ -8,10 +15,36 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _save_address_space()
     from splat_cli.cli.main import main as run
 
     signal.signal(signal.SIGINT, handler)
     run()
+
+
+def _save_address_space() -> None:
+    """With a limited address space (ulimit -v), gives this process and its children one arena and one BLAS thread.
+
+    Called before NumPy is imported. The C library reserves 64 to 128 MiB a thread, most of which no thread uses, and
+    OpenBLAS ends the process where its buffers do not fit.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= _AMPLE + _AMPLE_PER_CORE * (os.cpu_count() or 1):
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if "MALLOC_ARENA_MAX" in os.environ:
+        return
+    os.environ["MALLOC_ARENA_MAX"] = "1"  # of children
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+    except (OSError, AttributeError):  # another C library
+        return
 
 
 if __name__ == "__main__":

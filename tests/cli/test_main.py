@@ -1,6 +1,7 @@
 """The program as a whole: help, version, exit codes, one-line errors."""
 
 import errno
+import os
 import re
 import sys
 
@@ -10,7 +11,8 @@ import pytest
 from splat_cli import __version__
 from splat_cli.cli.main import splat as group
 from splat_cli.config import SETTINGS
-from tests.processes import finished
+from tests.processes import SPLAT, environment, finished
+from tests.small_scene import write_small_scene
 
 COMMANDS = ["train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor"]
 
@@ -175,3 +177,13 @@ def test_failures_are_one_line(splat, monkeypatch, error, code, message):
     result = splat("anything")
     assert (result.code, result.err.strip()) == (code, message)
     assert "Traceback" in splat("anything", "--debug").err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v limits the address space on Linux")
+def test_training_in_a_small_address_space(tmp_path):
+    """Without fewer arenas and threads, threads failed to start from 300 to 600 MiB, and OpenBLAS ended the process."""
+    scene, limit = write_small_scene(tmp_path / "scene"), (400 + 20 * (os.cpu_count() or 1)) << 10  # KiB
+    for name, kibibytes in (("compile", "unlimited"), ("limited", str(limit))):
+        train = [*SPLAT, "train", scene, "-o", tmp_path / name, "--steps", "2", "--device", "cpu", "--no-report"]
+        result = finished(["sh", "-c", 'ulimit -v "$0" && exec "$@"', kibibytes, *train], env=environment())
+        assert result.returncode == 0, result.stderr
