@@ -25,4 +25,4 @@ def command(out: Path, number: int, device: str, display: "Display") -> Output:
     from splat_cli.tools.city.cell_job import train_cell
 
     result = train_cell(out, number, device, display, timer)
-    return Output(result.lines(), {**result.to_dict(), "phases": timer.seconds})
+    return Output(result.lines(), result.to_dict())

@@ -78,7 +78,7 @@ def command(
     steps = config.steps if cell_steps is None else cell_steps
     with locked_folder(out, make=True):
         result = train_city(open_city(scene, out, config, cell_splats, steps, device, cluster, display), display)
-        index = levels_of(result, lod)
+        index = levels_of(result, lod, display)
     lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s", *result.lines()]
     lines += [f"Levels of detail: {index}"] if index else []
     return Output(lines, {**result.to_dict(), "lod": index})

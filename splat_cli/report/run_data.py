@@ -45,10 +45,6 @@ class RunData:
 def read_run_data(run: RunDir) -> RunData:
     """Read config.toml, train.jsonl, metrics.json and the names of saved splats."""
     lines = run.log.entries()
-    phases: dict[str, float] = {}
-    for line in lines:
-        for phase, seconds in line.get("phases", {}).items():
-            phases[phase] = phases.get(phase, 0.0) + seconds
     metrics = run.metrics()
     last_written = run.log.path if run.log.path.is_file() else run.config_path
     return RunData(
@@ -57,7 +53,7 @@ def read_run_data(run: RunDir) -> RunData:
         provenance=run.provenance(),
         figures=[line for line in lines if "loss" in line],
         warnings=[(line["step"], line["warning"]) for line in lines if "warning" in line],
-        phases=phases,
+        phases=run.log.phases(),
         metrics={int(step): entry for step, entry in metrics.get("steps", {}).items()},
         protocol=metrics.get("protocol", ""),
         step=max([line["step"] for line in lines] + run.saved_steps(), default=0),

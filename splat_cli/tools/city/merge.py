@@ -17,6 +17,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.tools.city.plan import CellFiles, CityPlan
 from splat_cli.tools.city.prepare import own_splats
+from splat_cli.tools.city.seconds import timed
 from splat_cli.tools.evaluate import evaluate_run
 
 
@@ -43,11 +44,12 @@ def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
     return merged([untrained, *(own_splats(out, plan, number) for number in numbers)])
 
 
-def levels_of(result: RunResult, num_levels: int) -> Path | None:
+def levels_of(result: RunResult, num_levels: int, display: Display) -> Path | None:
     """The index of the levels of detail in the folder of the city, written if it is missing; None for no levels."""
     index = result.run.path / "lod" / NAME
     if num_levels and not index.is_file():
-        write_streamed_sog(index, read_ply(result.run.ply_path(result.steps)), num_levels)
+        with timed(result.run.path, "levels of detail", display):
+            write_streamed_sog(index, read_ply(result.run.ply_path(result.steps)), num_levels)
     return index if num_levels else None
 
 

@@ -18,6 +18,7 @@ from splat_cli.tools.city.city import City
 from splat_cli.tools.city.divide import divide
 from splat_cli.tools.city.merge import finish, merge_cells
 from splat_cli.tools.city.plan import CellFiles, CityPlan, read_plan
+from splat_cli.tools.city.seconds import show_job, timed
 
 
 def train_city(city: City, display: Display) -> RunResult:
@@ -28,8 +29,10 @@ def train_city(city: City, display: Display) -> RunResult:
     if plan is None or not city.coarse.result() or _unfinished(city, plan):
         plan = _train_parts(city, plan, display)
     backend = open_device(city.device, city.config, display)
-    run = merge_cells(city.coarse, city.out, plan)
-    return finish(run, city.coarse, len(plan.cells), backend, display)
+    with timed(city.out, "merge", display):
+        run = merge_cells(city.coarse, city.out, plan)
+    with timed(city.out, "evaluation", display):
+        return finish(run, city.coarse, len(plan.cells), backend, display)
 
 
 def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPlan:
@@ -38,13 +41,15 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
         if not city.coarse.result():
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
             job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
-            _run([job], engine, display)
+            _run(city, [job], engine, display)
         if plan is None:
-            backend = open_device(city.device, city.config, display)
-            plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
-            backend.release_cached()  # for the jobs
+            with timed(city.out, "division", display):
+                backend = open_device(city.device, city.config, display)
+                plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
+                backend.release_cached()  # for the jobs
         display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
-        _train_cells(city, plan, engine, display)
+        with timed(city.out, "cells", display):
+            _train_cells(city, plan, engine, display)
     return plan
 
 
@@ -57,10 +62,10 @@ def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -
     """Train the cells that are not finished, round by round."""
     left = _unfinished(city, plan)
     for number in sorted({plan.cells[i].round for i in left}):
-        _run([cell_job(city, i) for i in left if plan.cells[i].round == number], engine, display)
+        _run(city, [cell_job(city, i) for i in left if plan.cells[i].round == number], engine, display)
 
 
-def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:
+def _run(city: City, jobs: Sequence[Job], engine: Engine, display: Display) -> None:
     """Run the jobs to their end. SplatError if some failed."""
     failed = []
     for job in jobs:
@@ -71,7 +76,7 @@ def _run(jobs: Sequence[Job], engine: Engine, display: Display) -> None:
         if "error" in row:
             failed.append(f"{ended.job.name}: {row['error']}")
         else:
-            display.say(f"{ended.job.name}: {row['num_splats']:,} splats in {row['seconds']:.0f} s")
+            show_job(city.out, ended, row["num_splats"], display)
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise SplatError(f"{failed[0]}{more}; the same command continues with what is left")

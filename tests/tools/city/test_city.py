@@ -124,11 +124,14 @@ def test_only_what_is_missing_is_trained(city, copy, splat):
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "point_cloud")
     shutil.rmtree(copy / "cells/001/run")
+    start = copy / "cells/001/start.ply"
+    written = start.stat().st_mtime_ns
     again = splat("city", city[0], "-o", copy, *OPTIONS)
     assert again.code == 0, again.err
-    assert "cell 1: " in again.err  # its files are there
+    assert "cell 1: prepared in " in again.err
     assert "cell 0: " not in again.err
     assert "coarse: " not in again.err
+    assert start.stat().st_mtime_ns == written
     assert rows(last(copy / "cells/000/run")) == rows(last(city[1] / "cells/000/run"))
 
 
@@ -216,6 +219,15 @@ def test_trained_cells_are_merged_without_a_cluster(city, copy, splat):
     result = splat("city", city[0], "-o", copy, *OPTIONS, "--cluster", "tcp://127.0.0.1:9")
     assert result.code == 0, result.err
     assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_seconds_of_stages_and_jobs_are_recorded(city):
+    seconds = json.loads((city[1] / "seconds.json").read_text())
+    assert list(seconds) == [
+        "coarse", "division", "cell 0", "cell 1", "cells", "merge", "evaluation", "levels of detail"
+    ]  # fmt: skip
+    for name in ("cell 0", "cell 1"):
+        assert 0 < seconds[name]["phases"]["preparation"] < seconds[name]["seconds"] < seconds["cells"]
 
 
 def test_levels_of_detail(city):
