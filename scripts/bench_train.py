@@ -26,6 +26,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import read_data
 
@@ -47,7 +48,7 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
         trainer.run_until(stop)
         backend.synchronize()
         seconds += time.perf_counter() - begin
-        score = mean_score(evaluate(backend, trainer.splats, data.held_out, config).values())
+        score = mean_score(evaluate(TrainedModel(trainer.splats), data.held_out, config).values())
         row = {
             "step": stop, "seconds": round(seconds, 2), "psnr": round(score.psnr, 3), "ssim": round(score.ssim, 4),
             "splats": trainer.splats.num,

@@ -57,6 +57,7 @@ from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, read_data
 from splat_cli.scene.extent import scene_extent
@@ -98,11 +99,11 @@ def train(
 def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig) -> list[str]:
     """PSNR and SSIM on the photographs, and both fitted."""
     backend, splats, responses = trainer.backend, trainer.splats, trainer.auxiliary.camera_responses()
-    score = mean_score(evaluate(backend, splats, held_out, config, responses=responses).values())
+    score = mean_score(evaluate(TrainedModel(splats, responses=responses), held_out, config).values())
     fitted = score.fitted_psnr, score.fitted_ssim
     if what in ("poses", *LENSES):
         refined = held_out._replace(views=refined_views(backend, splats, held_out, config, trainer.extent))
-        best = mean_score(evaluate(backend, splats, refined, config).values())
+        best = mean_score(evaluate(TrainedModel(splats), refined, config).values())
         fitted = best.psnr, best.ssim
     return [f"{score.psnr:.2f}", f"{score.ssim:.4f}", f"{fitted[0]:.2f}", f"{fitted[1]:.4f}"]
 

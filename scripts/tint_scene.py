@@ -23,6 +23,7 @@ from splat_cli.device import open_backend
 from splat_cli.eval.embedding_fit import half
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.image_files import open_image
 from splat_cli.render.pictures import to_8bit
 from splat_cli.run.storage.find_run import find_splats
@@ -68,7 +69,8 @@ def measure(runs: tuple[Path, ...], device: str) -> None:
         photographs = half(load_run_images(run, run.views("test"), None, backend, display), right=True)
         if field and field.shape.appearance:  # measured on right halves in any case, and fitted on left ones
             photographs = load_run_images(run, run.views("test"), None, backend, display)
-        scores = evaluate(backend, splats, photographs, run.config(), field=field, responses=run.responses())
+        model = TrainedModel(splats, field, responses=run.responses())
+        scores = evaluate(model, photographs, run.config())
         mean = mean_score(scores.values())
         print(f"{path}: PSNR {mean.psnr:.2f}, SSIM {mean.ssim:.4f} on right halves")
 

@@ -16,6 +16,7 @@ from splat_cli.console import Display, Level
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import evaluate as evaluate_images
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.editing.move import with_origin
@@ -112,9 +113,9 @@ def open_run(path: str | Path, *, device: str = "auto") -> Result:
     backend, config = _backend(device), run.config()
     splats, color_field = load_model(ply, backend)
     held_out = run.views("test") if config.eval else []
+    model = TrainedModel(splats, color_field, run.background(), run.responses())
     return Result(
-        config, step_of(ply), run.views("all"), held_out, run.background(), run.path, point_of(run.origin()),
-        splats, color_field, run.responses(),
+        config, step_of(ply), run.views("all"), held_out, run.path, point_of(run.origin()), model,
         lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
     )  # fmt: skip
 
@@ -166,7 +167,7 @@ def evaluate(
     arrays = with_origin(arrays, scene.origin)  # those of other programs may have the scene's own coordinates
     held_out = split(scene.views, test_every, scene.test_names)[1]
     photographs = load_image_set(held_out, config, backend, _display(quiet=True))
-    return Scores(evaluate_images(backend, Splats.from_arrays(backend, arrays), photographs, config))
+    return Scores(evaluate_images(TrainedModel(Splats.from_arrays(backend, arrays)), photographs, config))
 
 
 def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays:
@@ -210,10 +211,11 @@ def _result_of(trainer: Trainer, data: TrainingData) -> Result:
     held_out = data.held_out
     if held_out is not None:
         held_out = held_out._replace(views=refined_views(trainer, held_out.views))
+    auxiliary = trainer.auxiliary
+    model = TrainedModel(trainer.splats, auxiliary.field, trainer.background, auxiliary.camera_responses())
     return Result(
         trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
-        trainer.background, None, point_of(data.scene.origin), trainer.splats, trainer.auxiliary.field,
-        trainer.auxiliary.camera_responses(), lambda: held_out,
+        None, point_of(data.scene.origin), model, lambda: held_out,
     )  # fmt: skip
 
 

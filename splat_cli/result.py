@@ -15,16 +15,15 @@ from splat_cli.errors import UsageError
 from splat_cli.eval.error_map import side_by_side
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.bake_sh import bake_field
-from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import format_for, write_splats
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.appearance.camera_response import CameraResponse
 from splat_cli.render.bake_antialiasing import bake_antialiasing
+from splat_cli.render.pictures import background_color
 from splat_cli.render.view import render_picture
 from splat_cli.rendered_image import RenderedImage
 from splat_cli.scene.images.image_set import ImageSet
@@ -63,7 +62,7 @@ class Result:
         result.save("garden.spz")
 
     config: the settings of the training. steps: done. views: all cameras of the scene, refined ones with pose_opt;
-    held_out: those of them that were not trained on. background: RGB, 0 to 1. path: the run's folder, None in memory.
+    held_out: those of them that were not trained on. path: the run's folder, None in memory.
     origin: what was subtracted from the coordinates of a scene in geographic ones, else zeros (docs/formats.md).
     """
 
@@ -71,22 +70,24 @@ class Result:
     steps: int
     views: list[View]
     held_out: list[View]
-    background: tuple[float, float, float]
     path: Path | None
     origin: tuple[float, float, float]
-    _device_splats: Splats
-    _color_field: ColorField | None
-    _responses: dict[int, CameraResponse]
+    _model: TrainedModel
     _load_held_out: Callable[[], ImageSet | None]
+
+    @property
+    def background(self) -> tuple[float, float, float]:
+        """Learned background colour, or that of the settings; RGB, 0 to 1."""
+        return self._model.background or background_color(self.config.background)
 
     @cached_property
     def splats(self) -> SplatArrays:
         """The finite splats as NumPy arrays, as they were trained; colours of a colour field as harmonics."""
-        splats = finite_splats(self._device_splats.to_arrays())
+        splats = finite_splats(self._model.splats.to_arrays())
         splats = dataclasses.replace(splats, antialiased=self.config.antialias, origin=self.origin)
-        if self._color_field is None:
+        if self._model.field is None:
             return splats
-        return bake_field(self._color_field, splats, self.views, self.config.sh_degree).splats
+        return bake_field(self._model.field, splats, self.views, self.config.sh_degree).splats
 
     def render(self, view: View | str | int = 0, background: str | Sequence[float] | None = None) -> RenderedImage:
         """The splats as a camera sees them: any `View`, or one of `views` by its name or number.
@@ -97,7 +98,7 @@ class Result:
         """
         view = find_view(self.views, view)
         colors = self.background if background is None else color_of(background)
-        return RenderedImage(render_picture(self._device_splats, view, colors, self.config.antialias, self._coloring()))
+        return RenderedImage(render_picture(self._model.splats, view, colors, self.config.antialias, self._coloring()))
 
     def compare(self, view: str | int = 0) -> RenderedImage:
         """A held-out photograph, the render of its camera and their error map beside each other.
@@ -112,11 +113,7 @@ class Result:
 
     def evaluate(self) -> Scores:
         """PSNR and SSIM on the held-out photographs, as `splat eval` measures them. UsageError where there are none."""
-        splats, background = self._device_splats, self.background
-        return Scores(evaluate(
-            splats.backend, splats, self._photographs, self.config, field=self._color_field, background=background,
-            responses=self._responses,
-        ))  # fmt: skip
+        return Scores(evaluate(self._model, self._photographs, self.config))
 
     def save(self, path: str | Path) -> None:
         """Write the splats for viewers, in the format that the ending of the name stands for (docs/formats.md).
@@ -127,7 +124,7 @@ class Result:
         unknown ending.
         """
         format_for(Path(path))  # before work that takes time
-        splats, backend = self.splats, self._device_splats.backend
+        splats, backend = self.splats, self._model.splats.backend
         write_splats(path, bake_antialiasing(backend, splats, self.views) if splats.antialiased else splats)
 
     @cached_property
@@ -139,15 +136,16 @@ class Result:
 
     def _coloring(self) -> FieldColoring | None:
         """The colour field in the mean appearance of all photographs."""
-        if self._color_field is None:
+        field = self._model.field
+        if field is None:
             return None
-        mean = self._color_field.embedding_rows().mean(axis=0, keepdims=True)
-        return FieldColoring(self._color_field, Parameters(self._device_splats.backend, mean))
+        mean = field.embedding_rows().mean(axis=0, keepdims=True)
+        return FieldColoring(field, Parameters(self._model.splats.backend, mean))
 
     def __repr__(self) -> str:
         where = f", {self.path}" if self.path else ""
         views = f"{len(self.views)} views, {len(self.held_out)} held out"
-        return f"Result({self._device_splats.num:,} splats, {self.steps:,} steps, {views}{where})"
+        return f"Result({self._model.splats.num:,} splats, {self.steps:,} steps, {views}{where})"
 
     def _repr_png_(self) -> bytes:
         return self.render((self.held_out or self.views)[0])._repr_png_()

@@ -1,9 +1,8 @@
 """Evaluation of splats on a set of images: render each view and compare it with its photograph."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appe
 from splat_cli.eval.flip import flip
 from splat_cli.eval.metrics import Score
 from splat_cli.eval.picture_scorer import PictureScorer
-from splat_cli.field.color_field import ColorField
-from splat_cli.gaussians.splats import Splats
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.optim.appearance.camera_response import CameraResponse
 from splat_cli.render.pictures import background_color
 from splat_cli.render.view import ViewRenderer
@@ -30,28 +28,25 @@ _Photograph = tuple[np.ndarray, np.ndarray | None]
 
 
 def evaluate(
-    backend: Backend,
-    splats: Splats,
+    model: TrainedModel,
     photographs: ImageSet,
     config: TrainConfig,
     *,
     on_render: Callable[[int, np.ndarray], object] = lambda index, render: None,
     with_flip: bool = False,
-    field: ColorField | None = None,
-    background: tuple[float, float, float] | None = None,
-    responses: Mapping[int, CameraResponse] = MappingProxyType({}),
 ) -> dict[str, Score]:
     """Scores of renders against their photographs, by name; background and antialiasing as in training.
 
-    on_render: called with number and picture, uint8 [H, W, 3], of each view. field: colours the splats. background:
-    learned colour. If training fitted the appearance of photographs, only right halves are compared.
+    on_render: called with number and picture, uint8 [H, W, 3], of each view. with_flip: also FLIP. If training fitted
+    the appearance of photographs, only right halves are compared. SceneError if no photograph can be used.
     """
-    background = background or background_color(config.background)
+    splats, field, backend = model.splats, model.field, model.splats.backend
+    background = model.background or background_color(config.background)
     coloring = fit_held_out_embeddings(splats, field, photographs, config, background) if field else None
     if has_appearances(config):
         photographs = half(photographs, right=True)
     renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
-    mean_response = CameraResponse.mean(responses.values()) if responses else None
+    mean_response = CameraResponse.mean(model.responses.values()) if model.responses else None
     scorer, scores = PictureScorer(backend), {}
     for index, (photograph, mask) in enumerate(decoded_ahead(photographs)):
         if mask is not None and not mask.any():  # damaged, as decoding has shown
@@ -59,7 +54,7 @@ def evaluate(
         view = photographs.views[index]
         planes = renderer.planes(index, background)
         if mean_response:
-            planes = _with_response(backend, planes, responses.get(view.camera_id, mean_response))
+            planes = _with_response(backend, planes, model.responses.get(view.camera_id, mean_response))
         one = scorer.score(planes, photograph, mask)
         rendered = backend.download(scorer.rounded)
         if with_flip:

@@ -12,6 +12,7 @@ from splat_cli.eval.error_map import error_map
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.flip import has_flip
 from splat_cli.eval.metrics import Score
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.report.pictures import jpeg
@@ -51,11 +52,8 @@ def compare_views(
     photographs = load_run_images(data.run, views, scene, backend, display)
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
-    background, responses = data.run.background(), data.run.responses()
-    scores = evaluate(
-        backend, splats, photographs, data.config, on_render=keep, with_flip=has_flip(), field=field,
-        background=background, responses=responses,
-    )  # fmt: skip
+    model = TrainedModel(splats, field, data.run.background(), data.run.responses())
+    scores = evaluate(model, photographs, data.config, on_render=keep, with_flip=has_flip())
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(

@@ -8,6 +8,7 @@ from splat_cli.errors import DiskError, SceneError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.export_splats import SavedSplats, save_splats
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
@@ -105,8 +106,6 @@ class RunWriter:
         def on_render(index: int, render: np.ndarray) -> None:
             self.board.render(trainer.step, index, held_out.views[index].name, render)
 
-        return evaluate(
-            trainer.backend, trainer.splats, held_out, trainer.config, on_render=on_render,
-            field=trainer.auxiliary.field, background=trainer.background,
-            responses=trainer.auxiliary.camera_responses(),
-        )  # fmt: skip
+        auxiliary = trainer.auxiliary
+        model = TrainedModel(trainer.splats, auxiliary.field, trainer.background, auxiliary.camera_responses())
+        return evaluate(model, held_out, trainer.config, on_render=on_render)

@@ -13,6 +13,7 @@ from splat_cli.eval.error_map import side_by_side
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import png_names, refuse_foreign, save_png
@@ -70,10 +71,8 @@ def evaluate_run(
                 save_png(pictures / names[index], compared)
             count(1)
 
-        scores = evaluate(
-            backend, splats, photographs, run.config(), on_render=on_render, with_flip=with_flip, field=field,
-            background=run.background(), responses=run.responses(),
-        )  # fmt: skip
+        model = TrainedModel(splats, field, run.background(), run.responses())
+        scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=with_flip)
     step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
     points = read_run_scene(run, scene).points
     free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)

@@ -15,6 +15,7 @@ from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
@@ -169,7 +170,7 @@ def test_measuring_that_does_not_fit_gets_what_training_had(backend, budget):
     photographs = ImageSet(views, [np.zeros((view.height, view.width, 3), np.uint8) for view in views], [None] * 4, [])
 
     def work():
-        return evaluate(backend, trainer.splats, photographs, trainer.config)
+        return evaluate(TrainedModel(trainer.splats), photographs, trainer.config)
 
     expected = work()
     budget.limit = budget.live

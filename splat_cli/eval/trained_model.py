@@ -1,0 +1,24 @@
+"""A trained model: splats, and what else pictures of them depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from splat_cli.field.color_field import ColorField
+from splat_cli.gaussians.splats import Splats
+from splat_cli.optim.appearance.camera_response import CameraResponse
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """field: colours the splats, if trained with one. background: RGB, 0 to 1; None: that of the settings.
+
+    responses: vignetting and response by camera id, with --appearance camera; only evaluation applies them.
+    """
+
+    splats: Splats
+    field: ColorField | None = None
+    background: tuple[float, float, float] | None = None
+    responses: Mapping[int, CameraResponse] = dataclasses.field(default_factory=dict)
