@@ -121,7 +121,7 @@ def test_scene_waits_for_another_worker_where_none_is_left(splat, scene, tmp_pat
 
     def told(display, text):
         say(display, text)
-        if "no workers any more" in text:
+        if "All workers have left" in text:
             ready.set()
 
     monkeypatch.setattr(Display, "say", told)

@@ -35,7 +35,7 @@ def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
         monkeypatch.setattr(watch, "HEARTBEAT_TIMEOUT", 0.0)
 
     message = lost(training, tmp_path / "run", stop)
-    assert message.startswith("rank 1 of 2 has stopped: no sign of life")
+    assert message.startswith("rank 1 of 2 does not respond: no heartbeat")
     assert not any(is_running(pid) for pid in stopped)
 
 

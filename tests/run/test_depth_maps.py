@@ -101,5 +101,5 @@ def test_several_gpus_are_refused(scene_with_maps, tmp_path):
 
 def test_a_scene_without_points_or_maps_has_no_depths(tmp_path):
     scene = write_small_scene(tmp_path / "scene", num_points=0)
-    with pytest.raises(SceneError, match="no depth maps or points that could tell depths"):
+    with pytest.raises(SceneError, match="no depth maps or points to compare depths with"):
         data_of(scene, depth_weight=0.5)

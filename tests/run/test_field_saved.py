@@ -131,7 +131,7 @@ def test_without_memory_to_train_on_the_baked_splats_are_saved(tmp_path, monkeyp
     views = trainer.cameras.views
     photographs = ImageSet(views, tinted_images(trainer.backend), [None] * len(views), [])
     saved = save_splats(trainer, trainer.config, tmp_path / "splats.ply", photographs, messages.append)
-    assert "not enough device memory" in messages[-1]
+    assert "Not enough device memory" in messages[-1]
     assert len(read_ply(tmp_path / "splats.ply")) == len(saved.splats) == trainer.model.num
 
 

@@ -67,7 +67,7 @@ def test_signal_saves_and_tells_how_to_resume(scene, tmp_path, training, number)
     assert (code, "Traceback" in err) == (128 + number, False), err
     (step,) = run.saved_steps()
     assert f"Interrupted after step {step}; " in err
-    assert f"go on with: splat train --resume {run.path}" in err
+    assert f"continue with: splat train --resume {run.path}" in err
     assert read_checkpoint(checkpoint_paths(run.checkpoints_path)[0]).step == step
     training.resume(run.path, steps=step + 5)
     assert run.saved_steps() == [step, step + 5]

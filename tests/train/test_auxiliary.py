@@ -110,9 +110,9 @@ def test_run_saves_its_background(whole, finished):
 
 def test_depth_needs_points(training, tmp_path):
     training.scene = write_small_scene(tmp_path / "scene", num_points=0)
-    with pytest.raises(SceneError, match="no depth maps or points that could tell depths: leave out --depth-weight"):
+    with pytest.raises(SceneError, match="no depth maps or points to compare depths with: leave out --depth-weight"):
         training.new(tmp_path / "run", depth_weight=0.1)
-    with pytest.raises(SceneError, match="no points that could tell free space: leave out --free-space"):
+    with pytest.raises(SceneError, match="no points to find free space with: leave out --free-space"):
         training.new(tmp_path / "other", free_space=0.1)
 
 

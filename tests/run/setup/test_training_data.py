@@ -36,5 +36,5 @@ def test_a_part_leaves_the_other_photographs_unread(views):
 
 def test_photograph_that_is_gone_is_named(views, tmp_path):
     views[2] = dataclasses.replace(views[2], path=tmp_path / "gone.jpg")
-    with pytest.raises(SceneError, match=f"cannot be now: {views[2].name}: "):
+    with pytest.raises(SceneError, match=f"can no longer be read: {views[2].name}: "):
         _load(views, [1, 2])
