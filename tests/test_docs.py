@@ -10,7 +10,7 @@ import pytest
 from splat_cli.cli.main import splat
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 OTHER_PROGRAMS = (
     "npm ",
@@ -31,7 +31,7 @@ OTHER_PROGRAMS = (
 DESIGN = [ROOT / "docs" / f"{name}.md" for name in ("architecture", "checkpoints", "kernels", "method", "python")]
 OF_OTHERS = {"scale_modifier", "prefiltered"}  # switches of another rasterizer
 
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
 @pages

@@ -34,7 +34,7 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
 }
 
 // Adam moves a view-dependent coefficient only where a view of the batch shows the splat: with 10M splats, a fifth of them visible, that
-// saves 2.1 of 3.4 ms, and held-out pictures are as good (docs/experiments.md, "Adam on visible splats"). The constant colour has its step
+// saves 2.1 of 3.4 ms, and held-out pictures are as good (docs/experiments/optimizer.md, "Adam on visible splats"). The constant colour has its step
 // wherever the geometry has one.
 //
 // Blocks of the same splats follow one another, so that their rays are read from memory once. Where only visible splats are

@@ -19,7 +19,7 @@ class ErrorCopyStrategy(MCMCStrategy):
 
     A large transparent splat has a share in the error of all pixels that it covers. It gets no more copies than its
     opacity can be shared among: copies at the limit of opacity are dead in the next round, and until then fill the
-    lists of all tiles (docs/experiments.md, "Copies of transparent splats").
+    lists of all tiles (docs/experiments/densification.md, "Copies of transparent splats").
     """
 
     def __init__(self, config: ResolvedConfig, extent: float) -> None:

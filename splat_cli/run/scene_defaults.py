@@ -13,7 +13,7 @@ from splat_cli.scene.view import View
 STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
 STEPS_RANGE = (15_000, 30_000)
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
-BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments.md
+BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
 REFERENCE_OVERLAP = 30.0  # views per point that lr_shN is given for
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
 SH_POWER_OF_VISITS, MAX_SH_FACTOR_OF_VISITS = 0.75, 3.0
@@ -69,7 +69,7 @@ def sh_lr_factor(overlap: float, visits: float) -> float:
 def dropout_for(steps: int, num_views: int) -> float:
     """Default fraction of splats dropped in each step.
 
-    Higher for few photographs and for many visits of each, which overfit (docs/experiments.md);
+    Higher for few photographs and for many visits of each, which overfit (docs/experiments/densification.md);
     lower in short runs.
     """
     by_views = 0.0 if steps < SHORT_RUN else DROPOUT * min(1.0, (ENOUGH_VIEWS / num_views) ** 2)
