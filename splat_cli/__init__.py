@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splat_cli.api import convert, evaluate, open_run, read_scene, render_view, train_scene
+    from splat_cli.api import open_run, read_scene, train_scene
     from splat_cli.config import TrainConfig
     from splat_cli.config.presets import load_config
     from splat_cli.console import Progress
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from splat_cli.result import Result, Scores
     from splat_cli.scene.sample import make_sample_city, make_sample_scene
     from splat_cli.scene.view import Scene, View
+    from splat_cli.splats_api import convert, evaluate, render_view
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "api": ("convert", "evaluate", "open_run", "read_scene", "render_view", "train_scene"),
+    "api": ("open_run", "read_scene", "train_scene"),
     "config": ("TrainConfig",),
     "console": ("Progress",),
     "errors": ("SplatError",),
@@ -45,6 +46,7 @@ _MODULES = {
     "result": ("Result", "Scores"),
     "scene.sample": ("make_sample_city", "make_sample_scene"),
     "scene.view": ("Scene", "View"),
+    "splats_api": ("convert", "evaluate", "render_view"),
 }
 
 

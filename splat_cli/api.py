@@ -1,51 +1,36 @@
-"""What programs import as `splat_cli`: functions from photographs to splats, pictures, measurements and files."""
+"""Functions of `import splat_cli` that read scenes, train and open runs; those for splats alone: splats_api.py."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splat_cli.color import color_of
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, with_settings
 from splat_cli.console import Display, Level
-from splat_cli.device import Backend, open_backend
+from splat_cli.device import shared_backend
 from splat_cli.errors import UsageError
-from splat_cli.eval.evaluate import evaluate as evaluate_images
 from splat_cli.eval.trained_model import TrainedModel
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.editing.edits import Edits
-from splat_cli.gaussians.editing.move import with_origin
-from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.splats import Splats
 from splat_cli.interrupt import Interrupted
-from splat_cli.render.view import render_picture
-from splat_cli.rendered_image import RenderedImage
 from splat_cli.report import try_report
-from splat_cli.result import Result, Scores
+from splat_cli.result import Result
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.device import open_device
 from splat_cli.run.in_memory import train_in_memory
-from splat_cli.run.setup.training_data import TrainingData, load_image_set, with_initial_points
+from splat_cli.run.setup.training_data import TrainingData, with_initial_points
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene as train_into_run
-from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
-from splat_cli.scene.split import split
-from splat_cli.scene.view import Scene, View
-from splat_cli.tools.export import ExportJob
+from splat_cli.scene.view import Scene
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
-from splat_cli.viewer.initial_camera import find_initial_camera
 
 _READING = frozenset(option.name for option in dataclasses.fields(SceneOptions)) | {"crop_start"}
 
@@ -110,7 +95,7 @@ def open_run(path: str | Path, *, device: str = "auto") -> Result:
     ply, run = find_splats(Path(path))
     if run is None:
         raise UsageError(f"{path} is not the folder of a run: `splat.read_splats` reads files of splats")
-    backend, config = _backend(device), run.config()
+    backend, config = shared_backend(device), run.config()
     splats, color_field = load_model(ply, backend)
     held_out = run.views("test") if config.eval else []
     model = TrainedModel(splats, color_field, run.background(), run.responses())
@@ -118,78 +103,6 @@ def open_run(path: str | Path, *, device: str = "auto") -> Result:
         config, step_of(ply), run.views("all"), held_out, run.path, point_of(run.origin()), model,
         lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
     )  # fmt: skip
-
-
-def render_view(
-    splats: SplatArrays | str | Path,
-    view: View,
-    *,
-    background: str | Sequence[float] = (0.0, 0.0, 0.0),
-    device: str = "auto",
-) -> RenderedImage:
-    """Splats as a camera sees them; `pixels` of what is returned is uint8 [H, W, 3].
-
-        splats = splat.read_splats("garden.ply")
-        camera = splat.View("mine", None, 640, 480, 500.0, 500.0, 320.0, 240.0, w2c=np.eye(4))
-        splat.render_view(splats, camera).save("view.png")
-
-    background: RGB, 0 to 1, or a text as for --background of `splat render`, such as "white". For many views of a run,
-    `Result.render` keeps the splats on the device.
-    """
-    if not isinstance(view, View):
-        raise UsageError(f"view is {view!r}: expected a View, such as one of read_scene(...).views")
-    arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
-    on_device = Splats.from_arrays(_backend(device), arrays)
-    return RenderedImage(render_picture(on_device, view, color_of(background), arrays.antialiased))
-
-
-def evaluate(
-    splats: SplatArrays | str | Path,
-    scene: Scene | str | Path,
-    *,
-    test_every: int = 8,
-    background: str = "black",
-    device: str = "auto",
-) -> Scores:
-    """PSNR and SSIM of splats on the photographs that the scene holds out, or on every `test_every`-th of it.
-
-        scores = splat.evaluate("garden.spz", "scenes/garden")
-        print(scores, scores.per_image["DSC_0042.jpg"].psnr)
-
-    background: "black" or "white". For splats of a run, `Result.evaluate` does it as in training.
-    """
-    if test_every < 1:
-        raise UsageError(f"test_every={test_every}: expected 1 (all photographs) or more")
-    arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
-    scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene)
-    config = TrainConfig(antialias=arrays.antialiased, background=background)
-    backend = _backend(device)
-    arrays = with_origin(arrays, scene.origin)  # those of other programs may have the scene's own coordinates
-    held_out = split(scene.views, test_every, scene.test_names)[1]
-    photographs = load_image_set(held_out, config, backend, _display(quiet=True))
-    return Scores(evaluate_images(TrainedModel(Splats.from_arrays(backend, arrays)), photographs, config))
-
-
-def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays:
-    """Write the splats of a run or a file in another format, or as a page for browsers; returns what was written.
-
-        splat.convert("runs/garden", "garden.spz")
-        splat.convert("garden.ply", "small.sog", sh_degree=1, max_splats=100_000)
-        splat.convert("runs/garden", "garden.html")
-
-    The endings of both names choose the formats (docs/formats.md). edits: see `Edits`, the options of `splat export`.
-    crop may be text, as for --crop. UsageError, FormatError.
-    """
-    source, target = Path(source), Path(target)
-    if isinstance(edits.get("crop"), str):
-        edits["crop"] = parse_crop(edits["crop"])
-    is_page = target.suffix.lower() == ".html"  # whose viewer has antialiasing
-    splats = ExportJob([source], Edits(**edits), bake=not is_page).splats()
-    if is_page:
-        find_initial_camera([source], None).write(target, splats)
-    else:
-        write_splats(target, splats)
-    return splats
 
 
 def _train_into(
@@ -217,12 +130,6 @@ def _result_of(trainer: Trainer, data: TrainingData) -> Result:
         trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
         None, point_of(data.scene.origin), model, lambda: held_out,
     )  # fmt: skip
-
-
-@functools.cache
-def _backend(device: str) -> Backend:
-    """The device, opened once."""
-    return open_backend(device)
 
 
 def _display(quiet: bool) -> Display:

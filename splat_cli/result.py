@@ -1,4 +1,4 @@
-"""Trained splats in the hands of a program: rendered, compared with photographs, measured, saved."""
+"""Result of training for programs: splats to render, compare with photographs, evaluate and save."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Result:
         return bake_field(self._model.field, splats, self.views, self.config.sh_degree).splats
 
     def render(self, view: View | str | int = 0, background: str | Sequence[float] | None = None) -> RenderedImage:
-        """The splats as a camera sees them: any `View`, or one of `views` by its name or number.
+        """The picture of the splats from a camera: any `View`, or one of `views` by its name or number.
 
         result.render(0)
         camera = dataclasses.replace(result.views[0], width=1920, height=1080, cx=960, cy=540)
@@ -116,12 +116,12 @@ class Result:
         return Scores(evaluate(self._model, self._photographs, self.config))
 
     def save(self, path: str | Path) -> None:
-        """Write the splats for viewers, in the format that the ending of the name stands for (docs/formats.md).
+        """Write the splats for viewers, in the format of the name's suffix (docs/formats.md).
 
             result.save("garden.ply")
 
         Sizes and opacities are changed so that viewers without antialiasing show them alike. UsageError for an
-        unknown ending.
+        unknown suffix.
         """
         format_for(Path(path))  # before work that takes time
         splats, backend = self.splats, self._model.splats.backend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -127,3 +128,9 @@ def open_backend(
     from splat_cli.device.cpu import CpuBackend
 
     return CpuBackend(threads=threads, sanitize=sanitize, sources=sources)
+
+
+@functools.cache
+def shared_backend(name: str) -> Backend:
+    """`open_backend`, which opens each device once in a process."""
+    return open_backend(name)
