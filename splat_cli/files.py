@@ -41,6 +41,22 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             temporary.unlink()
 
 
+def require_writable(path: Path) -> None:
+    """UnwritableError or DiskError where `replacing` could not write `path`; called before long work."""
+    path = path.resolve() if path.is_symlink() else path
+    temporary = _temporary(path)
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
 def _temporary(path: Path) -> Path:
     """A path beside another that no other process and no other file of this process takes."""
     encoded = os.fsencode(path.name)

@@ -1,11 +1,15 @@
 """The sample scene: always the same, readable, and its points lie where its photographs show them."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from PIL import Image as Picture
 
-from splat_cli.errors import SceneError
+from splat_cli.errors import DiskError, SceneError, UnwritableError
 from splat_cli.scene import load_images, make_sample_scene, read_scene
+from splat_cli.scene.sample import photographs
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +67,18 @@ def test_depths_are_those_of_the_points(tmp_path):
 
 def test_no_place_to_write(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SceneError, match="cannot be written"):
+    with pytest.raises(UnwritableError, match="cannot be written"):
         make_sample_scene(tmp_path / "file", num_views=1, width=8, height=6)
+
+
+def test_a_full_disk_is_no_wrong_place(tmp_path, monkeypatch):
+    def write_model(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(photographs, "write_model", write_model)
+    with pytest.raises(DiskError, match="no space left on the disk; free some there") as caught:
+        make_sample_scene(tmp_path, num_views=1, width=8, height=6)
+    assert caught.value.exit_code == 1
 
 
 def test_nothing_to_make(tmp_path):

@@ -1,5 +1,7 @@
 """Videos of rendered images: H.264 in MP4, encoded by the ffmpeg of imageio-ffmpeg."""
 
+import errno
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,7 +12,7 @@ import numpy as np
 
 from splat_cli.child_process import NEW_SESSION, ending, kill
 from splat_cli.errors import SplatError, UsageError, one_line
-from splat_cli.files import replacing
+from splat_cli.files import replacing, require_writable
 from splat_cli.image_files import open_image
 
 _RATE_FACTOR = 18
@@ -20,13 +22,14 @@ _COLORS = "bt709"
 
 
 def require_video(path: Path) -> None:
-    """UsageError if no video can be written to `path`; called before long work."""
+    """UsageError or DiskError if no video can be written to `path`; called before long work."""
     if path.suffix.lower() != ".mp4":
         raise UsageError(f"{path}: videos are written as MP4; give a name that ends in .mp4")
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise UsageError("writing a video needs imageio-ffmpeg: pip install 'splat-cli[video]'") from None
+    require_writable(path)
 
 
 def write_video(
@@ -34,7 +37,7 @@ def write_video(
 ) -> None:
     """Write picture files of equal size as a video; an odd last row or column is cropped. Calls on_frame(1) for each.
 
-    UsageError if sizes differ, SplatError if ffmpeg fails.
+    UsageError if sizes differ, DiskError for a full disk, SplatError if ffmpeg fails otherwise.
     """
     width, height = _even_size(pictures)
     with replacing(path) as temporary:
@@ -54,7 +57,10 @@ def write_video(
             finally:
                 kill(process)
             errors.seek(0)
-            reason = one_line(errors.read().decode(errors="replace"))[-200:] or ending(code)
+            said = errors.read().decode(errors="replace")
+            reason = one_line(said)[-200:] or ending(code)
+        if code and os.strerror(errno.ENOSPC) in said:
+            raise OSError(errno.ENOSPC, reason)  # a DiskError of `replacing`
         if code or not temporary.is_file():
             raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the pictures are there")
 

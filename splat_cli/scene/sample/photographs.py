@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
+from splat_cli.files import write_error
 from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
@@ -40,7 +41,7 @@ def write_photographs(
     rng: np.random.Generator,
     depths: bool = False,
 ) -> None:
-    """Write `images/` and `sparse/0/` into `folder`. SceneError if it cannot be written.
+    """Write `images/` and `sparse/0/` into `folder`. DiskError if it cannot be written.
 
     poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of points that are outliers.
     depths: also write exact depth maps, `depths/`, 16-bit PNG with DEPTH_LEVELS per world unit.
@@ -56,7 +57,7 @@ def write_photographs(
             _write_depths(folder / "depths", names, trace, poses, width, height)
         write_model(folder / "sparse" / "0", _model(names, poses, frames, bounds, num_points, rng))
     except OSError as error:
-        raise SceneError(f"{folder} cannot be written: {error.strerror or error}; choose another place") from error
+        raise write_error(folder, error) from error
 
 
 def require_size(num_views: int, width: int, height: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splat_cli.errors import SplatError, UsageError
+from splat_cli.errors import DiskError, SplatError, UnwritableError, UsageError
 from splat_cli.render.output.video import require_video, write_video
 from splat_cli.render.pictures import save_png
 
@@ -69,3 +69,25 @@ def test_pictures_of_several_sizes_are_refused(tmp_path):
 def test_other_kinds_of_video_are_refused():
     with pytest.raises(UsageError, match=r"\.mp4"):
         require_video(Path("a.avi"))
+
+
+def test_a_place_where_no_video_can_be_is_refused_before_the_pictures_are_rendered(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.mp4").mkdir()
+    for path in (tmp_path / "file" / "a.mp4", tmp_path / "folder.mp4"):
+        with pytest.raises(UnwritableError, match="cannot be written"):
+            require_video(path)
+    require_video(tmp_path / "new" / "a.mp4")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+def test_a_full_disk_is_told_of_in_plain_words(tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg"
+    program.write_text(
+        "#!/bin/sh\ncat > /dev/null; echo '[out#0/mp4 @ 0x5] Error: No space left on device' >&2; exit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(ffmpeg, "get_ffmpeg_exe", lambda: str(program))
+    with pytest.raises(DiskError, match=r"a\.mp4 was not written: no space left on the disk; free some there"):
+        write_video(tmp_path / "a.mp4", pictures(tmp_path), 12, lambda count: None)
