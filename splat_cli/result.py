@@ -101,7 +101,7 @@ class Result:
         return RenderedImage(render_picture(self._model.splats, view, colors, self.config.antialias, self._coloring()))
 
     def compare(self, view: str | int = 0) -> RenderedImage:
-        """A held-out photograph, the render of its camera and their error map beside each other.
+        """A held-out photograph, the render of its camera and their error map, side by side.
 
         view: a number in `held_out`, or a name.
         """

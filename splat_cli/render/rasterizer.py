@@ -86,7 +86,7 @@ class Rasterizer:
         return bool(after["overflowed"])
 
     def release(self) -> None:
-        """Free all scratch memory; `resize_splats` and then `resize_pairs` must follow."""
+        """Free all scratch memory; call `resize_splats`, then `resize_pairs` before the next pass."""
         for name in ("projection", "updated", "slots", "tiles", "tile_lists", "picture"):
             self.__dict__.pop(name, None)
 
@@ -107,7 +107,7 @@ class Rasterizer:
             self.projection, self.tiles = self.slots[slot], self.tile_lists[slot % len(self.tile_lists)]
 
     def record_view(self, slot: int, state: IterState) -> None:
-        """Keep what the update of the batch needs of the rendered view: its camera, and whether its loss is finite."""
+        """Store the camera and loss of the rendered view for the update of the batch."""
         if self.updated.views is not None:
             arrays = self.cameras.array, state.array, self.updated.views[slot]
             self.backend.kernel("optim/begin_step", "record_view")((1,), (1,), *arrays)

@@ -100,7 +100,7 @@ class View:
         )  # fmt: skip
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pixels [P, 2] and depths [P] of points [P, 3], and whether they are before the camera and in the image."""
+        """Pixels [P, 2] and depths [P] of points [P, 3], and whether the image shows them."""
         placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # beside the camera
             slopes = placed[:, :2] / placed[:, 2:]
@@ -112,7 +112,7 @@ class View:
 
     @property
     def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """Least and greatest slopes (x / z, y / z), float64 [2], of image and margin; kernels clamp to them."""
+        """Minimum and maximum of slopes (x / z, y / z), float64 [2], of image and margin; kernels clamp to them."""
         focal, center = np.array([self.fx, self.fy]), np.array([self.cx, self.cy])
         size = np.array([self.width, self.height])
         return -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal

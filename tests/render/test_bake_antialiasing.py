@@ -102,7 +102,7 @@ def test_splats_too_faint_to_be_seen_antialiased(backend, monkeypatch):
 
 
 class _UnwrittenProjection(Projection):
-    """Memory as it can be found: not a number, wherever nothing is written."""
+    """Uninitialised memory: NaN where nothing is written."""
 
     @classmethod
     def allocate(cls, *args, **options):

@@ -89,5 +89,5 @@ def test_room_is_looked_for_before(small_disk):
 
 def test_run_is_refused_where_there_is_no_room_for_it(training, small_disk):
     _fill(small_disk, leave=400_000)
-    with pytest.raises(DiskError, match="make room"):
+    with pytest.raises(DiskError, match="free some"):
         training.new(small_disk / "run")

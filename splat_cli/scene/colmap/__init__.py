@@ -35,9 +35,9 @@ def _model_folder(root: Path) -> Path | None:
 
 
 def larger_sibling(folder: Path, num_images: int) -> tuple[Path, int] | None:
-    """The model of most images among those beside `folder`, as COLMAP numbers parts of a scene, if it has more.
+    """The sibling of `folder` with the most images, and their number, if it has more than `num_images`; else None.
 
-    Only binary models are looked at: the header of `images.bin` has the number.
+    COLMAP numbers the models of parts of a scene. Binary models only, whose `images.bin` has the number in its header.
     """
     if not folder.name.isdecimal():
         return None

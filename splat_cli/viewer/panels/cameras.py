@@ -57,7 +57,7 @@ class Cameras:
         self._frustums[index].image = image
 
     def ahead(self, view: View) -> float:
-        """Distance of the orbit centre before a camera, world units."""
+        """Distance from a camera to the orbit centre in front of it, world units."""
         return self._pivot_share * max(float(view.w2c[2, :3] @ (self._focus - view.center)), 0.1 * self._extent)
 
     def _frustum(self, index: int) -> Any:
