@@ -30,8 +30,8 @@ MAX_GROWTH = 0.2  # per round, upper bound in short runs
 MIN_UPDATES = 1_000  # with fewer, batches reduce quality
 MIN_BUDGET = 20_000  # splats, lower bound for few pixels
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
-DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments.md
-FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments.md
+DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
+FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
 
 
 @dataclass(frozen=True)
