@@ -76,7 +76,9 @@ def command(
     'splat-cli[sfm]'), but no GPU. `splat train PHOTOS` does this, too, with the default options.
     """
     from splat_cli.scene.sfm import SfmOptions, make_scene
+    from splat_cli.tools.photo_scene import refuse_run
 
+    refuse_run(photos)
     options = SfmOptions(frames, matcher, camera_model, one_camera, seed)
     found = make_scene(photos, out, options, display.counting, display.say)
     data = {

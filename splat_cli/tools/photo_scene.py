@@ -5,7 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from splat_cli.console import Display
-from splat_cli.errors import SplatError
+from splat_cli.errors import SplatError, UsageError
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
 from splat_cli.scene.formats import has_dataset, nested_scenes, num_photographs
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
@@ -41,9 +43,20 @@ def prepared_scene(path: Path, seed: int, display: Display) -> Path:
 
     Raises UsageError, SceneError and Interrupted.
     """
+    refuse_run(path)
     if is_zipped_scene(path):
         path = _unzipped(path, display)
     return _with_poses(path, seed, display) if lacks_poses(path) else path
+
+
+def refuse_run(path: Path) -> None:
+    """UsageError if `path` is the folder of a run that holds no scene: its pictures are no photographs."""
+    if is_run(path) and not has_dataset(path):
+        scene = RunDir(path).provenance().get("scene", "SCENE")
+        raise UsageError(
+            f"{path} is the folder of a run, not a scene: `splat train --resume {path}` continues it, "
+            f"`splat train {scene}` starts anew"
+        )
 
 
 def _unzipped(path: Path, display: Display) -> Path:

@@ -143,3 +143,12 @@ def test_scenes_made_of_photographs_do_not_hide_the_photographs(scene, photos, t
     shutil.copytree(scene, tmp_path / "scenes" / "trip")
     assert lacks_poses(tmp_path)
     assert not lacks_poses(tmp_path / "scenes")
+
+
+@pytest.mark.parametrize("command", [("train", "--steps", "1", "--device", "cpu"), ("sfm",)])
+def test_a_run_is_no_scene(splat, scene, run_copy, tmp_path, command):
+    """Its rendered pictures were given to structure from motion."""
+    shutil.copytree(scene / "images", run_copy / "renders")
+    result = splat(command[0], run_copy, "-o", tmp_path / "out", *command[1:])
+    assert (result.code, "is the folder of a run, not a scene: `splat train --resume" in result.err) == (2, True)
+    assert not (tmp_path / "out").exists()
