@@ -178,7 +178,7 @@ def test_interrupted_run_is_saved_and_leaves_no_process(alone, training, tmp_pat
 @pytest.mark.parametrize(("changes", "named"), [
     ({"pose_opt": True}, "--pose-opt"), ({"color": "field"}, "--color field"), ({"background": "learned"}, "learned"),
     ({"appearance": "grid"}, "--appearance"), ({"robust": True}, "--robust"), ({"depth_weight": 1.0}, "--depth-weight"),
-    ({"batch": 3}, "no multiple"),
+    ({"batch": 3}, "not a multiple"),
 ], ids=str)  # fmt: skip
 def test_options_that_do_not_work_with_ranks_are_named(training, tmp_path, changes, named):
     with pytest.raises(UsageError, match=named):
