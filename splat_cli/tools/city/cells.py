@@ -41,8 +41,18 @@ class Cell:
 
     def trains(self, places: np.ndarray) -> Any:
         """Mask of the places in the cell or its margin."""
+        low, high = self._outer()
+        return np.logical_and(places >= low, places < high).all(axis=1)
+
+    def meets(self, other: Cell) -> bool:
+        """Whether a place can be in both cells, margins included."""
+        (low, high), (other_low, other_high) = self._outer(), other._outer()
+        return bool((np.maximum(low, other_low) < np.minimum(high, other_high)).all())
+
+    def _outer(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest sides of the margin."""
         margins = np.array(self.margins)
-        return np.logical_and(places >= self.low - margins, places < self.high + margins).all(axis=1)
+        return self.low - margins, self.high + margins
 
 
 def split_cells(places: np.ndarray, capacity: float) -> list[Cell]:

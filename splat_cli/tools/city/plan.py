@@ -23,7 +23,7 @@ _REACH = 2.0
 
 @dataclass(frozen=True)
 class CellPlan:
-    """A cell with its photographs by name. round: when it is trained; surrounded by the cells of earlier rounds."""
+    """A cell with its photographs by name. round: it is trained after the cells of lower rounds that it meets."""
 
     cell: Cell
     round: int
@@ -61,8 +61,9 @@ class CityPlan:
         )
 
     def before(self, number: int) -> list[int]:
-        """Numbers of the cells that are trained in rounds before that of a cell."""
-        return [other for other, cell in enumerate(self.cells) if cell.round < self.cells[number].round]
+        """Numbers of the cells of earlier rounds whose trained splats may lie in a cell or its margin."""
+        own = self.cells[number]
+        return [i for i, cell in enumerate(self.cells) if cell.round < own.round and cell.cell.meets(own.cell)]
 
 
 @dataclass(frozen=True)

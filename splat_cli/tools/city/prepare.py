@@ -32,7 +32,7 @@ _QUALITY = 98
 
 
 def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:
-    """Write the files of a cell, unless they are there. Reads its photographs, and the trained cells of earlier rounds.
+    """Write the files of a cell, unless they are there. Reads its photographs, and the trained cells before it.
 
     UsageError if its photographs are gone.
     """
@@ -87,7 +87,7 @@ def _write_picture(
 
 
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
-    """The trained splats of a cell that lie in it, or beyond its border to cells of earlier rounds.
+    """The trained splats of a cell that lie in it, or beyond its border to cells before it.
 
     They were trained beside the splats of those cells, which they complete; none of them is there twice.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from splat_cli.console import Display
 from splat_cli.engine.job import Job
 from splat_cli.engine.open import open_engine
@@ -41,7 +39,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
         if not city.coarse.result():
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
             job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
-            _run(city, [job], engine, display)
+            _run(city, {job: set()}, engine, display)
         if plan is None:
             with timed(city.out, "division", display):
                 backend = open_device(city.device, city.config, display)
@@ -59,24 +57,32 @@ def _unfinished(city: City, plan: CityPlan) -> list[int]:
 
 
 def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
-    """Train the cells that are not finished, round by round."""
-    left = _unfinished(city, plan)
-    for number in sorted({plan.cells[i].round for i in left}):
-        _run(city, [cell_job(city, i) for i in left if plan.cells[i].round == number], engine, display)
+    """Train the cells that are not finished, each as soon as those before it have ended."""
+    jobs = {i: cell_job(city, i) for i in _unfinished(city, plan)}
+    before = {job: {jobs[other].name for other in plan.before(i) if other in jobs} for i, job in jobs.items()}
+    _run(city, before, engine, display)
 
 
-def _run(city: City, jobs: Sequence[Job], engine: Engine, display: Display) -> None:
-    """Run the jobs to their end. SplatError if some failed."""
+def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Display) -> None:
+    """Run the jobs to their end. before: of each, names of the jobs that it waits for. SplatError if some failed."""
     failed = []
-    for job in jobs:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        engine.submit(job)
+
+    def submit_ready() -> None:
+        for job in [job for job, names in before.items() if not names]:
+            del before[job]
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            engine.submit(job)
+
+    submit_ready()
     for ended in engine.results():
         row = ended.json_output()
         if "error" in row:
             failed.append(f"{ended.job.name}: {row['error']}")
-        else:
-            show_job(city.out, ended, row["num_splats"], display)
+            continue
+        show_job(city.out, ended, row["num_splats"], display)
+        for names in before.values():
+            names.discard(ended.job.name)
+        submit_ready()
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise SplatError(f"{failed[0]}{more}; the same command continues with what is left")

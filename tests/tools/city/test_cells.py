@@ -1,5 +1,7 @@
 """The split of the ground: every place is in one cell, and no cell has too many."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,16 @@ def test_axes_lie_in_the_ground():
     axes = ground_axes(up)
     np.testing.assert_allclose(axes @ axes.T, np.eye(2), atol=1e-12)
     np.testing.assert_allclose(axes @ up, 0, atol=1e-12)
+
+
+def test_cells_meet_where_their_margins_overlap():
+    row = [Cell((10.0 * i, -np.inf), (10.0 * i + 10, np.inf), (2, 2)) for i in range(3)]
+    assert row[0].meets(row[1])
+    assert row[1].meets(row[0])
+    assert not row[0].meets(row[2])
+    wide = dataclasses.replace(row[2], margins=(9, 9))
+    assert row[0].meets(wide)
+    assert wide.meets(row[0])
 
 
 def test_outermost_sides_have_no_end():

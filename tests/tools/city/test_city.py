@@ -197,6 +197,22 @@ def test_a_finished_cell_is_not_trained_again(city, copy, splat):
     assert "has no cell 7" in unknown.err
 
 
+def test_the_number_of_workers_changes_no_byte(city, splat, tmp_path):
+    """With cells that wait for some of those before them, in three rounds or more."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    small = [*OPTIONS, "--max-splats", "4500", "--lod", "0"]
+    plys = []
+    for name, options in (("one", []), ("two", ["--cluster", "local:2"])):
+        result = splat("city", city[0], "-o", tmp_path / name, *small, *options)
+        assert result.code == 0, result.err
+        plys.append(RunDir(tmp_path / name).ply_path(40).read_bytes())
+    plan = read_plan(tmp_path / "one")
+    rounds = [cell.round for cell in plan.cells]
+    assert len(rounds) >= 6
+    assert any(len(plan.before(i)) < sum(other < number for other in rounds) for i, number in enumerate(rounds))
+    assert plys[0] == plys[1]
+
+
 def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_path):
     """By the same command, killed while two workers train cells, and then given without --cluster."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")

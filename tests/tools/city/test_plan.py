@@ -33,6 +33,13 @@ def test_a_plan_with_impossible_numbers_is_refused(plan, tmp_path, change):
         read_plan(tmp_path)
 
 
+def test_a_cell_waits_for_those_of_earlier_rounds_that_it_meets():
+    cells = [Cell((10.0 * i, -np.inf), (10.0 * i + 10, np.inf), (2, 2)) for i in range(5)]
+    plans = [CellPlan(cell, number, ("a.jpg",)) for cell, number in zip(cells, (0, 1, 0, 2, 0), strict=True)]
+    plan = CityPlan(np.eye(2, 3), 1.0, 1.0, plans)
+    assert [plan.before(i) for i in range(5)] == [[], [0, 2], [], [2, 4], []]
+
+
 def test_plans_come_back_as_they_were_written(plan, tmp_path):
     write_plan(tmp_path, plan)
     again = read_plan(tmp_path)

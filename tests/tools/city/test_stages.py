@@ -1,0 +1,59 @@
+"""Order of the jobs of a city."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.console import Display, Level
+from splat_cli.engine.job import Job, JobResult
+from splat_cli.errors import SplatError
+from splat_cli.tools.city.city import City
+from splat_cli.tools.city.stages import _run
+
+
+class RecordingEngine:
+    """Ends the jobs that were submitted last first. events: "+name" where a job was submitted, "-name" at its end."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.events, self._jobs, self._failing = [], [], failing
+
+    def submit(self, job):
+        self.events.append(f"+{job.name}")
+        self._jobs.append(job)
+
+    def results(self):
+        while self._jobs:
+            job = self._jobs.pop()
+            self.events.append(f"-{job.name}")
+            output = {"error": "lost"} if job.name == self._failing else {"num_splats": 7}
+            # a worker returns a copy
+            yield JobResult(dataclasses.replace(job, inputs=()), 0, 1.0, "here", json.dumps(output), "")
+
+
+@pytest.fixture
+def city(tmp_path):
+    return City(tmp_path, tmp_path, TrainConfig(), 100, 100, None, "cpu")
+
+
+def jobs(folder: Path) -> dict[Job, set[str]]:
+    """Two jobs that wait for none, a third that waits for the second, a fourth that waits for the third."""
+    names = {"a": set(), "b": set(), "c": {"b"}, "d": {"c"}}
+    return {
+        Job(name, (), folder, folder / "log", folder / name, (), (folder,)): before for name, before in names.items()
+    }
+
+
+def test_a_job_begins_when_those_before_it_have_ended(city, tmp_path):
+    engine = RecordingEngine()
+    _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
+    assert engine.events == ["+a", "+b", "-b", "+c", "-c", "+d", "-d", "-a"]
+
+
+def test_no_job_begins_after_one_before_it_has_failed(city, tmp_path):
+    engine = RecordingEngine(failing="b")
+    with pytest.raises(SplatError, match="b: lost; the same command continues"):
+        _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
+    assert engine.events == ["+a", "+b", "-b", "-a"]
