@@ -6,6 +6,7 @@ from pathlib import Path
 from splat_cli.errors import FormatError
 
 MAX_HEADER_BYTES = 1 << 16
+_PREFIX = re.compile(r"^(scalar_)?(scal_)?")
 TYPE_BYTES = {
     **dict.fromkeys(("char", "uchar", "int8", "uint8"), 1),
     **dict.fromkeys(("short", "ushort", "int16", "uint16"), 2),
@@ -38,6 +39,11 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
             f"{path} declares {needed} bytes of data and holds {room}: it is truncated or damaged; export it again"
         )
     return counts
+
+
+def plain_name(name: str) -> str:
+    """Name of a property without the prefix that CloudCompare gives to those it does not know."""
+    return _PREFIX.sub("", name)
 
 
 def header_comments(path: Path) -> list[str]:

@@ -1,7 +1,6 @@
 """Splats as PLY files, with the properties of the INRIA code in their order."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.ply_header import check_header, header_comments
+from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
+from splat_cli.ply_header import check_header, header_comments, plain_name
 
 MEANS = ("x", "y", "z")
 NORMALS = ("nx", "ny", "nz")
@@ -27,10 +27,6 @@ CHUNK = 1 << 14
 """Splats converted at a time: their rows fit into the caches of a processor."""
 _OPAQUE_LOGIT = 16.0
 """The logit of 1 - 1e-7, the last opacity before 1 in float32."""
-_ANTIALIASED = "antialiased:"
-"""Prefix of the comment; the rest is for people."""
-_ORIGIN = "subtracted_origin:"
-"""Prefix of the comment with the origin x y z."""
 
 
 def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> None:
@@ -85,7 +81,8 @@ def read_ply(path: str | Path) -> SplatArrays:
 
     In place of f_dc there may be red, green and blue, as `ns-export gaussian-splat --ply-color-mode rgb` of nerfstudio
     writes them. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
-    Non-finite splats are dropped and counted. FormatError if the file is damaged or has no splats.
+    CloudCompare's names (scalar_f_dc_0) are read, too. Non-finite splats are dropped and counted. FormatError if the
+    file is damaged or has no splats.
     """
     path = Path(path)
     check_header(path, "a splat PLY")
@@ -98,7 +95,7 @@ def read_ply(path: str | Path) -> SplatArrays:
         raise FormatError(
             f"{path} is not a readable PLY ({error}); it is truncated or damaged: export it again"
         ) from error
-    vertices = element.data
+    vertices, comments = _with_plain_names(element.data), header_comments(path)
     names = vertices.dtype.names or ()
     num_rest = sum(name.startswith("f_rest_") for name in names)
     _check_properties(path, names, num_rest)
@@ -114,9 +111,18 @@ def read_ply(path: str | Path) -> SplatArrays:
     by_coefficient = rest.reshape(len(vertices), 3, num_rest // 3).transpose(0, 2, 1)
     splats = SplatArrays(
         means, log_scales, quats, _finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
-        antialiased=is_antialiased(element.comments), origin=stated_origin(element.comments),
+        antialiased=is_antialiased(comments), origin=stated_origin(comments),
     )  # fmt: skip
     return finite_splats(splats)
+
+
+def _with_plain_names(vertices: np.ndarray) -> np.ndarray:
+    """The structured array [N] with names of properties without CloudCompare's prefixes, if it has these."""
+    names = vertices.dtype.names or ()
+    plain = [plain_name(name) for name in names]
+    if SH0[0] in names or SH0[0] not in plain or len({*plain}) < len(plain):
+        return vertices
+    return vertices.view([(new, vertices.dtype[name]) for new, name in zip(plain, names, strict=True)])
 
 
 def _columns(vertices: np.ndarray, groups: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -133,41 +139,6 @@ def _columns(vertices: np.ndarray, groups: Sequence[Sequence[str]]) -> list[np.n
     with ThreadPoolExecutor(num_cores()) as threads:
         list(threads.map(copy, range(0, len(vertices), CHUNK)))
     return tables
-
-
-def splat_comments(splats: SplatArrays) -> list[str]:
-    """Comments of an element that mark antialiased splats, and state their origin unless it is zero."""
-    comments = []
-    if splats.antialiased:
-        comments.append(
-            f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
-        )
-    if any(splats.origin):
-        comments.append(" ".join([_ORIGIN, *map(repr, map(float, splats.origin))]))
-    return comments
-
-
-def is_antialiased(comments: Iterable[str]) -> bool:
-    """Whether the comments of an element say that its splats are antialiased."""
-    return any(comment.startswith(_ANTIALIASED) for comment in comments)
-
-
-def stated_origin(comments: Iterable[str]) -> tuple[float, float, float]:
-    """The origin that comments state (`SplatArrays.origin`), zeros where they state none, or one that is no point."""
-    for comment in comments:
-        if comment.startswith(_ORIGIN):
-            try:
-                x, y, z = map(float, comment[len(_ORIGIN) :].split())
-            except ValueError:
-                continue
-            if all(map(math.isfinite, (x, y, z))):
-                return x, y, z
-    return 0.0, 0.0, 0.0
-
-
-def origin_of_file(path: Path) -> tuple[float, float, float]:
-    """The origin that the header of a PLY of splats states, zeros for other files."""
-    return stated_origin(header_comments(path))
 
 
 def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None:

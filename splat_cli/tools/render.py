@@ -17,7 +17,7 @@ from splat_cli.field.file import read_field
 from splat_cli.gaussians.dense_cells import dense_cells
 from splat_cli.gaussians.editing.move import resized
 from splat_cli.gaussians.formats import read_splats
-from splat_cli.gaussians.ply import origin_of_file
+from splat_cli.gaussians.ply_comments import origin_of_file
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
@@ -104,6 +104,8 @@ class RenderJob:
         """Write the frames; frames of the same file, views and settings from an earlier call are kept."""
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file, self.spz_axes)
+        if arrays.num_dropped:
+            display.warn(f"{self.file}: left out {arrays.num_dropped:,} splats that are not finite")
         antialias = arrays.antialiased if self.antialias is None else self.antialias
         samples = self._samples(antialias)
         settings = RenderSettings(self.background, antialias, self.rig, samples, self.files, novel_views=self.is_path)

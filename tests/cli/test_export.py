@@ -63,6 +63,8 @@ def test_splats_that_are_not_finite_are_told_of(splat, trained, tmp_path):
     source.means[:] = np.nan
     write_splats(tmp_path / "none.ply", source)
     assert "left out 3 splats that are not finite" in splat("export", tmp_path / "some.ply", "a.ply").out
+    render = ("render", tmp_path / "some.ply", "--path", "orbit", "--frames", "1", "--size", "32x24", "--device", "cpu")
+    assert "left out 3 splats that are not finite" in splat(*render).err
     result = splat("export", tmp_path / "none.ply", "b.ply")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert f"none of the {len(source):,} splats is finite" in result.err

@@ -5,8 +5,10 @@ import plyfile
 import pytest
 
 from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
+from splat_cli.scene.points.point_cloud import is_point_cloud
 from tests.gaussians.some_splats import some_splats
 
 NUM_REST = {0: 0, 1: 9, 2: 24, 3: 45}
@@ -32,12 +34,12 @@ def columns_of(splats):
     )
 
 
-def write_foreign(path, columns, dtype="<f4", text=False, byte_order="<", before=(), after=()):
+def write_foreign(path, columns, dtype="<f4", text=False, byte_order="<", before=(), after=(), comments=()):
     rows = np.zeros(len(next(iter(columns.values()))), [(name, dtype) for name in columns])
     for name, column in columns.items():
         rows[name] = column
     elements = [*before, plyfile.PlyElement.describe(rows, "vertex"), *after]
-    plyfile.PlyData(elements, text=text, byte_order=byte_order, comments=["made elsewhere"]).write(str(path))
+    plyfile.PlyData(elements, text=text, byte_order=byte_order, comments=["made elsewhere", *comments]).write(str(path))
     return path
 
 
@@ -172,3 +174,42 @@ def test_lists_of_no_faces(tmp_path):
     faces = plyfile.PlyElement.describe(np.zeros(0, [("vertex_indices", "i4", (3,))]), "face")
     splats = some_splats(20, degree=0)
     assert_same(read_ply(write_foreign(tmp_path / "a.ply", columns_of(splats), after=[faces])), splats)
+
+
+@pytest.mark.parametrize("prefix", ["scalar_", "scal_", "scalar_scal_"])
+def test_names_of_cloudcompare(tmp_path, prefix):
+    """It keeps what it does not know under names of its own, and the file was taken for points."""
+    splats = some_splats(5, degree=2)
+    columns = {name if name in "xyz" else f"{prefix}{name}": column for name, column in columns_of(splats).items()}
+    path = write_foreign(tmp_path / "a.ply", columns)
+    assert_same(splats, read_ply(path))
+    assert not is_point_cloud(path)
+
+
+@pytest.mark.parametrize(
+    ("comments", "expected"),
+    [
+        (["Exported from Brush", "SH degree: 3", "SplatRenderMode: mip"], True),
+        (["SplatRenderMode: default"], False),
+        (["SplatRenderMode: 2dgs"], False),
+        (["antialiased 1"], True),
+        (["antialiased 0"], False),
+        (["antialiased 1", "splatrendermode:  Default"], False),
+        ([], False),
+    ],
+)
+def test_other_programs_say_that_splats_are_antialiased(tmp_path, comments, expected):
+    """Brush and Postshot, before the first element."""
+    path = write_foreign(tmp_path / "a.ply", columns_of(some_splats(5)), comments=comments)
+    assert read_ply(path).antialiased is expected
+
+
+@pytest.mark.parametrize("antialiased", [False, True])
+def test_others_are_told_of_antialiasing_in_brush_s_words(tmp_path, antialiased):
+    splats = some_splats(5)
+    splats.antialiased = antialiased
+    for name in ("a.ply", "a.compressed.ply"):
+        write_splats(tmp_path / name, splats)
+        header = (tmp_path / name).read_bytes().partition(b"end_header")[0]
+        assert (b"comment SplatRenderMode: mip\n" in header) is antialiased
+        assert read_splats(tmp_path / name).antialiased is antialiased

@@ -26,8 +26,9 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.ply import finite_splats, is_antialiased, splat_comments, stated_origin
-from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
+from splat_cli.gaussians.ply import finite_splats
+from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
+from splat_cli.ply_header import MAX_HEADER_BYTES, check_header, header_comments
 
 _CHUNK = 256
 _WORDS = tuple(f"packed_{name}" for name in ("position", "rotation", "scale", "color"))
@@ -93,6 +94,7 @@ def read_compressed_ply(path: Path) -> SplatArrays:
         raise FormatError(f"{path} is not a readable PLY ({error}); it is damaged: export it again") from error
     tables = {element.name: element.data for element in data.elements}
     n, num_sh = _check(path, tables)
+    comments = header_comments(path)
     has_colors = _COLOR[0] in (tables["chunk"].dtype.names or ())
 
     def unpack(rows: slice) -> SplatArrays:
@@ -113,8 +115,8 @@ def read_compressed_ply(path: Path) -> SplatArrays:
         )
 
     with np.errstate(over="ignore", invalid="ignore"):  # bounds that are not finite: dropped
-        splats = finite_splats(unpack_in_blocks(n, num_sh // 3, unpack, is_antialiased(data["vertex"].comments)))
-    return dataclasses.replace(splats, origin=stated_origin(data["vertex"].comments))
+        splats = finite_splats(unpack_in_blocks(n, num_sh // 3, unpack, is_antialiased(comments)))
+    return dataclasses.replace(splats, origin=stated_origin(comments))
 
 
 def _check(path: Path, tables: dict[str, np.ndarray]) -> tuple[int, int]:

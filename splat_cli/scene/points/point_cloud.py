@@ -6,14 +6,14 @@ import numpy as np
 import plyfile
 
 from splat_cli.errors import FormatError
-from splat_cli.ply_header import MAX_HEADER_BYTES, check_header
+from splat_cli.ply_header import MAX_HEADER_BYTES, check_header, plain_name
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points.las import LAS_MAGIC, LAS_SUFFIXES, read_las
 from splat_cli.scene.points.las_worker import GREY
 
 _COLOR_NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
 """The last ones are those of Bundler and PMVS."""
-_OF_SPLATS = {b"scale_0", b"f_dc_0", b"packed_scale"}
+_OF_SPLATS = {"scale_0", "f_dc_0", "packed_scale"}
 
 
 def is_point_cloud(path: Path) -> bool:
@@ -25,8 +25,9 @@ def is_point_cloud(path: Path) -> bool:
         return False
     if head.startswith(LAS_MAGIC):
         return True
-    names = {words[-1] for words in map(bytes.split, head.splitlines()) if words[:1] == [b"property"]}
-    return head.startswith(b"ply") and {b"x", b"y", b"z"} <= names and not names & _OF_SPLATS
+    lines = [line.split() for line in head.decode("ascii", "replace").splitlines()]
+    names = {plain_name(words[-1]) for words in lines if words[:1] == ["property"]}
+    return head.startswith(b"ply") and {"x", "y", "z"} <= names and not names & _OF_SPLATS
 
 
 def read_point_cloud(path: Path) -> Points:
