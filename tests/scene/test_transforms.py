@@ -1,6 +1,7 @@
 """transforms.json and Blender's files give the cameras that they were made from."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -184,3 +185,22 @@ def test_homogeneous_matrices(tmp_path):
     for entry in entries:
         entry["transform_matrix"] = (0.001 * np.array(entry["transform_matrix"])).tolist()
     assert_same_cameras(read_scene(write_transforms(tmp_path, views, entries)).views, views)
+
+
+def test_blender_s_photographs_may_have_suffixes_in_capitals(tmp_path):
+    scene = write_blender(tmp_path)
+    for path in (scene / "train").iterdir():
+        path.rename(path.with_suffix(".PNG"))
+    assert read_scene(scene).skipped == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("test", "has none of the photographs that the dataset holds out (./test/r_0: the file is missing): restore them"),
+     ("train", "all 2 photographs of"), ],
+)  # fmt: skip
+def test_half_of_blender_s_photographs_is_missing(splat, tmp_path, kind, message):
+    scene = write_blender(tmp_path / "scene")
+    shutil.rmtree(scene / kind)
+    result = splat("train", scene, "-o", tmp_path / "run", "--eval", "--steps", "1", "--device", "cpu")
+    assert (result.code, result.err.count("\n"), message in result.err) == (2, 1, True), result.err

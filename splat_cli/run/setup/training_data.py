@@ -161,11 +161,22 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
     if names is None and config.split_by == "sector":
         names = sector_names(scene.views, config.test_every)
     train, test = split(scene.views, config.test_every, names)
-    if not train:
-        raise SceneError(f"{scene.root} has too few photographs to hold one out: train without --eval")
-    if not test:
-        raise SceneError(f"{scene.root} has none of the photographs that {config.split} names: compare the names")
+    if not (train and test):
+        raise SceneError(_why_no_split(scene, config, bool(train)))
     return train, test, names is not None
+
+
+def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:
+    """Message where no photograph is left to train on, or to evaluate on."""
+    if config.split is None and scene.test_names is None:
+        return f"{scene.root} has too few photographs to hold one out: train without --eval"
+    by = config.split or "the dataset"
+    if not has_train:
+        return f"all {len(scene.views):,} photographs of {scene.root} are held out by {by}: train without --eval"
+    if config.split is not None:
+        return f"{scene.root} has none of the photographs that {by} names: compare the names"
+    missing = f" ({scene.skipped[0]})" if scene.skipped else ""
+    return f"{scene.root} has none of the photographs that {by} holds out{missing}: restore them, or leave out --eval"
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:

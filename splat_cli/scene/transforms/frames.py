@@ -12,7 +12,7 @@ from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Distortion, Polynomial
 from splat_cli.scene.transforms.document import matrix, number, text
 
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".PNG", ".JPG", ".JPEG", ".WEBP")
 _MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE")
 _FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "THIN_PRISM_FISHEYE")
 _SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
