@@ -96,6 +96,11 @@ def write_error(path: Path, error: OSError) -> DiskError:
     """The exception for a failed write to `path`."""
     if is_full(error) or error.errno is None:  # NumPy's own "not enough free space"
         return DiskError(f"{path} was not written: no space left on the disk; free some there")
+    if error.errno == errno.EFBIG:
+        return DiskError(
+            f"{path} was not written: larger than a limit (ulimit -f) or its file system allows (FAT32: 4 GiB); raise "
+            "the limit, or choose another place"
+        )
     reason = f"{path} cannot be written: {error.strerror or error}"
     if error.errno in _WRONG_PLACE:
         return UnwritableError(f"{reason}; make it writable, or choose another place")

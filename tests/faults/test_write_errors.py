@@ -50,6 +50,7 @@ def test_files_are_flushed_as_windows_wants_it(tmp_path, monkeypatch):
     ("number", "code", "text"),
     [
         (errno.ENOSPC, 1, "no space left"),
+        (errno.EFBIG, 1, "ulimit -f"),
         (errno.EIO, 1, "Input/output error; check the disk"),
         (errno.EACCES, 2, "Permission denied; make it writable, or choose another place"),
         (errno.EEXIST, 2, "File exists; make it writable, or choose another place"),
