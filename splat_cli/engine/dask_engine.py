@@ -47,7 +47,7 @@ class DaskEngine:
     def submit(self, job: Job) -> None:
         """See Engine.submit."""
         call = remote_call(run_on_worker, visible_inputs(job), self._device, __version__, self._topic)
-        future = self._client.submit(*call, key=f"{job.name}-{uuid.uuid4()}", pure=False)
+        future = self._client.submit(*call, key=f"{job.name}-{uuid.uuid4()}", priority=job.priority, pure=False)
         self._jobs[future] = job
         self._results.expect()
         future.add_done_callback(self._results.put)

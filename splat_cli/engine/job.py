@@ -18,6 +18,7 @@ class Job:
     which standard error is appended. run: folder of the run that the command writes, if it writes one; as soon as it is
     a run, `resume_arguments` take the place of `arguments`: a job that was interrupted is submitted again as it is.
     inputs: paths that the command reads. With a cluster, folder, log and inputs must be visible on all workers.
+    priority: of jobs that wait, the one with the highest begins first.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Job:
     run: Path | None = None
     resume_arguments: tuple[str, ...] = ()
     inputs: tuple[Path, ...] = ()
+    priority: int = 0
 
     def command(self) -> tuple[str, ...]:
         """The arguments; if the run has begun, those that continue it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +28,8 @@ class LocalEngine:
         self, environments: Sequence[Mapping[str, str]], check: Callable[[], None], say: Callable[[str], None]
     ) -> None:
         self._say = say
-        self._closing, self._jobs = threading.Event(), queue.SimpleQueue[Job | None]()
+        self._closing, self._jobs = threading.Event(), queue.PriorityQueue[tuple[float, int, Job | None]]()
+        self._num_queued = itertools.count()
         self._results = ResultQueue[JobResult | Exception](check)
         self._threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in environments]
         for thread in self._threads:
@@ -35,7 +38,7 @@ class LocalEngine:
     def submit(self, job: Job) -> None:
         """See Engine.submit."""
         self._results.expect()
-        self._jobs.put(job)
+        self._jobs.put((-job.priority, next(self._num_queued), job))
 
     def results(self) -> Iterator[JobResult]:
         """See Engine.results."""
@@ -48,13 +51,13 @@ class LocalEngine:
         """See Engine.close."""
         self._closing.set()
         for _ in self._threads:
-            self._jobs.put(None)
+            self._jobs.put((-math.inf, next(self._num_queued), None))
         for thread in self._threads:
             thread.join()
 
     def _work(self, environment: Mapping[str, str]) -> None:
         place = describe_device(environment)
-        while (job := self._jobs.get()) is not None and not self._closing.is_set():
+        while (job := self._jobs.get()[-1]) is not None and not self._closing.is_set():
             try:
                 self._wait_for_run(job)
                 if not self._closing.is_set():

@@ -7,7 +7,7 @@ from splat_cli.engine.job import Job, JobResult
 
 
 class Engine(Protocol):
-    """Runs jobs, as many at a time as there are devices or workers, in the order of their submission."""
+    """Runs jobs, as many at a time as there are devices or workers, by priority and then in the order of submission."""
 
     def submit(self, job: Job) -> None:
         """Queue a job; it may start at once."""

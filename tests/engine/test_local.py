@@ -55,6 +55,13 @@ def test_an_engine_runs_a_job_per_device(tmp_path):
     assert {result.place for result in results} == {"GPU 5", "GPU 7"}
 
 
+def test_jobs_of_higher_priority_begin_first(tmp_path):
+    engine = LocalEngine([], lambda: None, print)
+    for number, priority in enumerate((0, 2, 0, 2, 1)):
+        engine.submit(dataclasses.replace(job(tmp_path, name=str(number)), priority=priority))
+    assert [engine._jobs.get()[-1].name for _ in range(5)] == ["1", "3", "4", "0", "2"]
+
+
 def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("raise SystemError('broken')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

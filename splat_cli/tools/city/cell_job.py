@@ -21,12 +21,12 @@ from splat_cli.tools.city.plan import CellFiles, read_plan
 from splat_cli.tools.city.prepare import prepare_cell
 
 
-def cell_job(city: City, number: int) -> Job:
-    """`splat cell --json`, which resumes by itself what it has begun."""
+def cell_job(city: City, number: int, priority: int) -> Job:
+    """`splat cell --json`, which resumes by itself what it has begun. priority: see `Job`."""
     files = CellFiles.of(city.out, number)
     command = ("cell", str(city.out), str(number), "--json", "--device", city.device)
-    inputs = (city.scene, city.coarse.path)
-    return Job(f"cell {number}", command, Path.cwd(), files.folder / "run.log", files.run.path, command, inputs)
+    inputs, log = (city.scene, city.coarse.path), files.folder / "run.log"
+    return Job(f"cell {number}", command, Path.cwd(), log, files.run.path, command, inputs, priority)
 
 
 def train_cell(out: Path, number: int, device: str, display: Display, timer: PhaseTimer) -> RunResult:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+
 from splat_cli.console import Display
 from splat_cli.engine.job import Job
 from splat_cli.engine.open import open_engine
@@ -57,10 +60,15 @@ def _unfinished(city: City, plan: CityPlan) -> list[int]:
 
 
 def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
-    """Train the cells that are not finished, each as soon as those before it have ended."""
-    jobs = {i: cell_job(city, i) for i in _unfinished(city, plan)}
-    before = {job: {jobs[other].name for other in plan.before(i) if other in jobs} for i, job in jobs.items()}
-    _run(city, before, engine, display)
+    """Train the cells that are not finished, each as soon as those before it have ended.
+
+    Of cells that can begin, first that which most others wait for: few can run beside the last ones.
+    """
+    left = _unfinished(city, plan)
+    before = {i: [other for other in plan.before(i) if other in left] for i in left}
+    num_waiting = Counter(itertools.chain.from_iterable(before.values()))
+    jobs = {i: cell_job(city, i, num_waiting[i]) for i in left}
+    _run(city, {jobs[i]: {jobs[other].name for other in before[i]} for i in left}, engine, display)
 
 
 def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Display) -> None:
@@ -68,7 +76,8 @@ def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Displ
     failed = []
 
     def submit_ready() -> None:
-        for job in [job for job, names in before.items() if not names]:
+        ready = [job for job, names in before.items() if not names]
+        for job in sorted(ready, key=lambda job: -job.priority):  # the first begins at once
             del before[job]
             job.log.parent.mkdir(parents=True, exist_ok=True)
             engine.submit(job)
