@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.error_cases import CASES, message_of
+from tests.error_cases import CASES, HEAD, message_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+
+
+def test_head():
+    assert PAGE.startswith(HEAD), "change it in tests/error_cases.py"
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.title) for case in CASES])
