@@ -6,6 +6,7 @@ from typing import Any
 
 from splat_cli.config import TrainConfig
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.train_log import sum_phases
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def read_run_data(run: RunDir) -> RunData:
         provenance=run.provenance(),
         figures=[line for line in lines if "loss" in line],
         warnings=[(line["step"], line["warning"]) for line in lines if "warning" in line],
-        phases=run.log.phases(),
+        phases=sum_phases(lines),
         metrics={int(step): entry for step, entry in metrics.get("steps", {}).items()},
         protocol=metrics.get("protocol", ""),
         step=max([line["step"] for line in lines] + run.saved_steps(), default=0),

@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,16 +40,17 @@ class TrainLog:
             lines = itertools.islice(iter(lambda: file.readline(_MAX_LINE), ""), _MAX_LINES)
             return [entry for entry in map(log_entry, lines) if entry is not None]
 
-    def phases(self) -> dict[str, float]:
-        """Seconds by phase, of all sessions that came to their end."""
-        sums: dict[str, float] = {}
-        for entry in self.entries():
-            for phase, seconds in entry.get("phases", {}).items():
-                sums[phase] = sums.get(phase, 0.0) + seconds
-        return sums
-
     def cut(self, step: int) -> None:
         """Remove entries after `step`, and invalid lines."""
         kept = [json.dumps(line) + "\n" for line in self.entries() if line["step"] <= step]
         with replacing(self.path) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
+
+
+def sum_phases(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds by phase in entries of a log, of all sessions that came to their end."""
+    sums: dict[str, float] = {}
+    for entry in entries:
+        for phase, seconds in entry.get("phases", {}).items():
+            sums[phase] = sums.get(phase, 0.0) + seconds
+    return sums

@@ -13,6 +13,7 @@ from splat_cli.console import Display
 from splat_cli.engine.job import JobResult
 from splat_cli.files import replacing
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.train_log import sum_phases
 from splat_cli.scene.cameras_json import read_json
 
 
@@ -29,7 +30,7 @@ def timed(out: Path, stage: str, display: Display) -> Iterator[None]:
 def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> None:
     """Show and record the seconds of a job that trained a run, with those of the run's phases."""
     assert ended.job.run is not None
-    phases = RunDir(ended.job.run).log.phases()
+    phases = sum_phases(RunDir(ended.job.run).log.entries())
     prepared = f"prepared in {phases['preparation']:.1f} s, " if "preparation" in phases else ""
     display.say(f"{ended.job.name}: {prepared}{num_splats:,} splats in {ended.seconds:.1f} s")
     _record(out, ended.job.name, {"seconds": round(ended.seconds, 3), "place": ended.place, "phases": phases})
