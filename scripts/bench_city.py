@@ -44,9 +44,10 @@ NEAR = 16  # px of a projected border
 @click.option("--steps", default=1000, show_default=True, help="Of the coarse run.")
 @click.option("--cell-steps", default=1800, show_default=True)
 @click.option("--device", default="auto", show_default=True)
+@click.option("--cluster", help="As of `splat city`, such as local:2.")
 def main(
     folder: Path, blocks: tuple[int, int], views: int, size: tuple[int, int], splats: int, cell_splats: int,
-    steps: int, cell_steps: int, device: str,
+    steps: int, cell_steps: int, device: str, cluster: str | None,
 ) -> None:  # fmt: skip
     """Print the comparison as JSON."""
     scene = folder / "scene"
@@ -55,7 +56,7 @@ def main(
     common = ["--device", device, "--eval", "--splat-budget", "0", "--densify-interval", "50"]
     city = _splat(
         "city", scene, "-o", folder / "merged", *common, "--max-splats", splats, "--cell-splats", cell_splats,
-        "--steps", steps, "--cell-steps", cell_steps,
+        "--steps", steps, "--cell-steps", cell_steps, *(["--cluster", cluster] if cluster else []),
     )  # fmt: skip
     plan = read_plan(folder / "merged")
     assert plan is not None
@@ -68,6 +69,7 @@ def main(
     (single_near, single_far), (near, far) = errors
     result: dict[str, Any] = {
         "cells": [len(cell.views) for cell in plan.cells], "single_steps": shown,
+        "seconds": json.loads((folder / "merged" / "seconds.json").read_text()),
         "coarse_psnr": RunDir(folder / "merged" / "coarse").result()["psnr"],
         "single": _measures(RunDir(folder / "single")), "merged": _measures(RunDir(folder / "merged")),
         "near_share": round(single_near.size / (single_near.size + single_far.size), 3),

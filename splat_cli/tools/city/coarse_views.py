@@ -72,13 +72,12 @@ def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
     return chosen
 
 
-def covered_shares(weights: np.ndarray, inside: np.ndarray, view: View) -> np.ndarray:
-    """Share of the picture that the splats of each cell cover, float64 [cells]; inside: bool [cells, N].
+def covered_shares(weights: np.ndarray, numbers: np.ndarray, num_cells: int, view: View) -> np.ndarray:
+    """Share of the picture that the splats of each cell cover, float64 [num_cells].
 
-    weights: of CoarseViews.
+    weights: of CoarseViews, [N]. numbers: cells of the splats, int [N], num_cells for those in none.
     """
-    shares: np.ndarray = inside @ weights.astype(np.float64) / (view.width * view.height)
-    return shares
+    return np.bincount(numbers, weights, num_cells + 1)[:num_cells] / (view.width * view.height)
 
 
 def is_shown(weights: np.ndarray) -> np.ndarray:

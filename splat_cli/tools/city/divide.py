@@ -12,7 +12,7 @@ from splat_cli.errors import SceneError
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.tools.city.cells import ground_axes, rounds_of, split_cells
+from splat_cli.tools.city.cells import cell_numbers, ground_axes, rounds_of, split_cells
 from splat_cli.tools.city.coarse_views import CoarseViews, covered_shares, views_of_cells
 from splat_cli.tools.city.plan import CellPlan, CityPlan, max_scale, write_plan
 
@@ -30,11 +30,11 @@ def divide(
     cells = split_cells(splats.means @ axes.T, cell_splats / growth)
     whole = CityPlan(axes, growth, max_scale(cells), [])
     places, pictures = whole.places(splats), CoarseViews(backend, splats, views, (0, 0, 0))
-    held = np.array([cell.holds(places) for cell in cells])
+    numbers = cell_numbers(cells, places)
     shares = np.zeros((len(views), len(cells)))
     with display.counting("views", len(views)) as count:
         for index, view in enumerate(views):
-            shares[index] = covered_shares(pictures.weights(index), held, view)
+            shares[index] = covered_shares(pictures.weights(index), numbers, len(cells), view)
             count(1)
     found = [
         (cell, tuple(views[i].name for i in chosen)) for cell, chosen in zip(cells, views_of_cells(shares), strict=True)

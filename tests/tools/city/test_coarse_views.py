@@ -29,9 +29,9 @@ def test_views_that_show_a_twentieth_of_a_cell_or_the_best():
 def test_shares_of_all_cells_add_up_to_what_is_covered(backend):
     splats, view = some_splats(40, log_scales=(-1, 0.3)), ring_of_views(1)[0]
     views = CoarseViews(backend, splats, [view], (0, 0, 0))
-    inside = np.array([np.arange(40) % 3 == number for number in range(3)])
-    shares = covered_shares(views.weights(0), inside, view)
-    coverages = [views.render(0, one)[1] for one in inside]
+    numbers = np.arange(40) % 4  # the last in no cell
+    shares = covered_shares(views.weights(0), numbers, 3, view)
+    coverages = [views.render(0, numbers == number)[1] for number in range(3)]
     np.testing.assert_allclose(shares, [coverage.mean() for coverage in coverages], rtol=1e-3)
     assert 0 < shares.sum() < 1
 
