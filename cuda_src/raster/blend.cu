@@ -1,7 +1,7 @@
 // Blend the splats of each tile front to back (3D Gaussian Splatting, Kerbl et al. 2023, sec. 6).
 // A block owns a 16x16 tile, a warp and a lane a part of it (see blend.cuh). For the backward pass a pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the tile's segments that contributed are listed as work.
-#define PIXELS 1                                    // more cost registers and idle lanes: measured in docs/optimizations.md
+#define PIXELS 1                                    // more cost registers and idle lanes: measured in docs/optimizations/kernels.md
 #include "raster/blend.cuh"
 
 // Where a pixel takes no more splats (m). On the GPU its height becomes NaN, at which no splat's power reaches a threshold: no

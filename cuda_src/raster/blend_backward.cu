@@ -9,7 +9,7 @@
 //     dL/dpower_i = g_i = alpha_i dL/dalpha_i                        0 where alpha_i was clipped
 // What is summed over pixels are moments of g_i, with (dx, dy) = pixel - mean2d: every gradient of the ellipse is linear in them
 // (see geometry_backward.cuh), and they cost half of what these gradients would.
-#define PIXELS 2                                    // half the sums over a warp: measured in docs/optimizations.md
+#define PIXELS 2                                    // half the sums over a warp: measured in docs/optimizations/kernels.md
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
 

@@ -61,7 +61,7 @@ __device__ __forceinline__ SplatSums sums_of(
 }
 
 // With BATCH it would take 150 registers, and 8 warps would fit a multiprocessor in blocks of 256 threads. 16 warps at 128 registers are
-// faster, although some are spilled (docs/optimizations.md, "Where the time goes"). With RADIAL_DISTORTION, 12 warps need no spills.
+// faster, although some are spilled. With RADIAL_DISTORTION, 12 warps need no spills.
 // Each array is a parameter of its own: pointers in a struct lose their __restrict__, and with those of the four planes in one, the
 // kernel spills without BATCH, too.
 extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
