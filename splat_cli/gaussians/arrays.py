@@ -10,15 +10,20 @@ from splat_cli.errors import ShapeError
 
 SH_DEGREE_FROM_COEFFICIENTS = {0: 0, 3: 1, 8: 2, 15: 3}
 """Number of coefficients per channel, without the constant one -> degree."""
+MAX_SH_DEGREE = 3
+"""The highest SH degree that is trained and rendered."""
+MAX_FILE_SH_DEGREE = 4
+"""The highest SH degree of files (gsplat's PLY, Niantic's SPZ); coefficients above MAX_SH_DEGREE are dropped."""
 
 
 @dataclass(eq=False)
 class SplatArrays:
     """Raw parameters of N splats, float32: as optimised, before exp, sigmoid and normalisation.
 
-    num_dropped: number of non-finite splats dropped on reading. antialiased: whether they were trained with opacity
-    compensation, if known. origin: what was subtracted from geographic coordinates (scene/georeferenced.py), if known;
-    else zeros. ShapeError if shapes differ.
+    num_dropped: number of non-finite splats dropped on reading. dropped_sh_degree: SH degree of their file if it is
+    above MAX_SH_DEGREE, else 0. antialiased: whether they were trained with opacity compensation, if known. origin:
+    what was subtracted from geographic coordinates (scene/georeferenced.py), if known; else zeros. ShapeError if
+    shapes differ.
     """
 
     means: np.ndarray
@@ -34,6 +39,7 @@ class SplatArrays:
     shN: np.ndarray
     """[N, K, 3], K in 0, 3, 8, 15"""
     num_dropped: int = 0
+    dropped_sh_degree: int = 0
     antialiased: bool = False
     features: np.ndarray | None = None
     """[N, F] inputs of a colour field's network; None: F = 0"""
@@ -71,6 +77,18 @@ class SplatArrays:
     def sh_degree(self) -> int:
         """Degree of the spherical harmonics, 0 to 3."""
         return SH_DEGREE_FROM_COEFFICIENTS[self.shN.shape[1]]
+
+    def reading_notes(self) -> list[str]:
+        """What was left out of their file, a sentence each."""
+        notes = []
+        if self.num_dropped:
+            notes.append(f"left out {self.num_dropped:,} splats that are not finite")
+        if self.dropped_sh_degree:
+            notes.append(
+                f"dropped spherical harmonics of degree {self.dropped_sh_degree}: "
+                f"{MAX_SH_DEGREE} is the highest that is rendered"
+            )
+        return notes
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name."""

@@ -10,7 +10,7 @@ import plyfile
 from splat_cli.device import num_cores
 from splat_cli.errors import FormatError
 from splat_cli.files import replacing
-from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
+from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SplatArrays
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
 from splat_cli.ply_header import check_header, header_comments, plain_name
@@ -25,6 +25,8 @@ _FLATNESS = 7.0
 """Logarithm of the shorter axis of a flat splat over its third axis, which files of 2D Gaussian splatting lack."""
 CHUNK = 1 << 14
 """Splats converted at a time: their rows fit into the caches of a processor."""
+_REST_OF_DEGREE = {3 * ((degree + 1) ** 2 - 1): degree for degree in range(MAX_FILE_SH_DEGREE + 1)}
+"""Number of f_rest properties -> SH degree."""
 _OPAQUE_LOGIT = 16.0
 """The logit of 1 - 1e-7, the last opacity before 1 in float32."""
 
@@ -81,8 +83,8 @@ def read_ply(path: str | Path) -> SplatArrays:
 
     In place of f_dc there may be red, green and blue, as `ns-export gaussian-splat --ply-color-mode rgb` of nerfstudio
     writes them. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
-    CloudCompare's names (scalar_f_dc_0) are read, too. Non-finite splats are dropped and counted. FormatError if the
-    file is damaged or has no splats.
+    CloudCompare's names (scalar_f_dc_0) are read, too. Non-finite splats are dropped and counted, and SH coefficients
+    of degree 4, which gsplat writes, are dropped. FormatError if the file is damaged or has no splats.
     """
     path = Path(path)
     check_header(path, "a splat PLY")
@@ -102,16 +104,17 @@ def read_ply(path: str | Path) -> SplatArrays:
 
     scales, colors = SCALES if SCALES[2] in names else SCALES[:2], SH0 if SH0[0] in names else _RGB
     means, log_scales, quats, opacity, sh0, rest = _columns(
-        vertices, (MEANS, scales, QUATS, ("opacity",), colors, _sh_rest(num_rest))
+        vertices, (MEANS, scales, QUATS, ("opacity",), colors, _sh_rest_read(num_rest))
     )
     if scales != SCALES:
         log_scales = np.column_stack([log_scales, log_scales.min(axis=1) - np.float32(_FLATNESS)])
     if colors == _RGB:
         sh0 = (sh0 / 255 - np.float32(0.5)) / np.float32(SH_C0)
-    by_coefficient = rest.reshape(len(vertices), 3, num_rest // 3).transpose(0, 2, 1)
+    by_coefficient = rest.reshape(len(vertices), 3, rest.shape[1] // 3).transpose(0, 2, 1)
     splats = SplatArrays(
         means, log_scales, quats, _finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
         antialiased=is_antialiased(comments), origin=stated_origin(comments),
+        dropped_sh_degree=_REST_OF_DEGREE[num_rest] if rest.shape[1] < num_rest else 0,
     )  # fmt: skip
     return finite_splats(splats)
 
@@ -153,8 +156,8 @@ def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None
             f"{path} is not a splat PLY: its vertices have no {', '.join(missing)}; give a file "
             "exported by a Gaussian splatting program"
         )
-    if num_rest % 3 or num_rest // 3 not in SH_DEGREE_FROM_COEFFICIENTS:
-        raise FormatError(f"{path} has {num_rest} f_rest properties; 0, 9, 24 or 45 are expected: export it again")
+    if num_rest not in _REST_OF_DEGREE:
+        raise FormatError(f"{path} has {num_rest} f_rest properties; 0, 9, 24, 45 or 72 are expected: export it again")
 
 
 def _finite_where_opaque(logits: np.ndarray) -> np.ndarray:
@@ -188,3 +191,10 @@ def _properties(num_rest: int) -> tuple[str, ...]:
 
 def _sh_rest(count: int) -> tuple[str, ...]:
     return tuple(f"f_rest_{i}" for i in range(count))
+
+
+def _sh_rest_read(count: int) -> tuple[str, ...]:
+    """Of `count` f_rest properties, which hold channel after channel, those up to degree MAX_SH_DEGREE."""
+    per_channel = count // 3
+    kept = min(per_channel, (MAX_SH_DEGREE + 1) ** 2 - 1)
+    return tuple(f"f_rest_{channel * per_channel + i}" for channel in range(3) for i in range(kept))

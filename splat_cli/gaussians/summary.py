@@ -13,6 +13,8 @@ def summarize_splats(splats: SplatArrays) -> dict[str, str]:
     rows = {"splats": f"{len(splats):,}", "SH degree": str(splats.sh_degree)}
     if splats.num_dropped:
         rows["left out"] = f"{splats.num_dropped:,} splats that are not finite"
+    if splats.dropped_sh_degree:
+        rows["SH degree"] += f", of {splats.dropped_sh_degree} in the file: the higher ones are dropped on reading"
     if any(splats.origin):
         rows["origin"] = ", ".join(f"{value:.15g}" for value in splats.origin) + " subtracted from all coordinates"
     if len(splats) == 0:

@@ -59,8 +59,7 @@ class ExportJob:
     def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
         """Splats as trained; a colour field is baked again for another appearance or SH degree."""
         splats, run = load_trained_splats(source, self.spz_axes)
-        if splats.num_dropped:
-            self.notes.append(f"{source}: left out {splats.num_dropped:,} splats that are not finite")
+        self.notes.extend(f"{source}: {note}" for note in splats.reading_notes())
         if self.appearance is None and self.edits.sh_degree is None:
             return splats, run
         path = field_path(source)

@@ -60,8 +60,8 @@ def frozen_splats(config: TrainConfig, origin: Iterable[float], warn: Callable[[
     if config.frozen is None:
         return None
     splats = with_origin(read_splats(Path(config.frozen), config.spz_axes.upper()), origin)
-    if splats.num_dropped:
-        warn(f"left out {splats.num_dropped:,} splats of {config.frozen} that are not finite")
+    for note in splats.reading_notes():
+        warn(f"{config.frozen}: {note}")
     if splats.antialiased != config.antialias:
         other = "--no-antialias" if config.antialias else "--antialias"
         warn(f"the splats of {config.frozen} were trained with {other}: they look different in this run")
@@ -71,11 +71,10 @@ def frozen_splats(config: TrainConfig, origin: Iterable[float], warn: Callable[[
 def _from_file(
     path: Path, config: ResolvedConfig, random: np.random.Generator, origin: Iterable[float]
 ) -> tuple[SplatArrays, list[str]]:
-    splats, notices = with_origin(read_splats(path, config.spz_axes.upper()), origin), []
+    splats = with_origin(read_splats(path, config.spz_axes.upper()), origin)
     if len(splats) == 0:
         raise FormatError(f"{path} holds no splats to start from; name another file")
-    if splats.num_dropped:
-        notices.append(f"left out {splats.num_dropped:,} splats of {path} that are not finite")
+    notices = [f"{path}: {note}" for note in splats.reading_notes()]
     if len(splats) > config.max_splats:
         notices.append(
             f"starting from {config.max_splats:,} of the {len(splats):,} splats of {path}, drawn at random: "

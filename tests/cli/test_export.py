@@ -10,6 +10,7 @@ from PIL import Image
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
+from tests.gaussians.test_ply import columns_of, write_foreign
 from tests.viewer.page import Page
 
 
@@ -54,6 +55,18 @@ def test_what_a_format_cannot_hold_is_told(splat, trained):
         result = splat("export", trained, name, "--scale", scale, "--no-bake")
         assert "larger, smaller or farther from the origin than the format can hold" in result.out, result.err
     assert "were cut" not in splat("export", trained, "large.sog", "--scale", "1e5", "--no-bake").out
+
+
+def test_dropped_spherical_harmonics_are_told_of_once(splat, trained, tmp_path):
+    """By export, render and info: of a PLY of degree 4."""
+    rows = read_ply(RunDir(trained).ply_path(20))
+    columns = columns_of(rows) | {f"f_rest_{i}": np.zeros(len(rows)) for i in range(72)}
+    path = write_foreign(tmp_path / "gsplat.ply", columns)
+    note = "dropped spherical harmonics of degree 4: 3 is the highest that is rendered"
+    assert splat("export", path, "a.ply").out.count(note) == 1
+    render = ("render", path, "--path", "orbit", "--frames", "1", "--size", "32x24", "--device", "cpu")
+    assert splat(*render).err.count(note) == 1
+    assert "of 4 in the file" in splat("info", path).out
 
 
 def test_splats_that_are_not_finite_are_told_of(splat, trained, tmp_path):

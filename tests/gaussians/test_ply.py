@@ -132,6 +132,20 @@ def test_wrong_number_of_coefficients(tmp_path):
         read_ply(write_foreign(tmp_path / "a.ply", columns))
 
 
+def test_degree_4_is_dropped_and_told(tmp_path):
+    """As gsplat writes it: 24 coefficients of red, then of green, then of blue."""
+    splats = some_splats(10)
+    columns = columns_of(splats)
+    for name in [name for name in columns if name.startswith("f_rest_")]:
+        del columns[name]
+    fourth = np.full((10, 9, 3), 7, np.float32)
+    rest = np.concatenate([splats.shN, fourth], axis=1).transpose(0, 2, 1).reshape(10, 72)
+    columns |= {f"f_rest_{i}": column for i, column in enumerate(rest.T)}
+    back = read_ply(write_foreign(tmp_path / "a.ply", columns))
+    assert_same(splats, back)
+    assert back.reading_notes() == ["dropped spherical harmonics of degree 4: 3 is the highest that is rendered"]
+
+
 def test_compressed_ply(tmp_path):
     names = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
     columns = dict.fromkeys(names, np.zeros(4))

@@ -74,7 +74,7 @@ def test_splat_is_left_out(training, start, tmp_path):
     broken, good = [training.new(tmp_path / path.stem, init_from=str(path)) for path in start]
     assert broken.ply_path(60).read_bytes() == good.ply_path(60).read_bytes()
     warnings = [line for line in training.said if "finite" in line]
-    assert warnings == [f"Warning: left out 1 splats of {start[0]} that are not finite"]
+    assert warnings == [f"Warning: {start[0]}: left out 1 splats that are not finite"]
 
 
 def test_fewer_splats_than_the_file_has_are_warnings_of(training, start, tmp_path):

@@ -44,6 +44,7 @@ def merged(parts: list[SplatArrays]) -> SplatArrays:
         **arrays,
         shN=np.concatenate(padded),
         num_dropped=sum(part.num_dropped for part in parts),
+        dropped_sh_degree=max(part.dropped_sh_degree for part in parts),
         antialiased=any(part.antialiased for part in parts),
         origin=origin,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.files import replacing
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.arrays import MAX_SH_DEGREE, SplatArrays
 from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
@@ -67,8 +67,9 @@ def num_cut(splats: SplatArrays) -> int:
 
 
 def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
-    """Read versions 2 to 4. FormatError if the file is damaged, of another version or has extensions."""
+    """Read versions 2 to 4; SH coefficients of degree 4 are dropped. FormatError if damaged or of another version."""
     header, streams = read_streams(path)
+    streams[-1] = streams[-1][:, : 3 * ((MAX_SH_DEGREE + 1) ** 2 - 1)]  # colour channels vary fastest
     k = streams[-1].shape[1] // 3
 
     def unpack(rows: slice) -> SplatArrays:
@@ -83,7 +84,10 @@ def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
         )
         return to_ply_axes(stored, header.axes or axes)
 
-    return finite_splats(unpack_in_blocks(header.num_splats, k, unpack, header.antialiased))
+    splats = finite_splats(unpack_in_blocks(header.num_splats, k, unpack, header.antialiased))
+    if header.sh_degree > MAX_SH_DEGREE:
+        splats.dropped_sh_degree = header.sh_degree
+    return splats
 
 
 def stated_axes_of(path: Path) -> str | None:

@@ -19,7 +19,7 @@ import zstandard
 
 from splat_cli.archives import max_unpacked_bytes
 from splat_cli.errors import FormatError, reason_of
-from splat_cli.gaussians.arrays import splat_bytes
+from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, splat_bytes
 from splat_cli.gaussians.formats.spz_axes import stated_axes
 
 MAGIC = b"NGSP"
@@ -133,10 +133,10 @@ def _read_header(path: Path, content: bytes, versions: tuple[int, ...]) -> SpzHe
     _, version, n, degree, bits, flags, _ = HEADER.unpack(content)
     if version not in versions:
         raise FormatError(f"{path} has .spz version {version}, expected 2 to 4; export it as one of these")
-    if degree > 3 or bits > 23:
+    if degree > MAX_FILE_SH_DEGREE or bits > 23:
         raise FormatError(
-            f"{path} has SH degree {degree} and {bits} bits of fraction: expected at most degree 3 and 23 bits; "
-            "export it again"
+            f"{path} has SH degree {degree} and {bits} bits of fraction: expected at most degree {MAX_FILE_SH_DEGREE} "
+            "and 23 bits; export it again"
         )
     if n * splat_bytes(degree) > max_unpacked_bytes(path):
         raise FormatError(f"{path} declares {n} splats, too many for {path.stat().st_size} bytes; export it again")

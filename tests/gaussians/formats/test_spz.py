@@ -27,7 +27,8 @@ from tests.gaussians.some_splats import some_splats
         (4, "<I", 5, "version 5"),
         (8, "<I", 4_000_000_000, "too many"),
         (8, "<I", 21, "declares"),
-        (12, "<B", 4, "degree 4"),
+        (12, "<B", 5, "degree 5"),
+        (12, "<B", 4, "declares"),
         (13, "<B", 24, "24 bits"),
     ],
 )
@@ -65,6 +66,28 @@ def test_spz_of_version_4_is_the_same_in_other_streams(tmp_path, degree):
     after = read_splats(tmp_path / "a.spz")
     for name, array in before.arrays().items():
         np.testing.assert_array_equal(getattr(after, name), array)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_spz_of_degree_4_is_read_to_degree_3(tmp_path, version):
+    """Niantic's library writes degree 4: 24 coefficients a splat, of red, green and blue in turn."""
+    path = tmp_path / "a.spz"
+    write_splats(path, some_splats(50))
+    expected = read_splats(path)
+
+    def with_fourth_degree(content):
+        begin = 16 + 50 * 20
+        harmonics = np.frombuffer(content[begin : begin + 50 * 45], np.uint8).reshape(50, 45)
+        rows = np.concatenate([harmonics, np.full((50, 27), 200, np.uint8)], axis=1)
+        return content[:12] + bytes([4]) + content[13:begin] + rows.tobytes() + content[begin + 50 * 45 :]
+
+    rewrite_spz(path, with_fourth_degree)
+    if version == 4:
+        as_version_4(path)
+    back = read_splats(path)
+    for name, array in expected.arrays().items():
+        np.testing.assert_array_equal(getattr(back, name), array)
+    assert back.dropped_sh_degree == 4
 
 
 def test_damaged_spz_of_version_4(tmp_path):
