@@ -112,6 +112,13 @@ def _black_masks(scene: Path) -> None:
         Image.fromarray(np.zeros((30, 40), np.uint8)).save(scene / "masks" / f"{view.name}.png")
 
 
+def _invisible_photographs(folder: Path) -> Path:
+    scene = write_blender(folder / "scene")
+    for path in scene.glob("*/*.png"):
+        Image.new("RGBA", (20, 20)).save(path)
+    return scene
+
+
 def _names(scene: Path) -> None:
     (scene / "names.txt").write_text("nowhere.jpg\n")
 
@@ -141,6 +148,7 @@ CASES = (
         lambda document: document.update(frames=[frame_entry(ring_of_views(1)[0]) | {"file_path": "/etc/hostname"}]))),
     Case("Transparent photographs on a random background", lambda folder: write_blender(folder / "scene"),
          ("--background", "random")),
+    Case("Photographs that are wholly transparent", _invisible_photographs),
     Case("A split that names none of the photographs", _colmap(_names), ("--eval", "--split", "SCENE/names.txt")),
     Case("Too few photographs to hold one out", _colmap(num_views=1), ("--eval",)),
     Case("A crop that leaves no point", _colmap(), ("--crop", "9,9,9,1", "--crop-start")),

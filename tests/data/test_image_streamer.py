@@ -203,3 +203,16 @@ def test_thousands_of_photographs_start_soon(training, tmp_path):
     training.scene = folder
     run = training.new(tmp_path / "run", image_memory=40 * 3 * 40 * 30 / 2**30, steps=10, deterministic=False)
     assert run.ply_path(10).is_file()
+
+
+def test_many_broken_photographs_are_few_lines(tmp_path):
+    """Transparent ones, which are found when they are decoded."""
+    views = read_scene(write_small_scene(tmp_path / "scene", num_views=13)).views
+    for view in views[:-1]:
+        Image.new("LA", (40, 30)).save(view.path, "PNG")
+    lines = []
+    images = lazy_images(views, lines.append).images
+    for index in 2 * list(range(len(views))):
+        assert images[index].any() == (index == 12)
+    assert lines[:5] == [f"{view.name}: is wholly transparent" for view in views[:5]]
+    assert lines[5:] == ["a_09.jpg: is wholly transparent; 10 photographs so far"]

@@ -207,11 +207,16 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
         display.warn(warning)
     skipped = [*scene.skipped, *(line for part in photographs for line in part.skipped)]
     if skipped:
-        display.warn(f"left out {len(skipped)} photographs: {_first_of(skipped)}")
+        display.warn(skipped_warning(skipped))
     bad = {name: count for part in photographs for name, count in part.bad_pixels.items()}
     if bad:
         where = _first_of([f"{count:,} in {name}" for name, count in bad.items()])
         display.warn(f"{sum(bad.values()):,} pixels are not finite and do not count: {where}")
+
+
+def skipped_warning(skipped: Sequence[str]) -> str:
+    """One line of "name: reason" of skipped photographs."""
+    return f"left out {len(skipped):,} photographs: {_first_of(skipped)}"
 
 
 def _first_of(lines: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from splat_cli.console import Display
 from splat_cli.data.image_budget import images_fit
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
-from splat_cli.run.setup.training_data import load_image_set
+from splat_cli.run.setup.training_data import load_image_set, skipped_warning
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
@@ -31,8 +31,8 @@ def load_run_images(
     lazily = not images_fit(backend, config, present)
     photographs = load_image_set(present, config, backend, display, lazily)
     gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
-    for line in (*gone, *photographs.skipped):
-        display.warn(f"left out {line}")
+    if skipped := [*gone, *photographs.skipped]:
+        display.warn(skipped_warning(skipped))
     return photographs
 
 

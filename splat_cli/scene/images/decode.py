@@ -12,10 +12,13 @@ from PIL import Image, ImageChops, UnidentifiedImageError
 from splat_cli.errors import reason_of
 from splat_cli.image_files import open_image
 from splat_cli.scene.images.jpeg import decode_jpeg, jpeg_size, reduction
-from splat_cli.scene.images.pixel_modes import TransparentError, float_levels, to_rgb
+from splat_cli.scene.images.pixel_modes import InvisibleError, TransparentError, float_levels, to_rgb
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # suppresses messages of decoders on the terminal
 
+INVISIBLE = "is wholly transparent"
+EXCLUDED = "its mask excludes all pixels"
+"""Reasons for which a photograph teaches nothing."""
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
 _MAX_MASK_SHARE = 4  # relative to the photograph's pixels
@@ -43,7 +46,7 @@ def decode_photo(
     factor: of jpeg_reduction, where `size` is that of the file decoded smaller by it; by default the file is decoded to
     at least twice the size and filtered (over 45 dB against filtering all pixels: scripts/bench_images.py). The mask is
     uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent pixels show the
-    background; ValueError if it is None.
+    background; ValueError if it is None, and for photographs without any other pixel.
     """
     content, finite = _content(path), None
     pixels = _decode_jpeg(content, size, factor)
@@ -56,6 +59,8 @@ def decode_photo(
             if image.mode == "F":
                 image, finite = float_levels(np.asarray(image))
             color = to_rgb(image, background)
+        except InvisibleError:
+            raise ValueError(INVISIBLE) from None
         except TransparentError:
             raise ValueError("is transparent in places: train with --background black or white") from None
         except Exception as error:

@@ -14,10 +14,23 @@ from PIL import Image
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.depth_maps import DepthMaps
-from splat_cli.scene.images.decode import decode_mask, decode_photo, jpeg_reduction, wholly_white
+from splat_cli.scene.images.decode import (
+    EXCLUDED,
+    INVISIBLE,
+    decode_mask,
+    decode_photo,
+    jpeg_reduction,
+    wholly_white,
+)
 from splat_cli.scene.images.jpeg import reduced
 from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.view import View
+
+_ADVICE = {
+    INVISIBLE: "export them again, with an alpha channel that shows the scene or with none",
+    EXCLUDED: "masks are white where pixels count, with --invert-masks black; correct them, or give --masks none",
+}
+"""What to do if no photograph can be used for this reason."""
 
 
 class ImageSet(NamedTuple):
@@ -46,8 +59,8 @@ def load_images(
     """Decode photographs and masks on all cores, undistort them and resize each to its view's size.
 
     progress: called with 1 after each photograph. backend: undistorts; required if a view has a lens. background:
-    behind transparent pixels, 0 to 255; None rejects these. Damaged photographs are skipped with their views.
-    SceneError if none can be decoded.
+    behind transparent pixels, 0 to 255; None rejects these. Damaged photographs, and those of which no pixel counts,
+    are skipped with their views. SceneError if none is left.
     """
     loader = Loader(backend, background, invert_masks)
     found: list[tuple[View, np.ndarray, np.ndarray | None]] = []
@@ -61,10 +74,17 @@ def load_images(
             if progress is not None:
                 progress(1)
     if not found:
-        first = f": {skipped[0]}" if skipped else ""
-        raise SceneError(f"none of the {len(views)} photographs can be used{first}; correct the files or the options")
+        raise SceneError(f"none of the {len(views)} photographs can be used{_why(skipped)}")
     return ImageSet([view for view, _, _ in found], [image for _, image, _ in found],
                        [mask for _, _, mask in found], skipped, loader.bad_pixels)  # fmt: skip
+
+
+def _why(skipped: Sequence[str]) -> str:
+    """The reason for which all photographs were skipped, of the first one, and what to do."""
+    common = {line.partition(": ")[2] for line in skipped}
+    advice = _ADVICE.get(common.pop(), "") if len(common) == 1 else ""
+    first = f": {skipped[0]}" if skipped else ""
+    return f"{first}; {advice or 'correct the files or the options'}"
 
 
 class Loader:
@@ -99,7 +119,7 @@ class Loader:
         if lens is not None:
             photo, mask = self._undistorted(lens, photo, mask, size)
         if mask is not None and not mask.any():
-            raise ValueError("its mask excludes all pixels")
+            raise ValueError(EXCLUDED)
         return photo, None if mask is None or mask.all() else mask
 
     def _undistorted(

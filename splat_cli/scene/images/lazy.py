@@ -11,6 +11,7 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.images.image_set import ImageSet, Loader
 from splat_cli.scene.view import View
 
+_SHOWN = 5  # photographs that are reported one by one; then, only how many they are
 Pixels = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -25,7 +26,8 @@ def lazy_images(
     """As load_images, but images and masks are decoded on each access, in the accessing thread.
 
     on_broken: called with "name: reason" for damaged photographs (then black and fully masked) and those with
-    non-finite pixels. An access raises SceneError when none of several photographs could be decoded at its last one.
+    non-finite pixels; beyond the first few, with their number, when it is a power of ten. An access raises SceneError
+    when none of several photographs could be decoded at its last one.
     """
     decode = _Decoder(views, Loader(backend, background, invert_masks), on_broken)
     return ImageSet(list(views), _Part(len(views), decode.image), _Part(len(views), decode.mask), [])
@@ -64,9 +66,14 @@ class _Decoder:
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
 
     def _report_broken(self, index: int, what: str) -> None:
-        if index not in self._reported:
-            self._reported.add(index)
-            self.on_broken(f"{self.views[index].name}: {what}")
+        if index in self._reported:
+            return
+        self._reported.add(index)
+        count, line = len(self._reported), f"{self.views[index].name}: {what}"
+        if count <= _SHOWN:
+            self.on_broken(line)
+        elif str(count).strip("0") == "1":
+            self.on_broken(f"{line}; {count:,} photographs so far")
 
 
 class _Part(Sequence[Any]):

@@ -3,20 +3,30 @@
 import numpy as np
 from PIL import Image
 
+_NOTHING = 2
+"""The highest alpha of 255 of a picture that shows nothing; lossy files have such noise."""
+
 
 class TransparentError(Exception):
     """Transparent pixels without a background."""
 
 
+class InvisibleError(Exception):
+    """No pixel that is not transparent."""
+
+
 def to_rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:
-    """8-bit RGB; transparent pixels show the background, TransparentError if it is None."""
+    """8-bit RGB; transparent pixels show the background, TransparentError if it is None. InvisibleError."""
     if image.mode.startswith("I"):
         return Image.fromarray(_integer_levels(image)).convert("RGB")
     if not image.has_transparency_data:
         return image.convert("RGB")
     layered = image.convert("RGBA")
-    if layered.getchannel("A").getextrema() == (255, 255):
+    alpha = np.asarray(layered.getchannel("A"))
+    if alpha.min(initial=255) == 255:
         return layered.convert("RGB")
+    if alpha.max() <= _NOTHING:
+        raise InvisibleError
     if background is None:
         raise TransparentError
     return Image.alpha_composite(Image.new("RGBA", layered.size, (*background, 255)), layered).convert("RGB")

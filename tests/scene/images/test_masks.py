@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
+from splat_cli.errors import SceneError
 from splat_cli.scene import load_images
 from tests.scene.images.photographs import gradient, half_black, save, view_of
 
@@ -26,9 +27,28 @@ def test_transparent_pixels_show_the_background(tmp_path, color):
 
 def test_transparent_palette(tmp_path):
     picture = Picture.fromarray(gradient()).quantize(64)
-    (image,) = load_images([view_of(save(tmp_path, "p.png", picture, transparency=bytes([0] * 64)))],
+    (image,) = load_images([view_of(save(tmp_path, "p.png", picture, transparency=bytes([0] * 32 + [255] * 32)))],
                            background=(9, 8, 7)).images  # fmt: skip
-    np.testing.assert_array_equal(image, np.broadcast_to((9, 8, 7), (30, 40, 3)))
+    hidden = np.asarray(picture) < 32
+    assert 0 < hidden.mean() < 1
+    np.testing.assert_array_equal(image[hidden], np.broadcast_to((9, 8, 7), (hidden.sum(), 3)))
+
+
+def invisible(tmp_path, name, alpha=0, mode="RGBA"):
+    layers = np.dstack([gradient(), np.full((30, 40), alpha, np.uint8)])
+    return save(tmp_path, name, Picture.fromarray(layers).convert(mode))
+
+
+@pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255), None])
+@pytest.mark.parametrize(("alpha", "mode"), [(0, "RGBA"), (2, "RGBA"), (0, "LA")])
+def test_wholly_transparent_photographs_are_left_out(tmp_path, alpha, mode, background):
+    """Else training would learn that nothing is there."""
+    good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
+    views = [view_of(invisible(tmp_path, "a.png", alpha, mode)), view_of(good)]
+    found = load_images(views, background=background)
+    assert ([view.name for view in found.views], found.skipped) == (["good.png"], ["a.png: is wholly transparent"])
+    with pytest.raises(SceneError, match="none of the 1 photographs can be used: a.png: is wholly transparent; export"):
+        load_images(views[:1], background=background)
 
 
 def test_transparent_pixels_need_a_background_of_one_colour(tmp_path):
