@@ -119,6 +119,12 @@ def _invisible_photographs(folder: Path) -> Path:
     return scene
 
 
+def _no_training_frames(folder: Path) -> Path:
+    scene = write_blender(folder / "scene")
+    (scene / "transforms_train.json").unlink()
+    return scene
+
+
 def _names(scene: Path) -> None:
     (scene / "names.txt").write_text("nowhere.jpg\n")
 
@@ -149,6 +155,7 @@ CASES = (
     Case("Transparent photographs on a random background", lambda folder: write_blender(folder / "scene"),
          ("--background", "random")),
     Case("Photographs that are wholly transparent", _invisible_photographs),
+    Case("A Blender scene without its training photographs' poses", _no_training_frames),
     Case("A split that names none of the photographs", _colmap(_names), ("--eval", "--split", "SCENE/names.txt")),
     Case("Too few photographs to hold one out", _colmap(num_views=1), ("--eval",)),
     Case("A crop that leaves no point", _colmap(), ("--crop", "9,9,9,1", "--crop-start")),

@@ -23,7 +23,13 @@ from splat_cli.scene.exports.phones import (
 )
 from splat_cli.scene.exports.realityscan import find_realityscan, read_realityscan
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.transforms import find_blender, find_transforms, read_blender, read_transforms
+from splat_cli.scene.transforms import (
+    find_blender,
+    find_transforms,
+    read_blender,
+    read_transforms,
+    without_training_frames,
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,11 @@ def has_dataset(root: Path) -> bool:
     return any(entry.find(root) is not None for entry in FORMATS.values())
 
 
+def why_incomplete(root: Path) -> str | None:
+    """What is missing in `root` of a dataset that would have camera poses; None if nothing is."""
+    return None if has_dataset(root) else without_training_frames(root)
+
+
 def num_photographs(folder: Path) -> int:
     """Number of files in the folder that are photographs by their names; 0 if there is no folder."""
     return sum(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*.*"))
@@ -82,6 +93,8 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
             found = entry.find(path.parent)
             if found is not None and found.name == path.name:
                 return path.parent, name if format == "auto" else format
+        if reason := why_incomplete(path.parent):
+            raise SceneError(reason)
         if path.stem not in FILES:
             raise SceneError(f"{path} is not a scene: {_advice(path)}")
         path = path.parent
@@ -121,6 +134,8 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     if options.format != "auto":
         return FORMATS[options.format].read(root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
+    if reason := why_incomplete(root):
+        raise SceneError(reason)
     if not present and (nested := nested_scenes(root)):
         shown = " or ".join(map(str, nested[:_SHOWN]))
         raise SceneError(f"{root} is not a scene, but holds {len(nested)}: give {shown}")

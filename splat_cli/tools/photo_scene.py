@@ -9,7 +9,7 @@ from splat_cli.errors import SplatError, UsageError
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
-from splat_cli.scene.formats import has_dataset, nested_scenes, num_photographs
+from splat_cli.scene.formats import has_dataset, nested_scenes, num_photographs, why_incomplete
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
@@ -21,14 +21,14 @@ _ZIP_RECORD = "unzipped.json"
 
 
 def lacks_poses(path: Path) -> bool:
-    """Whether `path` is a video, or a folder of photographs that holds no dataset.
+    """Whether `path` is a video, or a folder of photographs that holds no dataset and no part of one.
 
     A folder with fewer photographs of its own than poses need lacks poses only if no scene is below it, except in
     `SCENES`, where scenes of photographs are made: the output of `splat demo` is a scene beside rendered pictures.
     """
     if is_video(path):
         return True
-    if not path.is_dir() or has_dataset(path):
+    if not path.is_dir() or has_dataset(path) or why_incomplete(path):
         return False
     if max(map(num_photographs, (path, path / "images"))) >= MIN_PHOTOGRAPHS:
         return True

@@ -8,6 +8,7 @@ from PIL import Image
 
 from splat_cli.scene.sfm import mapping
 from splat_cli.tools.photo_scene import lacks_poses
+from tests.scene.transforms_files import write_blender
 
 FIGURES = {"models": 1, "unregistered": [], "points": 300, "error": 0.5, "track_length": 3.0, "gps_error": None}
 OPTIONS = ("--device", "cpu", "--steps", "4", "--save-at", "2", "--init", "points")
@@ -93,6 +94,26 @@ def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):
     last = result.err.splitlines()[-1]
     assert (result.code, last.count("pip install 'splat-cli[sfm]'")) == (2, 1)
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("there", [("test",), ("val",), ("test", "val")])
+@pytest.mark.parametrize("named", ["folder", "file"])
+def test_blender_scene_without_training_frames_is_no_folder_of_photographs(splat, tmp_path, colmap, there, named):
+    """`splat train` and `info` say which file is missing; structure from motion is not asked."""
+    root = write_blender(tmp_path / "lego")
+    (root / "transforms_train.json").rename(tmp_path / "transforms_train.json")
+    (root / "transforms_test.json").rename(root / f"transforms_{there[-1]}.json")
+    for kind in there:
+        shutil.copyfile(root / f"transforms_{there[-1]}.json", tmp_path / "copy.json")
+        (tmp_path / "copy.json").rename(root / f"transforms_{kind}.json")
+    files = " and ".join(f"transforms_{kind}.json" for kind in there)
+    for command in (("train",), ("train", "--format", "blender"), ("info",)):
+        result = splat(*command, root if named == "folder" else root / f"transforms_{there[0]}.json")
+        assert (result.code, result.err.count("\n"), colmap) == (2, 1, []), result.err
+        assert f"has {files}, but no transforms_train.json" in result.err
+    shutil.copytree(tmp_path / "lego", tmp_path / "whole")
+    (tmp_path / "transforms_train.json").rename(tmp_path / "whole" / "transforms_train.json")
+    assert splat("info", tmp_path / "whole").code == 0
 
 
 def test_what_lacks_poses(scene, photos, tmp_path):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Points
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.options import SceneOptions
@@ -10,6 +11,7 @@ from splat_cli.scene.transforms.document import read_document
 from splat_cli.scene.transforms.nerfstudio import frames_from
 
 TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"
+_OTHERS = (TEST, "transforms_val.json")
 
 
 def find_blender(root: Path) -> Path | None:
@@ -17,8 +19,21 @@ def find_blender(root: Path) -> Path | None:
     return root / TRAIN if (root / TRAIN).is_file() else None
 
 
+def without_training_frames(root: Path) -> str | None:
+    """Why the files of a Blender scene in `root` are no dataset; None if there are none, or all that it takes."""
+    others = [name for name in _OTHERS if (root / name).is_file()]
+    if not others or (root / TRAIN).is_file():
+        return None
+    return (
+        f"{root} has {' and '.join(others)}, but no {TRAIN}, which names the photographs to train on: add it, "
+        f"or rename {others[0]} to train on its photographs"
+    )
+
+
 def read_blender(root: Path, options: SceneOptions) -> Dataset:
     """Training and test frames; points from points3d.ply if it is there. Raises SceneError."""
+    if reason := without_training_frames(root):
+        raise SceneError(reason)
     photos = root if options.images is None else image_folder(root, root, options)
     document, entries = read_document(root / TRAIN)
     frames, skipped = frames_from(entries, document, photos)
