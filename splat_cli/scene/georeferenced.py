@@ -15,11 +15,17 @@ _ONE_PLACE = 1e-9  # relative to the distance from the origin: rounding of poses
 _SOME_POINTS = 20_000
 
 
-def centered(dataset: Dataset) -> Dataset:
-    """The dataset, in geographic coordinates relative to `origin`: the median of the cameras in whole units."""
-    origin = _origin_of(dataset)
+def centered(dataset: Dataset, origin: Iterable[float] | None = None) -> Dataset:
+    """The dataset, in geographic coordinates relative to `origin`: by default the median of the cameras in whole units.
+
+    A dataset that has such relative coordinates already stays as it is, with a given origin.
+    """
+    is_given = origin is not None
+    origin = _origin_of(dataset) if origin is None else np.array(point_of(origin))
     if not origin.any():
         return dataset
+    if is_given and is_relative(_centers(dataset.frames), origin):
+        return dataclasses.replace(dataset, origin=origin)
     moved = ", ".join(f"{-value:.0f}" for value in origin)
     return dataclasses.replace(
         dataset,

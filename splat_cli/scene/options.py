@@ -32,6 +32,7 @@ class SceneOptions:
     images, masks and depths: folders, looked for in the scene's folder first. max_size: limit of a view's longer
     side in pixels. downscale: views are this many times smaller than photographs. points: a PLY in place of the
     dataset's points. min_track_length and max_point_error (pixels) choose among COLMAP's points, crop among all.
+    origin: what is subtracted from geographic coordinates, as when a run read them before; by default of the cameras.
     """
 
     format: str = "auto"
@@ -44,6 +45,7 @@ class SceneOptions:
     min_track_length: int = 0
     max_point_error: float | None = None
     crop: Crop | None = None
+    origin: tuple[float, float, float] | None = None
 
     @classmethod
     def of(cls, config: TrainConfig) -> Self:

@@ -30,7 +30,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
         raise SceneError(f"{root} {_why_no_folder(root)}")
     if options.downscale < 1 or (options.max_size is not None and options.max_size < 1):
         raise SceneError(f"downscale is {options.downscale} and max size {options.max_size}; both must be at least 1")
-    dataset = centered(read_dataset(root, options))
+    dataset = centered(read_dataset(root, options), options.origin)
     views, skipped, missing_depths = _views(root, dataset, options)
     skipped = sorted(dataset.skipped + skipped)
     if not views:

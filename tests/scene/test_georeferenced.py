@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import plyfile
@@ -209,3 +210,38 @@ def test_the_focus_of_a_path_may_have_the_coordinates_of_the_scene(splat, there,
     for views in jobs[1:]:
         for view, other in zip(jobs[0], views, strict=True):
             np.testing.assert_allclose(view.w2c, other.w2c, atol=1e-6)
+
+
+def add_photographs(scene, num, offset):
+    """Photographs of cameras `offset` away: the median of all cameras, so the origin, is elsewhere."""
+    model = read_model(scene / "sparse/0")
+    for number in range(num):
+        first = model.images[number % 9]
+        name = f"late_{number:02}.jpg"
+        shutil.copyfile(scene / "images" / first.name, scene / "images" / name)
+        moved = tuple(first.translation - first.w2c()[:3, :3] @ offset)
+        model.images.append(dataclasses.replace(first, id=100 + number, name=name, translation=moved))
+    write_model(scene / "sparse/0", model)
+
+
+@pytest.mark.parametrize("named", ["later", "moved to the origin"])
+def test_the_scene_of_a_run_is_read_relative_to_the_run_s_origin(splat, there, tmp_path, named):
+    """`splat eval` compares free space with the points; the cameras are those of the run."""
+    run = tmp_path / "run"
+    # a crop in the coordinates of the run, which contains all but a few points
+    crop = ("--crop-start", "--crop", "-0.9,-9,-9,9,9,9", "--eval")
+    assert splat("train", there, "-o", run, "--steps", "4", *crop, *OPTIONS).code == 0
+    before = json.loads(splat("eval", run, "--json", "--device", "cpu").out)
+    assert before["hidden_points"] is not None
+    origin = RunDir(run).origin()
+    scene = shutil.copytree(there, tmp_path / "again")
+    if named == "later":
+        add_photographs(scene, 12, np.array([40.0, 30.0, 5.0]))
+        assert np.abs(read_scene(scene).origin - origin).max() > 10
+    else:
+        move(scene, -origin)
+        assert not read_scene(scene).origin.any()
+    after = json.loads(splat("eval", run, "--scene", scene, "--json", "--device", "cpu").out)
+    for name in ("hidden_points", "opacity_before_points", "hidden_points_train", "opacity_before_points_train"):
+        assert after[name] == pytest.approx(before[name], abs=1e-6), name
+    assert after["psnr"] == pytest.approx(before["psnr"], abs=1e-6)

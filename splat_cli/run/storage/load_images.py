@@ -10,6 +10,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.run.setup.training_data import load_image_set, skipped_warning
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
@@ -37,8 +38,9 @@ def load_run_images(
 
 
 def read_run_scene(run: RunDir, scene: Path | None) -> Scene:
-    """The run's scene with its settings; scene: its folder, by default that of training. SceneError."""
-    return read_scene(scene or run.scene_path(), SceneOptions.of(run.config()))
+    """The run's scene with its settings and origin; scene: its folder, by default that of training. SceneError."""
+    options = dataclasses.replace(SceneOptions.of(run.config()), origin=point_of(run.origin()))
+    return read_scene(scene or run.scene_path(), options)
 
 
 def _with_photograph(view: View, found: View) -> View:
