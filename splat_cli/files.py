@@ -57,6 +57,18 @@ def require_writable(path: Path) -> None:
             temporary.unlink()
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, unless it is there. UnwritableError or DiskError where that is impossible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        parts = (path, *path.parents)
+        file = next((part for part in parts if part.exists() and not part.is_dir()), path)
+        raise UnwritableError(f"{path} cannot be made: {file} is a file; name another folder") from None
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
 def _temporary(path: Path) -> Path:
     """A path beside another that no other process and no other file of this process takes."""
     encoded = os.fsencode(path.name)

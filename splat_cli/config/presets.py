@@ -153,5 +153,6 @@ def _current_value(name: str, value: Any) -> Any:
 def _reject_unknown(names: Mapping[str, Any]) -> None:
     for name in names:
         if name not in SETTINGS:
-            near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)
-            raise UsageError(f"{name!r} is not a setting; the nearest is {near[0]!r}")
+            near = difflib.get_close_matches(name, SETTINGS, n=1)
+            advice = f"the nearest is {near[0]!r}" if near else "`splat train --help` lists them"
+            raise UsageError(f"{name!r} is not a setting; {advice}")

@@ -11,9 +11,9 @@ from splat_cli.engine.job import JobResult
 from splat_cli.engine.open import open_engine
 from splat_cli.engine.train_job import train_job
 from splat_cli.errors import SplatError
-from splat_cli.files import replacing
+from splat_cli.files import make_folder, replacing, require_writable
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.tools.batch_list import BatchScene
+from splat_cli.tools.batch_list import SUMMARY, BatchScene, refuse_foreign_run
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def run_batch(
     Output of processes goes to OUT/NAME.log. cluster: of Dask, see `open_engine`. After Ctrl-C or SIGTERM,
     Interrupted when the running ones have saved.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
+    require_writable(out / SUMMARY)
     results: dict[str, SceneResult] = {}
 
     def add(result: SceneResult) -> None:
@@ -65,7 +66,7 @@ def run_batch(
             for ended in engine.results():
                 add(_scene_result(left[ended.job.name], ended))
     ordered = [results[scene.name] for scene in scenes]
-    with replacing(out / "summary.json") as temporary:
+    with replacing(out / SUMMARY) as temporary:
         temporary.write_text(json.dumps([summary(result) for result in ordered], indent=2) + "\n", encoding="utf-8")
     return ordered
 
@@ -76,8 +77,9 @@ def summary(result: SceneResult) -> dict[str, Any]:
 
 
 def _result_before(scene: BatchScene) -> SceneResult | None:
-    """The outcome of a scene that needs no training: finished, or with a damaged result; else None."""
+    """The outcome of a scene that is not trained: finished, with a damaged result, or a run of another; else None."""
     try:
+        refuse_foreign_run(scene)
         finished = RunDir(scene.run).result()
     except SplatError as error:
         return SceneResult(scene.name, "failed", {"error": str(error), "exit_code": error.exit_code})

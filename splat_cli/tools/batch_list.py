@@ -8,9 +8,13 @@ from typing import Any
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, read_toml, with_underscores
-from splat_cli.errors import UsageError
+from splat_cli.errors import SceneError, UsageError
+from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.formats import has_dataset, scene_folder
 from splat_cli.scene.options import placed_paths
 
+SUMMARY = "summary.json"
 _MAX_NAME_BYTES = 200
 
 
@@ -36,14 +40,49 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
                 raise UsageError(
                     f"{source}: {name[:80]!a} is not a valid name of a run's folder: no slashes, at most 200 bytes"
                 )
-            if name in scenes:
-                raise UsageError(f"{scenes[name].path} and {path} are both called {name!r}: name them in a .toml list")
+            if other := scenes.get(os.path.normcase(name)):  # on Windows, names that differ in case are the same
+                raise UsageError(_why_both(other, path))
             try:
                 config = load_config(preset, {**settings, **options})
             except UsageError as error:
                 raise UsageError(f"{source}: {error}" if settings else str(error)) from None
-            scenes[name] = BatchScene(name, path, out / name, config)
+            scenes[os.path.normcase(name)] = BatchScene(name, path, out / name, config)
+    _check_folders(list(scenes.values()))
     return list(scenes.values())
+
+
+def refuse_foreign_run(scene: BatchScene) -> None:
+    """UsageError if the folder of the run is that of another scene, which is still there."""
+    if not is_run(scene.run):
+        return
+    recorded = RunDir(scene.run).scene_path().resolve()
+    try:
+        given = scene_folder(scene.path, scene.config.format)[0].resolve()
+    except SceneError:
+        return
+    if recorded != given and has_dataset(recorded) and has_dataset(given):  # neither moved nor made of photographs
+        raise UsageError(
+            f"{scene.run} is a run of {recorded}, not of {scene.path}: name another -o, or the scene in a .toml list"
+        )
+
+
+def _why_both(scene: BatchScene, path: Path) -> str:
+    """Message for two scenes of one name."""
+    if scene.path.resolve() == path.resolve():
+        return f"{path} is given twice: give it once, or two names in a .toml list"
+    return f"{scene.path} and {path} are both called {scene.name!r}: name them in a .toml list"
+
+
+def _check_folders(scenes: Sequence[BatchScene]) -> None:
+    """UsageError if the folder of a run is a scene, or where another file of the batch has to be written."""
+    logs = {f"{scene.name}.log" for scene in scenes}
+    for scene in scenes:
+        if scene.run.resolve() == scene.path.resolve():
+            raise UsageError(f"{scene.run} is the scene itself, and no folder for its run: name another -o")
+        if scene.name in (SUMMARY, *logs):
+            raise UsageError(
+                f"a run cannot be called {scene.name!r}, as a file of the batch: rename it in a .toml list"
+            )
 
 
 def _is_folder_name(name: str) -> bool:

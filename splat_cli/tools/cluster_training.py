@@ -12,6 +12,7 @@ from splat_cli.console import Display
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.train_job import resume_job, train_job
 from splat_cli.errors import UsageError
+from splat_cli.files import make_folder
 from splat_cli.interrupt import deferred_interrupt
 from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
@@ -55,7 +56,7 @@ def _train(
     """
     from splat_cli.engine.clusters import connected_client
 
-    job.log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(job.log.parent)
     job.log.touch()
     log = _Log(job.log, display)
     restarts = Restarts(run, config, _saved(run), lambda: _saved(run), display, f"--cluster {cluster}")

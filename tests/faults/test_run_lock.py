@@ -48,7 +48,7 @@ def test_of_two_programs_one_gets_the_folder(tmp_path):
             assert "done" in said, said
             assert (path / "train.jsonl").is_file()
             other = next((line for line in said if line != "done"), "is in use")
-            assert "is in use" in other or "is not empty" in other
+            assert "is in use" in other or "holds other files" in other
             assert not (path / LOCK_NAME).exists()
 
 

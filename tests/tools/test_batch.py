@@ -33,7 +33,7 @@ def test_list_gives_scenes_names_and_settings(tmp_path):
 
 def test_settings_in_a_list_may_be_named_as_options(tmp_path):
     (tmp_path / "list.toml").write_text('max-splats = 9\n[[scene]]\npath = "a"\nsplit = "b.txt"\ninit-from = "c.ply"\n')
-    (job,) = plan_batch([tmp_path / "list.toml"], tmp_path, None, {})
+    (job,) = plan_batch([tmp_path / "list.toml"], tmp_path / "out", None, {})
     assert (job.config.max_splats, job.config.init_from) == (9, str(tmp_path / "c.ply"))
     (tmp_path / "list.toml").write_text('max-splats = 9\nmax_splats = 8\n[[scene]]\npath = "a"\n')
     with pytest.raises(UsageError, match="'max-splats' and 'max_splats' are the same setting"):
@@ -61,6 +61,11 @@ def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
         ("[[scene]]\nsteps = 5\n", "needs a path"),
         ('[[scene]]\npath = "a"\nstepz = 5\n', "l.toml: 'stepz' is not a setting; the nearest is 'steps'"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "b/a"\n', "both called 'a'"),
+        ('[[scene]]\npath = "a"\n[[scene]]\npath = "./a/"\n', "a is given twice: give it once, or two names"),
+        ('[[scene]]\npath = "a"\ncluster = "local:2"\n', "'cluster' is not a setting; `splat train --help` lists them"),
+        ('[[scene]]\npath = "a"\nname = "summary.json"\n', "a run cannot be called 'summary.json'"),
+        ('[[scene]]\npath = "a"\n[[scene]]\npath = "b"\nname = "a.log"\n', "a run cannot be called 'a.log'"),
+        ('[[scene]]\npath = "out/a"\n', "out/a is the scene itself, and no folder for its run"),
         ('[[scene]]\npath = "a\\u0000b"\n', "null character"),
         ('images = "a\\u0000b"\n[[scene]]\npath = "a"\n', "null character"),
         ('[[scene]]\npath = "a"\nname = "../../x"\n', "not a valid name of a run's folder"),
@@ -74,6 +79,40 @@ def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
 def test_wrong_list_is_refused(tmp_path, text, message):
     with pytest.raises(UsageError, match=message):
         plan_batch([_list(tmp_path / "l.toml", text)], tmp_path / "out", None, {})
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("file", "file cannot be made: {}/file is a file; name another folder"),
+        ("file/runs", "file/runs cannot be made: {}/file is a file; name another folder"),
+        ("used", "used/summary.json cannot be written: Is a directory; make it writable, or choose another place"),
+    ],
+)
+def test_output_folder_that_cannot_be_used_is_told_before_training(splat, scene, tmp_path, out, message):
+    (tmp_path / "file").write_text("a")
+    (tmp_path / "used" / "summary.json").mkdir(parents=True)
+    result = splat("batch", scene, "-o", tmp_path / out, "--device", "cpu", "--steps", 2)
+    assert (result.code, result.err.count("\n"), message.format(tmp_path) in result.err) == (2, 1, True), result.err
+    assert (tmp_path / "file").read_text() == "a"
+
+
+def test_run_of_another_scene_of_the_same_name_is_not_taken(splat, scene, tmp_path):
+    """It is neither reported as the result, nor continued with other photographs; one that has moved is."""
+    first, second = tmp_path / "first" / "garden", tmp_path / "second" / "garden"
+    for folder in (first, second):
+        shutil.copytree(scene, folder)
+    arguments = ("-o", tmp_path / "out", "--device", "cpu", "--save-at", "", "--no-report", "--json", "--steps")
+    assert splat("batch", first, *arguments, 3).code == 0
+    before = RunDir(tmp_path / "out" / "garden").result()
+    for steps in (3, 6):
+        result = splat("batch", second, *arguments, steps)
+        (outcome,) = json.loads(result.out)["scenes"]
+        assert (result.code, outcome["status"], outcome["exit_code"]) == (1, "failed", 2)
+        assert f"is a run of {first}, not of {second}: name another -o" in outcome["error"]
+        assert RunDir(tmp_path / "out" / "garden").result() == before
+    shutil.rmtree(first)
+    assert json.loads(splat("batch", second, *arguments, 3).out)["scenes"][0]["status"] == "skipped"
 
 
 def test_batch_trains_skips_and_isolates(splat, scene, tmp_path):

@@ -27,7 +27,7 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
                     f"{path} holds a run: `splat train --resume {path}` continues it; or name another folder"
                 )
             if not all(map(_counts_as_nothing, path.iterdir())):
-                raise UsageError(f"{path} is not empty: name another folder, or remove it first")
+                raise UsageError(f"{path} holds other files: name another folder, or an empty one")
             _check_writable(path)
             remove_leftovers(path)
             yield RunDir(path)
