@@ -5,32 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import shutil
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from splat_cli.config.presets import read_toml
 from splat_cli.engine.local import device_environments
-from splat_cli.errors import SplatError, UsageError, one_line, reason_of
-from splat_cli.interrupt import kept_signal_handlers
+from splat_cli.engine.slurm import read_slurm_file, slurm_cluster
+from splat_cli.errors import SplatError, UsageError, reason_of
 
 if TYPE_CHECKING:
     from distributed import Client
 
 _TIMEOUT = 10.0  # seconds for the scheduler to answer
-_RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
 _CERTIFICATES = [f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")]
 _LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
 
 
 @contextmanager
 def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> Iterator[Client]:
-    """A client of a cluster: `tcp://HOST:PORT`, `local:N`, or the .toml file of `_slurm_cluster`.
+    """A client of a cluster: `tcp://HOST:PORT`, `local:N`, or the .toml file of slurm.py.
 
     Clusters that are started here end afterwards. UsageError, in one line, where there is none.
     """
@@ -43,7 +39,9 @@ def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> I
             _import_dask()
             address = stack.enter_context(_local_cluster(int(local[1]), device))
         elif cluster.endswith(".toml"):
-            address = stack.enter_context(_slurm_cluster(Path(cluster)))
+            settings = read_slurm_file(Path(cluster))
+            _import_dask()
+            address = stack.enter_context(slurm_cluster(Path(cluster), settings))
         else:
             raise UsageError(f"--cluster {cluster}: give tcp://HOST:PORT, local:N, or a .toml file for SLURM")
         client = stack.enter_context(_client(address))
@@ -133,53 +131,3 @@ def _local_cluster(num: int, device: str) -> Iterator[Any]:
     }
     with SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as cluster:
         yield cluster
-
-
-@contextmanager
-def _slurm_cluster(path: Path) -> Iterator[Any]:
-    """Workers in SLURM jobs: `jobs`, their number, and arguments of dask_jobqueue.SLURMCluster for each."""
-    settings = read_toml(path)
-    num = settings.pop("jobs", None)
-    if not isinstance(num, int) or num < 1:
-        raise UsageError(f"{path} needs `jobs`, the number of SLURM jobs, from 1")
-    _import_dask()
-    try:
-        with kept_signal_handlers():  # at SIGINT it would have the program exit with code 0
-            from dask_jobqueue import SLURMCluster
-    except ImportError:
-        raise UsageError(f"{path} needs dask-jobqueue: pip install 'splat-cli[cluster]'") from None
-    if shutil.which("sbatch") is None:
-        raise UsageError(f"{path} needs SLURM, but there is no `sbatch`: run this command where you submit jobs")
-    try:
-        cluster = SLURMCluster(**{"cores": 1, **settings})
-    except (TypeError, ValueError, RuntimeError, ImportError, OSError) as error:
-        raise UsageError(f"{path} does not suit dask_jobqueue.SLURMCluster: {one_line(error)}") from None
-    ended = threading.Event()
-    try:
-        _submit(cluster, num)
-        threading.Thread(target=_resubmit, args=(cluster, num, ended), daemon=True).start()
-        yield cluster
-    finally:
-        ended.set()
-        with suppress(AssertionError):  # about jobs that could not be submitted
-            cluster.close()
-
-
-def _submit(cluster: Any, num: int) -> None:
-    """Submit `num` jobs; UsageError if that fails, which `scale` would only log."""
-
-    async def submitted() -> None:
-        await cluster
-
-    for _ in range(num):
-        cluster.worker_spec.update(cluster.new_worker_spec())
-    try:
-        cluster.sync(submitted)
-    except RuntimeError as error:
-        raise UsageError(f"SLURM rejects the jobs: {one_line(error)}") from None
-
-
-def _resubmit(cluster: Any, num: int, ended: threading.Event) -> None:
-    """Submits other jobs in place of those that end, at their time limit for example."""
-    while not ended.wait(_RESUBMIT):
-        cluster.scale(jobs=num)

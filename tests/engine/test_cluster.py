@@ -20,7 +20,7 @@ from tests.processes import HANG, environment, newest_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
-from splat_cli.engine import clusters, dask_engine
+from splat_cli.engine import dask_engine, slurm
 from tests.engine.dask_cluster import dask_cluster
 
 OPTIONS = ["--device", "cpu", "--save-at", "", "--no-report"]
@@ -171,7 +171,7 @@ def test_scene_is_resumed_after_its_job_in_slurm_is_cancelled(splat, scene, tmp_
     """With the small SLURM of docs/scale.md."""
     if not _has_slurm():
         pytest.skip("no SLURM of this machine runs")
-    monkeypatch.setattr(clusters, "_RESUBMIT", 1.0)
+    monkeypatch.setattr(slurm, "_RESUBMIT", 1.0)
     options = ("--deterministic", "--steps=4000", "--checkpoint-every=20")
     assert splat("batch", scene, "-o", tmp_path / "plain", *OPTIONS, *options).code == 0
     run, settings, name = tmp_path / "out" / scene.name, tmp_path / "slurm.toml", f"splat-{os.getpid()}"

@@ -125,6 +125,14 @@ def test_wrong_cluster_is_told(batch, cluster):
     [
         ("", "needs `jobs`, the number of SLURM jobs, from 1"),
         ("jobs = 0", "needs `jobs`"),
+        ("jobs = true", "needs `jobs`"),
+        ("jobs = 1\nprocesses = 0", "processes = 0: expected a whole number from 1"),
+        ("jobs = 1\nmemory = 24", "memory = 24: expected a text, such as memory = "),
+        (
+            'jobs = 1\njob_extra_directives = "--gres=gpu:1"',
+            "expected a list of texts, such as job_extra_directives = [",
+        ),
+        ("jobs = 1\nworker_extra_args = [3]", "worker_extra_args = [3]: expected a list of texts"),
         ("jobs = 2", "there is no `sbatch`: run this command where you submit jobs"),
         ("jobs = ", "slurm.toml"),
     ],
@@ -141,6 +149,9 @@ def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
 @pytest.mark.parametrize(("line", "reason"), [
     ("security = true", "`cryptography` is required"),
     ('log_directory = "/proc/logs"', "No such file or directory"),
+    ('memori = "2GB"', "'memori' is no argument of dask_jobqueue.SLURMCluster; the nearest is 'memory'"),
+    ("zzz = 1", "'zzz' is no argument of dask_jobqueue.SLURMCluster; leave it out"),
+    ("n_workers = 5", "n_workers cannot be given: splat sets it; `jobs` is the number of SLURM jobs"),
 ])  # fmt: skip
 @pytest.mark.filterwarnings(NOT_MADE)
 def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reason, monkeypatch):
@@ -150,9 +161,7 @@ def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reaso
     monkeypatch.setitem(sys.modules, "cryptography", None)
     (tmp_path / "slurm.toml").write_text(f'jobs = 1\nmemory = "1GB"\ninterface = "lo"\n{line}\n')
     code, error = batch(tmp_path / "slurm.toml")
-    assert code == 2
-    assert "slurm.toml does not suit dask_jobqueue.SLURMCluster: " in error
-    assert reason in error
+    assert (code, "slurm.toml" in error, reason in error) == (2, True, True), error
 
 
 def test_ctrl_c_acts_as_before_dask_jobqueue_was_imported(tmp_path, monkeypatch):

@@ -1,0 +1,108 @@
+"""Dask workers in SLURM jobs, as a .toml file describes them."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from splat_cli.config.presets import read_toml
+from splat_cli.errors import UsageError, one_line
+from splat_cli.interrupt import kept_signal_handlers
+
+_RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
+_OURS = ("n_workers", "asynchronous", "loop", "job_cls", "scheduler_cls", "silence_logs")
+"""Arguments of dask_jobqueue.SLURMCluster that this program gives."""
+_LISTS = ("job_extra_directives", "job_script_prologue", "worker_extra_args", "job_directives_skip",
+          "job_extra", "env_extra", "extra", "header_skip")  # fmt: skip
+"""Arguments that are lists of texts; dask_jobqueue would take a text for a list of its characters."""
+_TEXTS = ("memory", "queue", "account", "job_mem", "interface", "log_directory", "local_directory")
+
+
+def read_slurm_file(path: Path) -> dict[str, Any]:
+    """`jobs`, the number of SLURM jobs, and arguments of dask_jobqueue.SLURMCluster for each. UsageError."""
+    settings = read_toml(path)
+    num = settings.get("jobs")
+    if not isinstance(num, int) or isinstance(num, bool) or num < 1:
+        raise UsageError(f"{path} needs `jobs`, the number of SLURM jobs, from 1")
+    for name in _LISTS:
+        value = settings.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise UsageError(f'{path}: {name} = {value!r}: expected a list of texts, such as {name} = ["..."]')
+    for name in _TEXTS:
+        if not isinstance(settings.get(name, ""), str):
+            raise UsageError(f'{path}: {name} = {settings[name]!r}: expected a text, such as {name} = "..."')
+    for name in ("cores", "processes", "job_cpu"):
+        value = settings.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UsageError(f"{path}: {name} = {value!r}: expected a whole number from 1")
+    return settings
+
+
+@contextmanager
+def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
+    """Workers in SLURM jobs. settings: of read_slurm_file(path). UsageError."""
+    try:
+        with kept_signal_handlers():  # at SIGINT it would have the program exit with code 0
+            from dask_jobqueue import SLURMCluster
+    except ImportError:
+        raise UsageError(f"{path} needs dask-jobqueue: pip install 'splat-cli[cluster]'") from None
+    if shutil.which("sbatch") is None:
+        raise UsageError(f"{path} needs SLURM, but there is no `sbatch`: run this command where you submit jobs")
+    settings = dict(settings)
+    num = settings.pop("jobs")
+    _reject_unknown(path, settings)
+    try:
+        cluster = SLURMCluster(**{"cores": 1, **settings})
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, ImportError, OSError) as error:
+        raise UsageError(f"{path} does not suit dask_jobqueue.SLURMCluster: {one_line(error)}") from None
+    ended = threading.Event()
+    try:
+        _submit(cluster, num)
+        threading.Thread(target=_resubmit, args=(cluster, num, ended), daemon=True).start()
+        yield cluster
+    finally:
+        ended.set()
+        with suppress(AssertionError):  # about jobs that could not be submitted
+            cluster.close()
+
+
+def _submit(cluster: Any, num: int) -> None:
+    """Submit `num` jobs; UsageError if that fails, which `scale` would only log."""
+
+    async def submitted() -> None:
+        await cluster
+
+    for _ in range(num):
+        cluster.worker_spec.update(cluster.new_worker_spec())
+    try:
+        cluster.sync(submitted)
+    except RuntimeError as error:
+        raise UsageError(f"SLURM rejects the jobs: {one_line(error)}") from None
+
+
+def _resubmit(cluster: Any, num: int, ended: threading.Event) -> None:
+    """Submits other jobs in place of those that end, at their time limit for example."""
+    while not ended.wait(_RESUBMIT):
+        cluster.scale(jobs=num)
+
+
+def _reject_unknown(path: Path, settings: dict[str, Any]) -> None:
+    """UsageError for keys that SLURMCluster does not take, or that are not for the file."""
+    from dask_jobqueue.core import Job, JobQueueCluster
+    from dask_jobqueue.slurm import SLURMJob
+
+    signatures = (inspect.signature(kind.__init__).parameters for kind in (JobQueueCluster, Job, SLURMJob))
+    known = {name for names in signatures for name in names} - {"self", "job_kwargs", "base_class_kwargs", "scheduler"}
+    for name in settings:
+        if name in _OURS:
+            raise UsageError(f"{path}: {name} cannot be given: splat sets it; `jobs` is the number of SLURM jobs")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            advice = f"the nearest is {near[0]!r}" if near else "leave it out"
+            raise UsageError(f"{path}: {name!r} is no argument of dask_jobqueue.SLURMCluster; {advice}")
