@@ -131,12 +131,14 @@ class CudaBackend:
         """See Backend.capture_graph: a CUDA graph; with `debug` the function itself, since no recording may wait."""
         if self.debug:
             return function
-        self.stream.begin_capture()
-        try:
-            function()
-        finally:
-            graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
-        return functools.partial(PrioritizedGraph(graph).launch, self.stream)
+        with self.stream:
+            self.stream.begin_capture()
+            try:
+                function()
+            finally:
+                graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
+        executable, current = PrioritizedGraph(graph), self.xp.cuda.get_current_stream
+        return lambda: executable.launch(current())
 
     def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
         """See Backend.branch: a stream of higher priority."""

@@ -79,8 +79,12 @@ class Exchange:
         return int(self.backend.download(self._needed_rows)[0])
 
     def begin_projections(self) -> None:
-        """Begin to send each view's projections to the rank that renders it, concurrent with work queued later."""
-        self.ranks.begin_exchange([self._of_views(self._splats, view) for view in range(self.num_views)])
+        """Begin to send projections into the ranks' first views, concurrent with work queued later."""
+        self.ranks.begin_exchange([self._of_views(self._splats, 0)])
+
+    def exchange_projections(self, views: range) -> None:
+        """Send projections into the ranks' `views`-th views, in stream order."""
+        self.ranks.exchange([self._of_views(self._splats, view) for view in views])
 
     def begin_results(self) -> None:
         """Begin to send the results of all views to all ranks, concurrent with work queued later."""

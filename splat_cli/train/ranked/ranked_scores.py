@@ -11,8 +11,8 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.density.ratings import add_scores
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
-from splat_cli.train.captured_graph import CapturedGraph
 from splat_cli.train.ranked.ranked_views import RankedViews
+from splat_cli.train.ranked.stages import Stages
 from splat_cli.train.view_scores import ViewScorer
 
 
@@ -30,7 +30,7 @@ class RankedScorer(ViewScorer):
     ) -> None:  # fmt: skip
         super().__init__(config, views.model, views.rasterizer, loss, views.state, load_photographs, random)
         self._ranked_views, self._ranks, self._lead, self._overlap = views, views.ranks, lead, overlap
-        self._graphs: dict[int, list[CapturedGraph]] = {}  # by number of views, see _make_graphs
+        self._stages: dict[int, Stages] = {}  # by number of views
         self._ahead: tuple[int, np.ndarray, Any] | None = None  # number of splats, views, sums
 
     def score_ahead(self, num_views: int) -> None:
@@ -50,7 +50,7 @@ class RankedScorer(ViewScorer):
         """Free the buffers of scores and those between the ranks."""
         super().release()
         self._ahead = None
-        self._graphs.clear()
+        self._stages.clear()
         self._ranked_views.release()
 
     def sums(self, views: np.ndarray) -> Any:
@@ -83,45 +83,31 @@ class RankedScorer(ViewScorer):
         all_or_none(self._ranks, self.rasterizer.backend, load_and_reset)
 
     def _score(self, views: np.ndarray) -> None:
-        is_current = all(graph.current for graphs in self._graphs.values() for graph in graphs)
+        is_current = all(stages.current for stages in self._stages.values())
         if not is_current:
-            self._graphs.clear()
-        self._reset(views, keep=bool(self._graphs))
+            self._stages.clear()
+        self._reset(views, keep=bool(self._stages))
         for first in range(0, len(views), self._ranked_views.batch):
             count = min(self._ranked_views.batch, len(views) - first)
-            others, own, render, end = self._graphs.setdefault(count, self._make_graphs(count))
-            others.run(1)
-            self._ranked_views.exchange.begin_projections()
-            own.run(1)
-            self._ranks.end_exchanges()
-            render.run(1)
-            if first == 0:
-                self._overlap()
-            self._ranked_views.exchange.begin_results()
-            self._ranks.end_exchanges()
-            end.run(1)
+            if count not in self._stages:
+                self._stages[count] = self._make_stages(count)
+            self._stages[count].run(1)
 
-    def _make_graphs(self, count: int) -> list[CapturedGraph]:
-        """Of `count` views: projection into those of others and into own ones; rendering of these; the end.
-
-        All ranks know afterwards whether one of the views overflowed.
-        """
-
-        def project_others() -> None:
-            self._ranked_views.begin(count, "next_views", self._views, self._cursor)
-            self._ranked_views.project(count, own=False)
-
-        def project_own() -> None:
-            self._ranked_views.project(count, own=True)
+    def _make_stages(self, count: int) -> Stages:
+        """Stages of `count` views. All ranks know afterwards whether one of the views overflowed."""
+        ranked = self._ranked_views
+        stages, num_own = Stages(self.rasterizer), ranked.num_own(count)
 
         def render_views() -> None:
-            own = len(range(self._ranks.rank, count, self._ranks.size))
-            for view in range(own):
-                with self._ranked_views.rendered(view, own):
+            for view in range(num_own):
+                with ranked.rendered(view, num_own):
                     self._add_scores()
-                    self._ranked_views.exchange.send_result(view, self.state)
+                    ranked.exchange.send_result(view, self.state)
 
-        def end() -> None:
-            self._ranked_views.exchange.agree(self.state, count)
-
-        return [CapturedGraph(self.rasterizer, launch) for launch in (project_others, project_own, render_views, end)]
+        stages.queue_projections(ranked, count, lambda: ranked.begin(count, "next_views", self._views, self._cursor))
+        stages.capture("render", render_views)
+        stages.stages["move shares"] = self._overlap
+        stages.stages["send results"] = lambda: ranked.exchange.begin_results()
+        stages.stages["receive results"] = self._ranks.end_exchanges
+        stages.capture("agree", lambda: ranked.exchange.agree(self.state, count))
+        return stages

@@ -80,6 +80,14 @@ class RankedViews:
 
         return all_or_none(self.ranks, self.rasterizer.backend, grow)
 
+    def rounds(self, count: int) -> list[range]:
+        """The first `count` views of a batch by rounds: of each, every rank renders at most one."""
+        return [range(first, min(first + self.ranks.size, count)) for first in range(0, count, self.ranks.size)]
+
+    def num_own(self, count: int) -> int:
+        """Number of the first `count` views of a batch that this rank renders."""
+        return len(range(self.ranks.rank, count, self.ranks.size))
+
     def begin(self, count: int, name: str, *source: Any) -> None:
         """Queue the choice of the next `count` views by a kernel of begin_step.cu, from the arrays `source`."""
         exchange, cameras = self.exchange, self.rasterizer.cameras.array
@@ -88,24 +96,28 @@ class RankedViews:
             (1,), (THREADS,), self.state.array, *source, cameras, count, self.ranks.rank, *slots, exchange.views,
         )  # fmt: skip
 
-    def project(self, count: int, own: bool, dropout: float = 0.0) -> None:
-        """Queue the projection of own splats into those of `count` views that this rank renders, or into the others."""
+    def project(self, views: range, dropout: float, own: bool) -> None:
+        """Queue the projection of own splats into those of `views` that this rank renders, or into the others."""
         raster, state, exchange = self.rasterizer, self.state, self.exchange
-        for b in range(count):
+        for b in views:
             if (b % self.ranks.size == self.ranks.rank) == own:
                 project_share(
                     self.model.splats, raster.cameras, state, raster.settings.antialias, self.share,
                     exchange.sent_views[b], dropout,
                 )  # fmt: skip
 
+    def list_first_tiles(self) -> None:
+        """Queue the tile lists of the rank's first view, after what the ranks have sent of it."""
+        self._pipeline.begin(0)
+
     @contextmanager
     def rendered(self, view: int, count: int) -> Iterator[None]:
-        """Queue the picture of the rank's `view`-th view of `count`, after what the ranks have sent of them.
+        """Queue the picture of the rank's `view`-th view of `count`, after `list_first_tiles`.
 
         The tile lists of the next one are built beside the picture and what the block queues. Call it for all views, in
         order.
         """
-        with self._pipeline.view(view, 0, count - 1):
+        with self._pipeline.view(view, is_first=view == 0, is_last=view == count - 1):
             self.rasterizer.blend(self.model.splats, self.state)
             yield
 
