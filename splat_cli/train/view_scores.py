@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,20 @@ from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.optim.loss import PhotometricLoss
 from splat_cli.optim.model import Model
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.batch_step import MAX_AHEAD
 from splat_cli.train.captured_graph import CapturedGraph
+from splat_cli.train.step_loop import Replay
+from splat_cli.train.view_pipeline import ViewPipeline
+
+MAX_AT_ONCE = 16  # views of a graph
 
 
 class ViewScorer:
     """Renders random training views through the rasterizer of the training loop and scores the splats.
 
-    One view is captured as a graph and replayed; the host waits for the device only after the last view.
+    Views are captured as graphs and replayed; the host waits for the device only after the last view.
     """
 
     def __init__(
@@ -35,7 +42,8 @@ class ViewScorer:
         self.model, self.rasterizer, self.loss, self.state, self.random = model, rasterizer, loss, state, random
         self._load_photographs, self._batch = load_photographs, config.batch_size
         self._fixed_sums = has_fixed_scores(config, rasterizer.backend.name == "cuda")
-        self._graph = CapturedGraph(rasterizer, self._launch)
+        self._graphs: dict[int, Replay] = {}  # by number of views
+        self._pipeline = ViewPipeline(rasterizer.backend, state, self._prepare, self._select)
         self._sums: Any = None
         self._views: Any = None  # to score, int32, and number of views done, int32 [1]
         self._cursor: Any = None
@@ -53,6 +61,7 @@ class ViewScorer:
     def release(self) -> None:
         """Free the buffer of scores; the rasterizer frees its own."""
         self._sums = None
+        self._graphs.clear()
 
     def scores(self, num_views: int) -> tuple[Any, Any]:
         """Mean over random views of every splat's blending weight and share of the error, float32 [num], px."""
@@ -82,8 +91,24 @@ class ViewScorer:
 
     def _score(self, views: np.ndarray) -> None:
         """Score `views`, except those whose pairs exceed the buffers."""
-        self._reset(views, self._graph.current)
-        self._graph.run(len(views))
+        if not all(graph.current for graph in self._graphs.values()):
+            self._graphs.clear()
+        self._reset(views, keep=bool(self._graphs))
+        for first in range(0, len(views), self._views_at_once):
+            count = min(self._views_at_once, len(views) - first)
+            if count not in self._graphs:
+                self._graphs[count] = self._make_graph(count)
+            self._graphs[count].run(1)
+
+    def _make_graph(self, count: int) -> Replay:
+        """Replays the scoring of the next `count` views."""
+        return CapturedGraph(self.rasterizer, partial(self._launch, count))
+
+    @property
+    def _views_at_once(self) -> int:
+        """Number of views in a graph; more than one where each is prepared beside the scoring of the one before."""
+        has_room = self.rasterizer.settings.batch > 1 and self._capacity <= MAX_AHEAD
+        return MAX_AT_ONCE if has_room and not self.rasterizer.coloring else 1
 
     def _grow_if_overflowed(self) -> bool:
         """See Rasterizer.grow_if_overflowed."""
@@ -104,15 +129,23 @@ class ViewScorer:
     def _capacity(self) -> int:
         return len(self.rasterizer.projection.depths)
 
-    def _launch(self) -> None:
-        self._begin_view()
-        self.rasterizer.forward(self.model.splats, self.state)
-        self._add_scores()
+    def _launch(self, count: int) -> None:
+        self._pipeline.begin(0)
+        for view in range(count):
+            with self._pipeline.view(view, is_first=view == 0, is_last=view == count - 1):
+                self.rasterizer.blend(self.model.splats, self.state)
+                self._add_scores()
 
-    def _begin_view(self) -> None:
-        """Queue the choice of the next view."""
-        arrays = self.state.array, self._views, self._cursor
-        self.rasterizer.backend.kernel("optim/begin_step", "next_view")((1,), (1,), *arrays)
+    def _prepare(self, view: int, state: IterState) -> None:
+        """Queue the choice of the next view, its projected splats and its tile lists."""
+        raster = self.rasterizer
+        self._select(view)
+        raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), state.array, self._views, self._cursor)
+        raster.project(self.model.splats, state)
+        raster.tiles.build(raster.cameras, state, raster.projection)
+
+    def _select(self, view: int) -> None:
+        self.rasterizer.select(view % num_ahead(self.rasterizer.settings.batch))
 
     def _add_scores(self) -> None:
         """Queue the scores of the rendered view."""

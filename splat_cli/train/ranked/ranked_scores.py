@@ -30,7 +30,6 @@ class RankedScorer(ViewScorer):
     ) -> None:  # fmt: skip
         super().__init__(config, views.model, views.rasterizer, loss, views.state, load_photographs, random)
         self._ranked_views, self._ranks, self._lead, self._overlap = views, views.ranks, lead, overlap
-        self._stages: dict[int, Stages] = {}  # by number of views
         self._ahead: tuple[int, np.ndarray, Any] | None = None  # number of splats, views, sums
 
     def score_ahead(self, num_views: int) -> None:
@@ -50,7 +49,6 @@ class RankedScorer(ViewScorer):
         """Free the buffers of scores and those between the ranks."""
         super().release()
         self._ahead = None
-        self._stages.clear()
         self._ranked_views.release()
 
     def sums(self, views: np.ndarray) -> Any:
@@ -82,19 +80,13 @@ class RankedScorer(ViewScorer):
         load, reset = super()._load, super()._reset
         all_or_none(self._ranks, self.rasterizer.backend, load_and_reset)
 
-    def _score(self, views: np.ndarray) -> None:
-        is_current = all(stages.current for stages in self._stages.values())
-        if not is_current:
-            self._stages.clear()
-        self._reset(views, keep=bool(self._stages))
-        for first in range(0, len(views), self._ranked_views.batch):
-            count = min(self._ranked_views.batch, len(views) - first)
-            if count not in self._stages:
-                self._stages[count] = self._make_stages(count)
-            self._stages[count].run(1)
+    @property
+    def _views_at_once(self) -> int:
+        """Number of views that are exchanged together."""
+        return self._ranked_views.batch
 
-    def _make_stages(self, count: int) -> Stages:
-        """Stages of `count` views. All ranks know afterwards whether one of the views overflowed."""
+    def _make_graph(self, count: int) -> Stages:
+        """See ViewScorer._make_graph. All ranks know afterwards whether one of the views overflowed."""
         ranked = self._ranked_views
         stages, num_own = Stages(self.rasterizer), ranked.num_own(count)
 
