@@ -41,7 +41,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise FormatError(f"{path}: not a JSON file: {error}") from None
+        raise FormatError(f"{path} is not a JSON file ({error})") from None
 
 
 def is_rotation(matrix: np.ndarray) -> bool:

@@ -176,7 +176,10 @@ class RunDir:
 
 def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The object in a file, empty if there is none. FormatError if `check` raises ValueError."""
-    content = read_json(path) if path.is_file() else {}
+    try:
+        content = read_json(path) if path.is_file() else {}
+    except FormatError as error:
+        raise FormatError(f"{error}; remove the file") from None
     try:
         if not isinstance(content, dict):
             raise ValueError("expected a JSON object")

@@ -26,8 +26,7 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
                 raise UsageError(
                     f"{path} holds a run: `splat train --resume {path}` continues it; or name another folder"
                 )
-            if not all(map(_counts_as_nothing, path.iterdir())):
-                raise UsageError(f"{path} holds other files: name another folder, or an empty one")
+            require_free(path)
             _check_writable(path)
             remove_leftovers(path)
             yield RunDir(path)
@@ -59,6 +58,12 @@ def numbered_folders(path: Path) -> Iterator[Path]:
     yield path
     for number in itertools.count(2):
         yield path.with_name(f"{path.name}-{number}")
+
+
+def require_free(path: Path) -> None:
+    """UsageError if a folder holds more than a run that was killed before reading its scene."""
+    if not all(map(_counts_as_nothing, path.iterdir())):
+        raise UsageError(f"{path} holds other files: name another folder, or an empty one")
 
 
 def _check_writable(folder: Path) -> None:

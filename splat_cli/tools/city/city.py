@@ -23,6 +23,7 @@ from splat_cli.run.scene_defaults import default_steps
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.training_data import split_scene, with_fixed_paths
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.run_lock import require_free
 from splat_cli.scene.cameras_json import read_json
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
@@ -46,6 +47,8 @@ _OWN_SCENE: dict[str, Any] = {
 }  # fmt: skip
 """Settings of reading the scene that is written for a cell."""
 _RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
+_NAMES = {"scene": "SCENE", "cell_steps": "--cell-steps", "cell_splats": "--cell-splats"}
+"""Entries of the record of a city beside its settings -> what a user calls them."""
 _LR_EXPONENT = 2 / 3
 """Of `lr_factor`, which raises these rates in short runs from points: coarse splats start nearer to where they end."""
 
@@ -96,8 +99,12 @@ def open_city(
         if is_wanted(config):
             raise UsageError(f"splat city does not work with {option} yet: leave it out")
     config = with_fixed_paths(config, scene)
-    record = out / "city.json"
+    record, has_coarse = out / "city.json", (out / "coarse").exists()
+    if not (has_coarse or record.is_file()):
+        require_free(out)
     begun = _read_record(record) if record.is_file() else None
+    if not (has_coarse or (out / "result.json").exists()):  # nothing is trained: settings may change
+        begun = None
     asked = {"scene": str(scene.resolve()), "cell_steps": cell_steps, "settings": _json(requested_settings(config))}
     if begun is None:
         backend = open_device(device, config, display)
@@ -115,7 +122,7 @@ def read_city(out: Path, device: str, cluster: str | None = None) -> City:
     begun = _read_record(out / "city.json")
     config = TrainConfig(**begun["settings"])
     limits = begun["cell_splats"], begun["max_splats"]
-    return City(Path(begun["scene"]), out, config, *limits, begun["cell_steps"], device, cluster)
+    return City(Path(begun["scene"]), out, config, *limits, begun.get("cell_steps"), device, cluster)
 
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
@@ -131,21 +138,30 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
 
 def _read_record(path: Path) -> dict[str, Any]:
     """How the city was begun. FormatError."""
-    begun = read_json(path)
+    advice = "remove it, and the same command continues"
+    try:
+        begun = read_json(path)
+    except FormatError as error:
+        raise FormatError(f"{error}: {advice}") from None
     limits = [begun.get(name) for name in ("cell_splats", "max_splats")] if isinstance(begun, dict) else [None]
-    if not all(isinstance(limit, int) and limit > 0 for limit in limits):
-        raise FormatError(f"{path} is not as it was written: remove it, and the same command continues")
-    return begun
+    if not all(isinstance(limit, int) and limit > 0 for limit in limits) or not _has_settings(begun):
+        raise FormatError(f"{path} is not as it was written: {advice}")
+    return dict(begun)
+
+
+def _has_settings(begun: dict[str, Any]) -> bool:
+    """Whether a record has a scene and settings that this version knows."""
+    scene, settings = begun.get("scene"), begun.get("settings")
+    return isinstance(scene, str) and isinstance(settings, dict) and settings.keys() <= SETTINGS.keys()
 
 
 def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:
     """UsageError naming what differs from how the city was begun."""
-    before, now = begun.get("settings"), asked["settings"]
+    before, now = begun["settings"], asked["settings"]
+    assert isinstance(before, dict)
     assert isinstance(now, dict)
-    if isinstance(before, dict) and before != now:
-        names = [SETTINGS[name].option for name in SETTINGS if before.get(name) != now.get(name)]
-    else:
-        names = [f"--{name.replace('_', '-')}" for name, value in asked.items() if begun.get(name) != value]
+    names = [SETTINGS[name].option for name in SETTINGS if before.get(name) != now.get(name)]
+    names += [_NAMES[name] for name in _NAMES if name in asked and begun.get(name) != asked[name]]
     if names:
         raise UsageError(f"{out} was begun with another {', '.join(names)}: give the same, or another -o")
 

@@ -14,7 +14,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.tools.city.cells import cell_numbers, ground_axes, rounds_of, split_cells
 from splat_cli.tools.city.coarse_views import CoarseViews, covered_shares, views_of_cells
-from splat_cli.tools.city.plan import CellPlan, CityPlan, max_scale, write_plan
+from splat_cli.tools.city.plan import CellPlan, CityPlan, last_ply, max_scale, write_plan
 
 
 def divide(
@@ -24,7 +24,7 @@ def divide(
 
     Cells that no photograph shows are left out: their coarse splats are kept.
     """
-    splats, views = read_ply(coarse.ply_path(coarse.saved_steps()[-1])), coarse.views("train")
+    splats, views = read_ply(last_ply(coarse)), coarse.views("train")
     axes = ground_axes(up_direction(views, splats.means))
     growth = max(max_splats / len(splats), 1.0)
     cells = split_cells(splats.means @ axes.T, cell_splats / growth)

@@ -15,7 +15,7 @@ from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras
-from splat_cli.tools.city.plan import CellFiles, CityPlan
+from splat_cli.tools.city.plan import CellFiles, CityPlan, last_ply
 from splat_cli.tools.city.prepare import own_splats
 from splat_cli.tools.city.seconds import timed
 from splat_cli.tools.evaluate import evaluate_run
@@ -39,7 +39,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
 
 def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
     """Trained splats of each cell that lie in it, and the coarse ones that no cell has trained."""
-    splats, numbers = read_ply(coarse.ply_path(coarse.saved_steps()[-1])), range(len(plan.cells))
+    splats, numbers = read_ply(last_ply(coarse)), range(len(plan.cells))
     untrained = splats.select(~plan.filled(plan.places(splats), numbers))
     return merged([untrained, *(own_splats(out, plan, number) for number in numbers)])
 

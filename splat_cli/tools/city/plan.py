@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.run.storage.run_dir import RunDir
@@ -96,6 +96,14 @@ class CellFiles:
         return RunDir(self.folder / "run")
 
 
+def last_ply(run: RunDir) -> Path:
+    """The splats that a finished run of the city has saved last. UsageError if they are gone."""
+    steps = run.saved_steps()
+    if not steps:
+        raise UsageError(f"{run.path} has lost its splats: remove that folder, and the same command trains it again")
+    return run.ply_path(steps[-1])
+
+
 def max_scale(cells: Sequence[Cell]) -> float:
     """Longest standard deviation of a splat that stays within the margins of all cells."""
     return min(min(cell.margins) for cell in cells) / _REACH
@@ -106,14 +114,14 @@ def read_plan(out: Path) -> CityPlan | None:
     path = _path(out)
     if not path.is_file():
         return None
-    content = read_json(path)
     try:
+        content = read_json(path)
         cells = [_cell_plan(entry) for entry in content["cells"]]
         axes = np.array(content["axes"], np.float64).reshape(2, 3)
         plan = CityPlan(axes, float(content["growth"]), float(content["max_scale"]), cells)
         _check(plan)
         return plan
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, FormatError) as error:
         reason = f"{path} is not as it was written ({error})"
         raise FormatError(f"{reason}: remove {path.parent}, and the cells are planned again") from None
 

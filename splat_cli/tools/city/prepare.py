@@ -26,7 +26,7 @@ from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.scene.view import View
 from splat_cli.threads import run_in_threads
 from splat_cli.tools.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
-from splat_cli.tools.city.plan import CellFiles, CityPlan
+from splat_cli.tools.city.plan import CellFiles, CityPlan, last_ply
 
 _QUALITY = 98
 
@@ -39,7 +39,7 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
     files, cell, before = CellFiles.of(out, number), plan.cells[number], plan.before(number)
     if files.start.is_file():
         return
-    splats = read_ply(coarse.ply_path(coarse.saved_steps()[-1]))
+    splats = read_ply(last_ply(coarse))
     places = plan.places(splats)
     around = cell.cell.trains(places)
     names = set(cell.views)
@@ -92,7 +92,7 @@ def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
     They were trained beside the splats of those cells, which they complete; none of them is there twice.
     """
     files = CellFiles.of(out, number)
-    trained = read_ply(files.run.ply_path(files.run.saved_steps()[-1]))
+    trained = read_ply(last_ply(files.run))
     num_frozen = count_splats(files.frozen) if files.frozen.is_file() else 0
     own = trained.select(np.arange(num_frozen, len(trained)))
     places = plan.ground(own.means)

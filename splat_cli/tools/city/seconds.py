@@ -11,6 +11,7 @@ from typing import Any
 
 from splat_cli.console import Display
 from splat_cli.engine.job import JobResult
+from splat_cli.errors import FormatError
 from splat_cli.files import replacing
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.train_log import sum_phases
@@ -36,8 +37,17 @@ def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> 
     _record(out, ended.job.name, {"seconds": round(ended.seconds, 3), "place": ended.place, "phases": phases})
 
 
+def _recorded(path: Path) -> dict[str, Any]:
+    """What is recorded; nothing where the file is damaged, which is no reason to stop."""
+    try:
+        found = read_json(path) if path.is_file() else {}
+    except FormatError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _record(out: Path, name: str, value: Any) -> None:
     path = out / "seconds.json"
-    before = read_json(path) if path.is_file() else {}
+    before = _recorded(path)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps({**before, name: value}, indent=1) + "\n", encoding="utf-8")

@@ -43,7 +43,7 @@ def test_new_folder_keeps_what_was_saved_before_an_error(tmp_path):
 
 def test_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(UsageError, match="not empty"), new_run_folder(tmp_path):
+    with pytest.raises(UsageError, match="holds other files"), new_run_folder(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 

@@ -253,12 +253,75 @@ def test_levels_of_detail(city):
     assert index["counts"][4] < index["counts"][0] / 15
 
 
-def test_other_settings_are_refused(city, splat):
+def test_other_settings_are_refused(city, splat, tmp_path):
     scene, out = city
-    for options, named in ((["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats")):
-        refused = splat("city", scene, "-o", out, *OPTIONS, *options)
+    other = make_sample_city(tmp_path / "other", blocks=(1, 1), num_views=4, width=48, height=36)
+    for options, named in (
+        (["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats"), ([other], "SCENE"),
+        (["--cell-steps", "50", "--seed", "3"], "--seed, --cell-steps"),
+    ):  # fmt: skip
+        given = [scene] if named != "SCENE" else []
+        refused = splat("city", *given, "-o", out, *OPTIONS, *options)
         assert refused.code == 2
         assert f"was begun with another {named}:" in refused.err
+
+
+def test_settings_may_change_as_long_as_nothing_is_trained(city, splat, tmp_path):
+    out = tmp_path / "new"
+    assert splat("city", city[0], "-o", out, *OPTIONS, "--cluster", "nowhere").code == 2
+    assert splat("city", city[0], "-o", out, *OPTIONS, "--seed", "3", "--cell-steps", "4", "--steps", "4").code == 0
+    assert RunDir(out).config().seed == 3
+
+
+def test_the_folder_of_another_run_or_a_scene_is_left_alone(city, splat, tmp_path):
+    """Its result was reported as that of the city, and its files were replaced."""
+    run = RunDir(tmp_path / "run")
+    options = ("--device", "cpu", "--steps", "2", "--init", "points", "--no-report")
+    assert splat("train", city[0], "-o", run.path, *options).code == 0
+    scene = shutil.copytree(city[0], tmp_path / "scene")
+    for folder in (run.path, scene):
+        before = sorted(folder.rglob("*"))
+        refused = splat("city", city[0], "-o", folder, *OPTIONS)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert f"{folder} holds other files: name another folder, or an empty one" in refused.err
+        assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("stage", ["coarse", "cells/000/run"])
+def test_a_finished_stage_that_has_lost_its_splats_is_named(city, copy, splat, stage):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / stage / "point_cloud")
+    refused = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+    assert f"{copy / stage} has lost its splats: remove that folder, and the same command trains it" in refused.err
+    shutil.rmtree(copy / stage)
+    result = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert result.code == 0, result.err
+    assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_damaged_seconds_do_not_stop_a_city(city, copy, splat):
+    (copy / "result.json").unlink()
+    (copy / "seconds.json").write_text("{")
+    assert splat("city", city[0], "-o", copy, *OPTIONS).code == 0
+    assert "merge" in json.loads((copy / "seconds.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("city.json", "remove it, and the same command continues"),
+        ("cells/plan.json", "and the cells are planned again"),
+        ("coarse/result.json", "remove the file"),
+    ],
+)
+def test_a_file_cut_short_is_named_with_what_to_do(city, copy, splat, name, advice):
+    (copy / "result.json").unlink()
+    (copy / name).write_text("{")
+    refused = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+    assert name in refused.err
+    assert advice in refused.err
 
 
 def test_what_cells_cannot_have(city, splat, tmp_path):
@@ -279,7 +342,14 @@ def test_a_cell_that_fails_is_named(city, copy, splat):
 
 
 @pytest.mark.parametrize(
-    "content", ["[]", "null", '{"cell_splats": 900}', '{"cell_splats": 900, "max_splats": "many"}']
+    "content",
+    [
+        "[]",
+        "null",
+        '{"cell_splats": 900}',
+        '{"cell_splats": 900, "max_splats": "many"}',
+        '{"cell_splats": 900, "max_splats": 900, "scene": "a", "settings": {"of_another_version": 1}}',
+    ],
 )
 def test_a_damaged_record_is_named(city, splat, tmp_path, content):
     (tmp_path / "city.json").write_text(content)
