@@ -112,7 +112,7 @@ def open_backend(
     the kernels with AddressSanitizer and UBSan, see sanitizer.py. `sources`: folder of further kernel files, which
     is searched before cuda_src. Raises DeviceError with advice where the device, its driver or a compiler is missing.
     """
-    from splat_cli.device.cuda import CudaBackend, why_no_cuda
+    from splat_cli.device.cuda import CudaBackend, require_cuda, why_no_cuda
 
     if name not in ("auto", "cuda", "cpu"):
         raise UsageError(f"unknown device {name!r}: expected auto, cuda or cpu")
@@ -120,7 +120,7 @@ def open_backend(
     if name != "cpu" and not reason:
         return CudaBackend(sources=sources)
     if name == "cuda":
-        raise DeviceError(f"no CUDA device: {reason}; or use --device cpu")
+        require_cuda()
     if sys.platform not in ("linux", "win32"):
         raise DeviceError(
             f"the CPU backend needs Linux or Windows, this is {sys.platform}" + f"; and {reason}" * bool(reason)

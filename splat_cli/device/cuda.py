@@ -22,6 +22,12 @@ MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same ti
 _of_thread = threading.local()  # its streams, by device
 
 
+def require_cuda() -> None:
+    """DeviceError where there is no GPU, with the reason."""
+    if reason := why_no_cuda():
+        raise DeviceError(f"no CUDA device: {reason}; or use --device cpu")
+
+
 def why_no_cuda() -> str:
     """Reason why CUDA cannot be used, with advice; empty if it can."""
     try:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from splat_cli.device.cuda import require_cuda
 from splat_cli.engine.local import LocalEngine, device_environments
 from splat_cli.engine.protocol import Engine
 from splat_cli.interrupt import Interrupted, deferred_interrupt
@@ -31,6 +32,8 @@ def open_engine(
 def _opened(
     device: str, cluster: str | None, say: Callable[[str], None], check: Callable[[], None]
 ) -> Iterator[Engine]:
+    if device == "cuda" and (cluster is None or cluster.startswith("local:")):
+        require_cuda()
     if cluster is None:
         yield LocalEngine(device_environments(device), check, say)
         return

@@ -47,7 +47,10 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
     if backend.name == "cuda":
         count = backend.xp.cuda.runtime.getDeviceCount()
         if count < config.gpus and inherited_links() is None:
-            raise UsageError(f"--gpus {config.gpus}: there are only {count} (nvidia-smi, CUDA_VISIBLE_DEVICES)")
+            raise UsageError(
+                f"--gpus {config.gpus}: this process sees {count} (nvidia-smi, CUDA_VISIBLE_DEVICES); give up to "
+                f"{count}, and none in a batch, where each scene has one"
+            )
         if reason := why_no_nccl():
             raise UsageError(f"--gpus {config.gpus} needs NCCL: {reason}")
 

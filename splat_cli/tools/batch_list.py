@@ -9,6 +9,7 @@ from typing import Any
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, read_toml, with_underscores
 from splat_cli.errors import SceneError, UsageError
+from splat_cli.run.ranks import check_settings
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import has_dataset, scene_folder
@@ -31,7 +32,7 @@ class BatchScene:
 def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: dict[str, Any]) -> list[BatchScene]:
     """The scenes of folders and .toml lists. Precedence: options, settings of a scene, of its list, preset.
 
-    UsageError if a list is unreadable, or names are duplicates or invalid as folder names.
+    UsageError if a list is unreadable, settings are wrong, or names are duplicates or invalid as folder names.
     """
     scenes: dict[str, BatchScene] = {}
     for source in sources:
@@ -44,6 +45,7 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
                 raise UsageError(_why_both(other, path))
             try:
                 config = load_config(preset, {**settings, **options})
+                check_settings(config)
             except UsageError as error:
                 raise UsageError(f"{source}: {error}" if settings else str(error)) from None
             scenes[os.path.normcase(name)] = BatchScene(name, path, out / name, config)

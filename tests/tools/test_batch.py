@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from splat_cli.config import TrainConfig
+from splat_cli.device import cuda
 from splat_cli.engine.job import JobResult
 from splat_cli.engine.train_job import train_job
 from splat_cli.errors import UsageError
@@ -65,6 +66,8 @@ def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
         ('[[scene]]\npath = "a"\ncluster = "local:2"\n', "'cluster' is not a setting; `splat train --help` lists them"),
         ('[[scene]]\npath = "a"\nname = "summary.json"\n', "a run cannot be called 'summary.json'"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "b"\nname = "a.log"\n', "a run cannot be called 'a.log'"),
+        ('[[scene]]\npath = "a"\ngpus = 3\nbatch = 4\n', "--batch 4 is not a multiple of --gpus 3"),
+        ('[[scene]]\npath = "a"\ngpus = 2\ncolor = "field"\n', "--gpus 2 does not work with --color field"),
         ('[[scene]]\npath = "out/a"\n', "out/a is the scene itself, and no folder for its run"),
         ('[[scene]]\npath = "a\\u0000b"\n', "null character"),
         ('images = "a\\u0000b"\n[[scene]]\npath = "a"\n', "null character"),
@@ -95,6 +98,13 @@ def test_output_folder_that_cannot_be_used_is_told_before_training(splat, scene,
     result = splat("batch", scene, "-o", tmp_path / out, "--device", "cpu", "--steps", 2)
     assert (result.code, result.err.count("\n"), message.format(tmp_path) in result.err) == (2, 1, True), result.err
     assert (tmp_path / "file").read_text() == "a"
+
+
+def test_a_missing_gpu_is_told_once(splat, scene, tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "why_no_cuda", lambda: "there is none")
+    for cluster in ((), ("--cluster", "local:2")):
+        result = splat("batch", scene, "-o", tmp_path / "out", "--device", "cuda", "--steps", 2, *cluster)
+        assert (result.code, result.err) == (1, "Error: no CUDA device: there is none; or use --device cpu\n")
 
 
 def test_run_of_another_scene_of_the_same_name_is_not_taken(splat, scene, tmp_path):
