@@ -59,7 +59,7 @@ def command(
     show it, while the coarse splats around it stay in the picture; its splats within the cell become a part of the
     result. OUT is the folder of a run, as of `splat train`, with the stages in OUT/coarse and OUT/cells. Repeating
     the command skips finished stages and resumes the others. With several GPUs, or with --cluster, cells without a
-    common border are trained at the same time.
+    common border are trained at the same time, and the coarse run on as many GPUs as divide its batch.
 
     --max-splats is the number of splats of the whole; by default it follows the number of training pixels. Settings
     apply to all runs; --steps are those of the coarse run.

@@ -5,6 +5,8 @@ from typing import ClassVar
 
 from splat_cli.config.setting import setting
 
+MAX_GPUS = 16
+
 
 @dataclass(frozen=True)
 class RunSettings:
@@ -22,7 +24,7 @@ class RunSettings:
         1,
         "Number of GPUs that train together, each on other photographs of a batch; with --device cpu, processes.",
         low=1,
-        high=16,
+        high=MAX_GPUS,
     )
     batch: int | None = setting(
         None,

@@ -7,7 +7,7 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from distributed import CancelledError, Client, Future, KilledWorker
@@ -57,6 +57,19 @@ class DaskEngine:
         for future in self._results.drain():
             yield self._result(future)
 
+    def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
+        """See Engine.run_ranks. SchedulerLost."""
+        from splat_cli.engine.rank_group import RankGroup
+
+        try:
+            return RankGroup(self._client, self._device, False, self._say, self._interrupted).run_on_free(jobs)
+        except SchedulerLost:
+            raise
+        except OSError as error:  # of a connection, as distributed raises them
+            raise SchedulerLost from error
+        except SplatError as error:
+            return _failed(next(iter(jobs.values())), str(error), error.exit_code)
+
     def close(self) -> None:
         """See Engine.close."""
         drop(self._client, list(self._jobs), self._topic)
@@ -88,12 +101,17 @@ class DaskEngine:
             result: JobResult = result_of(future)
         except KilledWorker as error:
             reason = f"{error.allowed_failures + 1} workers were lost while they ran it, see {job.log}"
-            return JobResult(job, 1, 0.0, "", json.dumps({"error": reason, "exit_code": 1}), reason)
+            return _failed(job, reason, 1)
         return result
 
     def _show(self, event: tuple[float, tuple[str, str]]) -> None:
         name, text = event[1]
         self._say(f"{name}: {text}")
+
+
+def _failed(job: Job, reason: str, exit_code: int) -> JobResult:
+    """The result of a job that no worker has ended."""
+    return JobResult(job, exit_code, 0.0, "", json.dumps({"error": reason, "exit_code": exit_code}), reason)
 
 
 def visible_inputs(job: Job) -> Job:

@@ -63,8 +63,8 @@ class FreeWorkers:
             places, can_change = slots(infos, threads, device), self._can_grow or self._were_there
             is_late = len(infos) == len(threads) and (not can_change or time.monotonic() > end)
             size = _largest(infos, places, sizes, device) if is_late else sizes[0]
-            busy = {worker: len(keys) for worker, keys in self._client.processing().items()}
-            if workers := chosen_workers(infos, slots(infos, threads, device, busy), size, device):
+            free = slots(infos, threads, device, self._num_tasks())
+            if workers := chosen_workers(infos, free, size, device):
                 self._were_there = True
                 return workers, device
             if not self._were_there and len(infos) == len(threads):
@@ -73,6 +73,19 @@ class FreeWorkers:
                 self._say(f"Waiting for {size} free {NAMES[device]} of the cluster")
                 has_said = True
             time.sleep(_POLL)
+
+    def most(self, job: Job, sizes: Sequence[int]) -> int | None:
+        """The largest of `sizes` for which enough workers are free now. UsageError where the job cannot run on them."""
+        threads = self._client.nthreads()
+        self._describe([worker for worker in threads if worker not in self._infos], job)
+        infos = {worker: self._infos[worker] for worker in threads if worker in self._infos}
+        device = _kind_of_devices(self._device, infos)
+        free = slots(infos, threads, device, self._num_tasks())
+        return next((size for size in sorted(sizes, reverse=True) if chosen_workers(infos, free, size, device)), None)
+
+    def _num_tasks(self) -> dict[str, int]:
+        """Number of tasks of each worker."""
+        return {worker: len(keys) for worker, keys in self._client.processing().items()}
 
     def _describe(self, workers: list[str], job: Job) -> None:
         if not workers:

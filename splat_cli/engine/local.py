@@ -7,6 +7,7 @@ import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from splat_cli.device.cuda import visible_gpus, why_no_cuda
 from splat_cli.engine.job import Job, JobResult
@@ -15,6 +16,14 @@ from splat_cli.engine.result_queue import ResultQueue
 from splat_cli.folder_lock import wait_until_unlocked
 
 _LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, or for a lost computer's lock to expire
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A job. environment: of its devices, None for that of the thread that runs it."""
+
+    job: Job
+    environment: Mapping[str, str] | None
 
 
 class LocalEngine:
@@ -27,8 +36,8 @@ class LocalEngine:
     def __init__(
         self, environments: Sequence[Mapping[str, str]], check: Callable[[], None], say: Callable[[str], None]
     ) -> None:
-        self._say = say
-        self._closing, self._jobs = threading.Event(), queue.PriorityQueue[tuple[float, int, Job | None]]()
+        self._say, self._environments = say, environments
+        self._closing, self._jobs = threading.Event(), queue.PriorityQueue[tuple[float, int, _Work | None]]()
         self._num_queued = itertools.count()
         self._results = ResultQueue[JobResult | Exception](check)
         self._threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in environments]
@@ -37,8 +46,7 @@ class LocalEngine:
 
     def submit(self, job: Job) -> None:
         """See Engine.submit."""
-        self._results.expect()
-        self._jobs.put((-job.priority, next(self._num_queued), job))
+        self._queue(job, None)
 
     def results(self) -> Iterator[JobResult]:
         """See Engine.results."""
@@ -46,6 +54,14 @@ class LocalEngine:
             if isinstance(result, Exception):
                 raise result
             yield result
+
+    def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
+        """See Engine.run_ranks. The job, which sees all its devices, starts its ranks itself."""
+        size = max((size for size in jobs if size <= len(self._environments)), default=0)
+        if not size:
+            return None
+        self._queue(jobs[size], _joined(self._environments[:size]))
+        return next(self.results())
 
     def close(self) -> None:
         """See Engine.close."""
@@ -55,13 +71,17 @@ class LocalEngine:
         for thread in self._threads:
             thread.join()
 
+    def _queue(self, job: Job, environment: Mapping[str, str] | None) -> None:
+        self._results.expect()
+        self._jobs.put((-job.priority, next(self._num_queued), _Work(job, environment)))
+
     def _work(self, environment: Mapping[str, str]) -> None:
-        place = describe_device(environment)
-        while (job := self._jobs.get()[-1]) is not None and not self._closing.is_set():
+        while (work := self._jobs.get()[-1]) is not None and not self._closing.is_set():
+            job, devices = work.job, work.environment or environment
             try:
                 self._wait_for_run(job)
                 if not self._closing.is_set():
-                    self._results.put(run_job(job, environment, place, self._closing.is_set))
+                    self._results.put(run_job(job, devices, describe_device(devices), self._closing.is_set))
             except Exception as error:
                 self._results.put(error)
 
@@ -73,6 +93,11 @@ class LocalEngine:
 
         if job.run:
             wait_until_unlocked(job.folder / job.run, _LOCK_PATIENCE, self._closing.is_set, say)
+
+
+def _joined(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Environment that makes the devices of all visible."""
+    return {name: ",".join(one[name] for one in environments) for name in environments[0]}
 
 
 def describe_device(environment: Mapping[str, str]) -> str:

@@ -66,6 +66,11 @@ class RankGroup:
                 if tasks:
                     tasks.end()
 
+    def run_on_free(self, jobs: Mapping[int, Job]) -> JobResult | None:
+        """`run` on as many workers as are free now, None where these are too few for any of the jobs."""
+        size = self._free_workers.most(visible_inputs(next(iter(jobs.values()))), list(jobs))
+        return None if size is None else self.run({size: jobs[size]})
+
     def _check(self) -> None:
         self._interrupted()
         if self._client.status == "closed":

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.joint import TRAINED_WITH_SPLATS
+from splat_cli.config.run import MAX_GPUS
 from splat_cli.device import Backend
 from splat_cli.device.cuda import visible_gpus
 from splat_cli.errors import UsageError
@@ -53,6 +54,16 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
             )
         if reason := why_no_nccl():
             raise UsageError(f"--gpus {config.gpus} needs NCCL: {reason}")
+
+
+def rank_counts(config: TrainConfig) -> list[int]:
+    """Numbers of GPUs from 2, descending, with which a run has the same result as with one.
+
+    config: the settings for one GPU, whose batch size must be given.
+    """
+    if any(is_wanted(config) for is_wanted in TRAINED_WITH_SPLATS.values()):
+        return []
+    return [size for size in range(min(config.batch_size, MAX_GPUS), 1, -1) if config.batch_size % size == 0]
 
 
 @contextmanager

@@ -70,6 +70,13 @@ def test_the_largest_possible_number_is_chosen(monkeypatch, infos, sizes, num):
     assert len(_wait(monkeypatch, infos, sizes)[0]) == num
 
 
+@pytest.mark.parametrize(("busy", "expected"), [({}, 2), ({"b": 1}, None), ({"a": 1}, 2)], ids=str)
+def test_busy_workers_are_not_waited_for(monkeypatch, busy, expected):
+    monkeypatch.setattr(free_workers, "remote_call", lambda *_: (None, b""))
+    found = FreeWorkers(_client(CPUS, lambda: busy), "auto", False, pytest.fail, lambda: None)
+    assert found.most(None, [2, 4]) == expected
+
+
 def test_workers_are_waited_for_before_fewer_are_chosen(monkeypatch):
     times = iter([0.0, *range(100)])
     monkeypatch.setattr(free_workers, "time", SimpleNamespace(monotonic=lambda: next(times), sleep=lambda _: None))

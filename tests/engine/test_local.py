@@ -55,11 +55,21 @@ def test_an_engine_runs_a_job_per_device(tmp_path):
     assert {result.place for result in results} == {"GPU 5", "GPU 7"}
 
 
+def test_ranks_of_a_job_see_as_many_devices_as_they_are(tmp_path):
+    devices = [{"CUDA_VISIBLE_DEVICES": name} for name in "579"]
+    engine = LocalEngine(devices, lambda: None, print)
+    result = engine.run_ranks({size: job(tmp_path, "--version", name=str(size)) for size in (4, 2)})
+    none = engine.run_ranks({4: job(tmp_path, "--version")})
+    engine.close()
+    assert (result.job.name, result.exit_code, result.place) == ("2", 0, "GPU 5,7")
+    assert none is None
+
+
 def test_jobs_of_higher_priority_begin_first(tmp_path):
     engine = LocalEngine([], lambda: None, print)
     for number, priority in enumerate((0, 2, 0, 2, 1)):
         engine.submit(dataclasses.replace(job(tmp_path, name=str(number)), priority=priority))
-    assert [engine._jobs.get()[-1].name for _ in range(5)] == ["1", "3", "4", "0", "2"]
+    assert [engine._jobs.get()[-1].job.name for _ in range(5)] == ["1", "3", "4", "0", "2"]
 
 
 def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):

@@ -55,7 +55,10 @@ _LR_EXPONENT = 2 / 3
 
 @dataclass(frozen=True)
 class City:
-    """A city to train in the folder `out`. cell_splats, max_splats: trained splats of a cell and of all, at most."""
+    """A city to train in the folder `out`. cell_splats, max_splats: trained splats of a cell and of all, at most.
+
+    coarse_batch: of the coarse run on one GPU, None in cities that were begun without a record of it.
+    """
 
     scene: Path
     out: Path
@@ -65,14 +68,16 @@ class City:
     cell_steps: int | None
     device: str
     cluster: str | None = None
+    coarse_batch: int | None = None
 
     @property
     def coarse(self) -> RunDir:
         return RunDir(self.out / "coarse")
 
     def coarse_config(self) -> TrainConfig:
-        """Settings of the coarse run: as many splats as a cell has."""
-        return self._within(min(self.cell_splats, self.max_splats), self.config)
+        """Settings of the coarse run on one GPU: as many splats as a cell has."""
+        config = self._within(min(self.cell_splats, self.max_splats), self.config)
+        return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)
 
     def cell_config(self, plan: CityPlan, number: int) -> TrainConfig:
         """Settings of the run of a cell; poses and photographs are given, and none is held out."""
@@ -122,18 +127,24 @@ def read_city(out: Path, device: str, cluster: str | None = None) -> City:
     begun = _read_record(out / "city.json")
     config = TrainConfig(**begun["settings"])
     limits = begun["cell_splats"], begun["max_splats"]
-    return City(Path(begun["scene"]), out, config, *limits, begun.get("cell_steps"), device, cluster)
+    batch = begun.get("coarse_batch")
+    return City(Path(begun["scene"]), out, config, *limits, begun.get("cell_steps"), device, cluster, batch)
 
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
-    """Splats of a cell and of the city: by --cell-splats or the device's memory, by the budget or --max-splats."""
+    """Splats of a cell and of the city: by --cell-splats or the device's memory, by the budget or --max-splats.
+
+    And the batch of the coarse run, which must not depend on the number of GPUs that train it.
+    """
     read = read_scene(scene, SceneOptions.of(config))
-    train, _, _ = split_scene(read, config)
-    resolved = resolve_plan(config, train, read.points).config
+    train, held_out, _ = split_scene(read, config)
+    budget = image_budget(backend, config, train, held_out)
+    resident = None if budget is None else budget.resident
+    resolved = resolve_plan(config, train, read.points, resident=resident).config
     if cell_splats is None:
         memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
         cell_splats = memory.fitting // 2  # as many frozen ones may surround it
-    return {"cell_splats": cell_splats, "max_splats": resolved.max_splats}
+    return {"cell_splats": cell_splats, "max_splats": resolved.max_splats, "coarse_batch": resolved.batch_size}
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -143,7 +154,9 @@ def _read_record(path: Path) -> dict[str, Any]:
         begun = read_json(path)
     except FormatError as error:
         raise FormatError(f"{error}: {advice}") from None
-    limits = [begun.get(name) for name in ("cell_splats", "max_splats")] if isinstance(begun, dict) else [None]
+    limits = [None]
+    if isinstance(begun, dict):
+        limits = [begun.get("cell_splats"), begun.get("max_splats"), begun.get("coarse_batch", 1)]
     if not all(isinstance(limit, int) and limit > 0 for limit in limits) or not _has_settings(begun):
         raise FormatError(f"{path} is not as it was written: {advice}")
     return dict(begun)

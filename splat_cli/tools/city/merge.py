@@ -32,7 +32,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
     if coarse.split_path.is_file():
         shutil.copyfile(coarse.split_path, run.split_path)
     largest = max(len(splats), *(one.config().max_splats for one in runs))
-    settings = dataclasses.replace(config, steps=steps, save_at=(), max_splats=largest)
+    settings = dataclasses.replace(config, gpus=1, steps=steps, save_at=(), max_splats=largest)
     run.save_config(settings, coarse.scene_path(), coarse.provenance().get("device", ""), coarse.origin())
     return run
 

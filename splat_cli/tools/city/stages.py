@@ -9,13 +9,13 @@ from splat_cli.console import Display
 from splat_cli.engine.job import Job
 from splat_cli.engine.open import open_engine
 from splat_cli.engine.protocol import Engine
-from splat_cli.engine.train_job import train_job
 from splat_cli.errors import SplatError
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.tools.city.cell_job import cell_job
 from splat_cli.tools.city.city import City
+from splat_cli.tools.city.coarse_jobs import coarse_jobs
 from splat_cli.tools.city.divide import divide
 from splat_cli.tools.city.merge import finish, merge_cells
 from splat_cli.tools.city.plan import CellFiles, CityPlan, read_plan
@@ -41,8 +41,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
     with open_engine(city.device, city.cluster, display.say) as engine:
         if not city.coarse.result():
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
-            job = train_job("coarse", city.scene, city.coarse.path, city.coarse_config(), city.device)
-            _run(city, {job: set()}, engine, display)
+            _train_coarse(city, engine, display)
         if plan is None:
             with timed(city.out, "division", display):
                 backend = open_device(city.device, city.config, display)
@@ -52,6 +51,23 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
         with timed(city.out, "cells", display):
             _train_cells(city, plan, engine, display)
     return plan
+
+
+def _train_coarse(city: City, engine: Engine, display: Display) -> None:
+    """Train the coarse run on as many free GPUs as divide its batch, which does not change the result.
+
+    On one where these are fewer than two, or where ranks fail.
+    """
+    jobs = coarse_jobs(city)
+    single = jobs.pop(1)
+    ended = engine.run_ranks(jobs) if jobs else None
+    row = ended.json_output() if ended else {}
+    if ended and "error" not in row:
+        show_job(city.out, ended, row["num_splats"], display)
+        return
+    if ended:
+        display.warn(f"the coarse run continues on one GPU: {row['error']}")
+    _run(city, {single: set()}, engine, display)
 
 
 def _unfinished(city: City, plan: CityPlan) -> list[int]:

@@ -213,6 +213,20 @@ def test_the_number_of_workers_changes_no_byte(city, splat, tmp_path):
     assert plys[0] == plys[1]
 
 
+def test_the_coarse_run_of_two_workers_has_the_same_bytes(city, splat, tmp_path):
+    """Two ranks render a batch of two."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    plys = []
+    for name, options in (("one", []), ("two", ["--cluster", "local:2"])):
+        result = splat("city", city[0], "-o", tmp_path / name, *OPTIONS, "--batch", "2", "--lod", "0", *options)
+        assert result.code == 0, result.err
+        plys.append([RunDir(tmp_path / name / folder).ply_path(step) for folder, step in (("coarse", 60), (".", 40))])
+        assert RunDir(tmp_path / name).config().gpus == 1
+    assert "Rank 1 of 2 runs on" in result.err
+    assert RunDir(tmp_path / "two" / "coarse").config().gpus == 2
+    assert [path.read_bytes() for path in plys[0]] == [path.read_bytes() for path in plys[1]]
+
+
 def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_path):
     """By the same command, killed while two workers train cells, and then given without --cluster."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")

@@ -11,14 +11,25 @@ from splat_cli.console import Display, Level
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.errors import SplatError
 from splat_cli.tools.city.city import City
-from splat_cli.tools.city.stages import _run
+from splat_cli.tools.city.coarse_jobs import coarse_jobs
+from splat_cli.tools.city.stages import _run, _train_coarse
 
 
 class RecordingEngine:
-    """Ends the jobs that were submitted last first. events: "+name" where a job was submitted, "-name" at its end."""
+    """Ends the jobs that were submitted last first. events: "+name" where a job was submitted, "-name" at its end.
 
-    def __init__(self, failing: str = "") -> None:
+    ranks_output: of the job whose ranks are run, None where no GPU is free.
+    """
+
+    def __init__(self, failing: str = "", ranks_output: dict | None = None) -> None:
+        self._ranks_output = ranks_output
         self.events, self._jobs, self._failing = [], [], failing
+
+    def run_ranks(self, jobs):
+        self.events.append(f"ranks {sorted(jobs)}")
+        if self._ranks_output is None:
+            return None
+        return JobResult(jobs[max(jobs)], 0, 1.0, "here", json.dumps(self._ranks_output), "")
 
     def submit(self, job):
         self.events.append(f"+{job.name}")
@@ -65,3 +76,37 @@ def test_no_job_begins_after_one_before_it_has_failed(city, tmp_path):
     with pytest.raises(SplatError, match="b: lost; the same command continues"):
         _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
     assert engine.events == ["+a", "+b", "-b", "-a"]
+
+
+@pytest.mark.parametrize(
+    ("output", "events"),
+    [
+        ({"num_splats": 7}, ["ranks [2, 4]"]),
+        (None, ["ranks [2, 4]", "+coarse", "-coarse"]),
+        ({"error": "needs NCCL"}, ["ranks [2, 4]", "+coarse", "-coarse"]),
+    ],
+    ids=["ranks", "one GPU", "no NCCL"],
+)
+def test_the_coarse_run_is_of_several_gpus_where_ranks_start(city, capsys, output, events):
+    engine = RecordingEngine(ranks_output=output)
+    _train_coarse(dataclasses.replace(city, coarse_batch=4), engine, Display(level=Level.NORMAL))
+    assert engine.events == events
+    told = "continues on one GPU: needs NCCL" in capsys.readouterr().err
+    assert told == (output == {"error": "needs NCCL"})
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "sizes"),
+    [
+        (None, {}, [1]), (1, {}, [1]), (4, {}, [1, 4, 2]), (6, {}, [1, 6, 3, 2]), (4, {"pose_opt": True}, [1]),
+        (4, {"appearance": "exposure"}, [1]), (48, {}, [1, 16, 12, 8, 6, 4, 3, 2]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_gpus_of_the_coarse_run_divide_its_batch(city, batch, options, sizes):
+    jobs = coarse_jobs(dataclasses.replace(city, coarse_batch=batch, config=TrainConfig(**options)))
+    assert list(jobs) == sizes
+    for size, job in jobs.items():
+        assert f"--gpus={size}" in job.resume_arguments
+        assert size == 1 or f"--gpus={size}" in job.arguments
+        assert batch is None or f"--batch={batch}" in job.arguments

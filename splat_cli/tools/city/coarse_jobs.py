@@ -1,0 +1,26 @@
+"""Jobs of the coarse run, for one GPU or several."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from splat_cli.engine.job import Job
+from splat_cli.engine.train_job import train_job
+from splat_cli.run.ranks import rank_counts
+from splat_cli.tools.city.city import City
+
+
+def coarse_jobs(city: City) -> dict[int, Job]:
+    """The job for each number of GPUs with which the result is that of one; resumes what any of them has begun.
+
+    One GPU only in cities without a record of the coarse run's batch.
+    """
+    config = city.coarse_config()
+    sizes = [1, *(rank_counts(config) if city.coarse_batch else [])]
+    return {size: _job(city, size) for size in sizes}
+
+
+def _job(city: City, size: int) -> Job:
+    config = dataclasses.replace(city.coarse_config(), gpus=size)
+    job = train_job("coarse", city.scene, city.coarse.path, config, city.device)
+    return dataclasses.replace(job, resume_arguments=(*job.resume_arguments, f"--gpus={size}"))
