@@ -1,9 +1,11 @@
 """Scenes in zip files, photographs and all: unpacking, limited by the length of the archive."""
 
+import errno
+import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -28,9 +30,10 @@ def is_zipped_scene(path: Path) -> bool:
         return True  # is_zipped_scene tells what it is meant to be; unpacking says what is wrong
 
 
-def unzip_scene(path: Path, folder: Path) -> None:
+def unzip_scene(path: Path, folder: Path, complete: Callable[[Path], object] = lambda scene: None) -> None:
     """Unpacks into `folder`, new or empty; all at once, so that an interruption leaves nothing there.
 
+    complete: called with the unpacked folder before it gets its name. FileExistsError if another process was first.
     Folders that hold nothing but another one, down to the scene, are left out. SceneError where the archive is
     damaged, leads out of the folder or grows beyond what archives.py allows.
     """
@@ -38,7 +41,14 @@ def unzip_scene(path: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".splat-", dir=folder.parent) as temporary:
         inside = Path(temporary) / "scene"
         _unpack(path, inside)
-        _scene_in(inside).rename(folder)
+        scene = _scene_in(inside)
+        complete(scene)
+        try:
+            scene.rename(folder)
+        except OSError as error:
+            if folder.exists():  # not empty, which systems tell in several ways
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder)) from error
+            raise
 
 
 @contextmanager

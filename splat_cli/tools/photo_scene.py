@@ -1,11 +1,13 @@
 """Scenes made of what `splat train` is given: zip files, and photographs or videos without camera poses."""
 
 import json
+import math
 from contextlib import suppress
 from pathlib import Path
 
 from splat_cli.console import Display
 from splat_cli.errors import SplatError, UsageError
+from splat_cli.folder_lock import FolderInUse, wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
@@ -64,15 +66,18 @@ def _unzipped(path: Path, display: Display) -> Path:
     stat = path.stat()
     record = json.dumps({"file": path.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
     for scene in numbered_folders(SCENES / path.stem):
-        if (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record:
-            display.say(f"Scene: {scene}, unpacked before")
-            return scene
-        if not scene.exists():
-            break
-    display.say(f"Unpacking {path} to {scene}")
-    unzip_scene(path, scene)
-    (scene / _ZIP_RECORD).write_text(record)
-    return scene
+        if scene.exists():
+            if (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record:
+                display.say(f"Scene: {scene}, unpacked before")
+                return scene
+            continue
+        display.say(f"Unpacking {path} to {scene}")
+        try:
+            unzip_scene(path, scene, lambda folder: (folder / _ZIP_RECORD).write_text(record))
+        except FileExistsError:  # by another process, as of a batch
+            return _unzipped(path, display)
+        return scene
+    raise AssertionError("there is always another number")
 
 
 def _with_poses(source: Path, seed: int, display: Display) -> Path:
@@ -81,18 +86,20 @@ def _with_poses(source: Path, seed: int, display: Display) -> Path:
     options = SfmOptions(seed=seed)
     record = job_record(photographs, options)
     name = source.resolve().stem if is_video(source) else source.resolve().name
-    for scene in numbered_folders(SCENES / name):
-        if is_made_of(scene, record):
-            display.say(f"Camera poses: those of {scene}, estimated before")
-            return scene
-        if can_be_made(scene, record):
-            break
+    folders = numbered_folders(SCENES / name)
+    scene = next(one for one in folders if is_made_of(one, record) or can_be_made(one, record))
+    if is_made_of(scene, record):
+        display.say(f"Camera poses: those of {scene}, estimated before")
+        return scene
     require_pycolmap()
     if has_dataset(source.parent):
         display.warn(f"{source.parent} has camera poses: `splat train {source.parent}` would use them")
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
     try:
         found = make_scene(photographs, scene, options, display.counting, display.say)
+    except FolderInUse:  # by another process, as of a batch, for these photographs or others of the same name
+        wait_until_unlocked(scene, math.inf, lambda: False, display.say)
+        return _with_poses(source, seed, display)
     except SplatError:
         with suppress(OSError):  # it holds other scenes
             SCENES.rmdir()

@@ -1,13 +1,20 @@
 """`splat train` of photographs and videos without camera poses."""
 
+import io
 import shutil
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from splat_cli.console import Display
 from splat_cli.scene.sfm import mapping
-from splat_cli.tools.photo_scene import lacks_poses
+from splat_cli.tools import photo_scene
+from splat_cli.tools.photo_scene import lacks_poses, prepared_scene
+from tests.processes import HANG
 from tests.scene.transforms_files import write_blender
 
 FIGURES = {"models": 1, "unregistered": [], "points": 300, "error": 0.5, "track_length": 3.0, "gps_error": None}
@@ -86,6 +93,48 @@ def test_few_registered_photographs_are_a_warning(splat, photos, colmap, monkeyp
     result = splat("train", photos, *OPTIONS)
     assert "Warning: Only 4 of 9 photographs were registered" in result.err
     assert "Not registered: 0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg (listed in scenes" in result.err
+
+
+def test_processes_that_begin_with_the_same_photographs_share_their_poses(photos, colmap, tmp_path, monkeypatch):
+    """Two runs of a batch on several GPUs, with other settings: the second waits for the poses of the first."""
+    monkeypatch.chdir(tmp_path)
+    begun, waiting = threading.Event(), threading.Event()
+    estimate = mapping.run_colmap
+
+    def run_colmap(job, counting):
+        begun.set()
+        assert waiting.wait(HANG)
+        return estimate(job, counting)
+
+    def say(display, line):
+        if line.startswith("waits for another process"):
+            waiting.set()
+
+    monkeypatch.setattr(mapping, "run_colmap", run_colmap)
+    monkeypatch.setattr(Display, "say", say)
+    display = Display(io.StringIO(), bar=False)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(prepared_scene, photos, 0, display)
+        assert begun.wait(HANG)
+        second = pool.submit(prepared_scene, photos, 0, display)
+        assert first.result(HANG) == second.result(HANG) == Path("scenes/garden")
+    assert len(colmap) == 1
+
+
+def test_processes_that_unpack_the_same_zip_file_share_the_scene(scene, tmp_path, monkeypatch):
+    """The second finds the folder as soon as its own is complete."""
+    monkeypatch.chdir(tmp_path)
+    archive = Path(shutil.make_archive(str(tmp_path / "garden"), "zip", scene))
+    display, unpack = Display(io.StringIO(), bar=False), photo_scene.unzip_scene
+
+    def late(path, folder, complete):
+        monkeypatch.setattr(photo_scene, "unzip_scene", unpack)
+        assert prepared_scene(archive, 0, display) == Path("scenes/garden")  # the other process
+        unpack(path, folder, complete)
+
+    monkeypatch.setattr(photo_scene, "unzip_scene", late)
+    assert prepared_scene(archive, 0, display) == Path("scenes/garden")
+    assert [path.name for path in Path("scenes").iterdir()] == ["garden"]
 
 
 def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):
