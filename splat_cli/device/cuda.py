@@ -14,6 +14,7 @@ from splat_cli.device.compilation.sources import KernelSource, headers_digest, r
 from splat_cli.device.compiled_units import CompiledUnits, Unit
 from splat_cli.device.cuda_graph import PrioritizedGraph
 from splat_cli.device.cuda_kernel import CudaKernel
+from splat_cli.device.cuda_timer import CudaTimer
 from splat_cli.device.uploads import CudaUploads
 from splat_cli.errors import DeviceError
 
@@ -140,7 +141,7 @@ class CudaBackend:
         """See Backend.synchronize."""
         self.stream.synchronize()
 
-    def timer(self) -> "CudaTimer":
+    def timer(self) -> CudaTimer:
         """See Backend.timer."""
         return CudaTimer(self.xp, self.stream)
 
@@ -191,24 +192,3 @@ class CudaBackend:
         version = runtime.runtimeGetVersion()
         gib = properties["totalGlobalMem"] / 2**30
         return f"{properties['name'].decode()}, {gib:.0f} GiB, CUDA {version // 1000}.{version % 1000 // 10}"
-
-
-class CudaTimer:
-    """Device time between two events on the backend's stream."""
-
-    def __init__(self, xp: Any, stream: Any) -> None:
-        self._xp, self._stream = xp, stream
-        self._start, self._end = xp.cuda.Event(), xp.cuda.Event()
-
-    def __enter__(self) -> "CudaTimer":
-        self._start.record(self._stream)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._end.record(self._stream)
-
-    @property
-    def ms(self) -> float:
-        """Milliseconds between entry and exit; waits for the end."""
-        self._end.synchronize()
-        return self._xp.cuda.get_elapsed_time(self._start, self._end)

@@ -15,6 +15,7 @@ from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.run.setup.split_scene import split_scene
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
@@ -23,7 +24,6 @@ from splat_cli.scene.options import NO_MASKS, SceneOptions, placed_paths
 from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View
 
 _SHOWN = 5
@@ -148,35 +148,6 @@ def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
         raise SceneError(f"{scene.root} has no depth maps or points to compare depths with: leave out --depth-weight")
     if config.gpus > 1 and has_maps and config.depth_weight != 0:
         raise UsageError(f"--gpus {config.gpus} does not work with depth maps: give --depths none")
-
-
-def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:
-    """(train, test, whether split.json has to name them): by --split, the dataset's own split, or --split-by.
-
-    SceneError where either part would be empty.
-    """
-    if not config.eval:
-        return *split(scene.views, 0), False
-    names = scene.test_names if config.split is None else read_split(Path(config.split))
-    if names is None and config.split_by == "sector":
-        names = sector_names(scene.views, config.test_every)
-    train, test = split(scene.views, config.test_every, names)
-    if not (train and test):
-        raise SceneError(_why_no_split(scene, config, bool(train)))
-    return train, test, names is not None
-
-
-def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:
-    """Message where no photograph is left to train on, or to evaluate on."""
-    if config.split is None and scene.test_names is None:
-        return f"{scene.root} has too few photographs to hold one out: train without --eval"
-    by = config.split or "the dataset"
-    if not has_train:
-        return f"all {len(scene.views):,} photographs of {scene.root} are held out by {by}: train without --eval"
-    if config.split is not None:
-        return f"{scene.root} has none of the photographs that {by} names: compare the names"
-    missing = f" ({scene.skipped[0]})" if scene.skipped else ""
-    return f"{scene.root} has none of the photographs that {by} holds out{missing}: restore them, or leave out --eval"
 
 
 def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:

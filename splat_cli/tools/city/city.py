@@ -21,7 +21,8 @@ from splat_cli.run.device import open_device
 from splat_cli.run.plan import lr_factor, resolve_plan
 from splat_cli.run.scene_defaults import default_steps
 from splat_cli.run.setup.memory_plan import plan_memory
-from splat_cli.run.setup.training_data import split_scene, with_fixed_paths
+from splat_cli.run.setup.split_scene import split_scene
+from splat_cli.run.setup.training_data import with_fixed_paths
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import require_free
 from splat_cli.scene.cameras_json import read_json
