@@ -8,13 +8,14 @@ from pathlib import Path
 
 from splat_cli.console import Display
 from splat_cli.device import Backend
+from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
 from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.cameras_json import read_cameras, read_json
 from splat_cli.tools.city.plan import CellFiles, CityPlan, last_ply
 from splat_cli.tools.city.prepare import own_splats
 from splat_cli.tools.city.seconds import timed
@@ -45,12 +46,25 @@ def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
 
 
 def levels_of(result: RunResult, num_levels: int, display: Display) -> Path | None:
-    """The index of the levels of detail in the folder of the city, written if it is missing; None for no levels."""
-    index = result.run.path / "lod" / NAME
-    if num_levels and not index.is_file():
+    """The index of the levels of detail in the folder of the city; None for no levels.
+
+    Written if it is missing, older than the splats, or has another number of levels.
+    """
+    index, splats = result.run.path / "lod" / NAME, result.run.ply_path(result.steps)
+    if num_levels and not _has_levels(index, splats, num_levels):
         with timed(result.run.path, "levels of detail", display):
-            write_streamed_sog(index, read_ply(result.run.ply_path(result.steps)), num_levels)
+            write_streamed_sog(index, read_ply(splats), num_levels)
     return index if num_levels else None
+
+
+def _has_levels(index: Path, splats: Path, num_levels: int) -> bool:
+    """Whether an index is that of this number of levels of the splats in a file."""
+    if not index.is_file() or index.stat().st_mtime_ns < splats.stat().st_mtime_ns:
+        return False
+    try:
+        return bool(read_json(index)["lodLevels"] == num_levels)
+    except (FormatError, KeyError, TypeError):
+        return False
 
 
 def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, display: Display) -> RunResult:

@@ -267,6 +267,24 @@ def test_levels_of_detail(city):
     assert index["counts"][4] < index["counts"][0] / 15
 
 
+def test_levels_of_detail_are_those_of_the_result(city, copy, splat):
+    """Not of an earlier one, or of another number; else they are left as they are."""
+    index = copy / "lod" / "lod-meta.json"
+    before = index.stat().st_mtime_ns
+    command = ("city", city[0], "-o", copy, *OPTIONS)
+    assert splat(*command).code == 0
+    assert index.stat().st_mtime_ns == before
+    (copy / "result.json").unlink()  # merged again
+    assert splat(*command).code == 0
+    assert index.stat().st_mtime_ns > before
+    for number in (3, 5):
+        assert splat(*command, "--lod", number).code == 0
+        assert json.loads(index.read_text())["lodLevels"] == number
+    index.write_text("{")
+    assert splat(*command).code == 0
+    assert json.loads(index.read_text())["lodLevels"] == 5
+
+
 def test_other_settings_are_refused(city, splat, tmp_path):
     scene, out = city
     other = make_sample_city(tmp_path / "other", blocks=(1, 1), num_views=4, width=48, height=36)
