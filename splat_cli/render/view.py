@@ -77,9 +77,18 @@ class ViewRenderer:
 
         values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3], of which C are used.
         """
+        self._blend_values(values)
+        return self._download(index)
+
+    def blended_plane(self, index: int, values: Any) -> np.ndarray:
+        """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes."""
+        self._blend_values(values)
+        plane: np.ndarray = self.backend.download(self.rasterizer.image(index)[0])
+        return plane
+
+    def _blend_values(self, values: Any) -> None:
         self.state.write(background=(0.0, 0.0, 0.0))
         self.rasterizer.blend_values(self.state, values)
-        return self._download(index)
 
     def _download(self, index: int) -> np.ndarray:
         image = self.backend.download(self.rasterizer.image(index))

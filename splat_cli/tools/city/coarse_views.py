@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -42,16 +43,19 @@ class CoarseViews:
         self._renderer.forward(index, self._background)
         return self._weights()
 
-    def render(self, index: int, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def mark(self, inside: np.ndarray) -> Any:
+        """The splats `inside`, bool [N], as `render` takes them."""
+        return self.backend.upload(inside.astype(np.float32)[:, None])
+
+    def render(self, index: int, inside: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(picture, coverage, weights) of a view.
 
-        picture: uint8 [H, W, 3]. coverage: share of each pixel that the splats `inside`, bool [N], cover, float32
-        [H, W]. weights: see `weights`.
+        picture: float32 [H, W, 3], not clamped. coverage: share of each pixel that the splats `inside`, of `mark`,
+        cover, float32 [H, W]. weights: see `weights`.
         """
-        picture = to_8bit(self._renderer.render(index, self._background))
+        picture = self._renderer.render(index, self._background)
         weights = self._weights()
-        values = self.backend.upload(inside.astype(np.float32)[:, None])
-        return picture, self._renderer.blended(index, values)[:, :, 0], weights
+        return picture, self._renderer.blended_plane(index, inside), weights
 
     def _weights(self) -> np.ndarray:
         """Weights in the view that was rendered last."""
@@ -98,8 +102,10 @@ def without_exposure(photograph: np.ndarray, change: np.ndarray) -> np.ndarray:
 def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.ndarray) -> np.ndarray:
     """What a cell is trained on: the photograph where the cell is, the coarse picture elsewhere; uint8 [H, W, 3].
 
+    coarse, coverage: of CoarseViews.render.
+
     The frozen surroundings show the coarse picture already. With the photograph there, splats of the cell would
     explain what the surroundings lack.
     """
     near = Image.fromarray(coverage > _COVERED).convert("L").filter(ImageFilter.BoxBlur(_BAND))
-    return np.where(np.asarray(near)[:, :, None] > 0, photograph, coarse)
+    return np.where(np.asarray(near)[:, :, None] > 0, photograph, to_8bit(coarse))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,13 @@ from splat_cli.errors import SceneError
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.threads import run_in_threads
 from splat_cli.tools.city.cells import cell_numbers, ground_axes, rounds_of, split_cells
 from splat_cli.tools.city.coarse_views import CoarseViews, covered_shares, views_of_cells
 from splat_cli.tools.city.plan import CellPlan, CityPlan, last_ply, max_scale, write_plan
+
+_THREADS = 2
+"""Threads that add up weights while the device renders the next view."""
 
 
 def divide(
@@ -31,11 +37,7 @@ def divide(
     whole = CityPlan(axes, growth, max_scale(cells), [])
     places, pictures = whole.places(splats), CoarseViews(backend, splats, views, (0, 0, 0))
     numbers = cell_numbers(cells, places)
-    shares = np.zeros((len(views), len(cells)))
-    with display.counting("views", len(views)) as count:
-        for index, view in enumerate(views):
-            shares[index] = covered_shares(pictures.weights(index), numbers, len(cells), view)
-            count(1)
+    shares = _shares(pictures, numbers, len(cells), display)
     found = [
         (cell, tuple(views[i].name for i in chosen)) for cell, chosen in zip(cells, views_of_cells(shares), strict=True)
     ]
@@ -47,3 +49,18 @@ def divide(
     plan = CityPlan(axes, growth, whole.max_scale, plans)
     write_plan(out, plan)
     return plan
+
+
+def _shares(pictures: CoarseViews, numbers: np.ndarray, num_cells: int, display: Display) -> np.ndarray:
+    """Share of each picture that each cell covers, float64 [views, cells]. numbers: see `covered_shares`."""
+    shares = np.zeros((len(pictures.views), num_cells))
+
+    def sums() -> Iterator[Callable[[], np.ndarray]]:
+        for index, view in enumerate(pictures.views):
+            yield partial(covered_shares, pictures.weights(index), numbers, num_cells, view)
+
+    with display.counting("views", len(shares)) as count:
+        for index, share in enumerate(run_in_threads(sums(), _THREADS)):
+            shares[index] = share
+            count(1)
+    return shares

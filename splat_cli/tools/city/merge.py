@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from functools import partial
 from pathlib import Path
 
 from splat_cli.console import Display
-from splat_cli.device import Backend
+from splat_cli.device import Backend, num_cores
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
@@ -16,6 +17,7 @@ from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, read_json
+from splat_cli.threads import run_in_threads
 from splat_cli.tools.city.plan import CellFiles, CityPlan, last_ply
 from splat_cli.tools.city.prepare import own_splats
 from splat_cli.tools.city.seconds import timed
@@ -42,7 +44,8 @@ def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
     """Trained splats of each cell that lie in it, and the coarse ones that no cell has trained."""
     splats, numbers = read_ply(last_ply(coarse)), range(len(plan.cells))
     untrained = splats.select(~plan.filled(plan.places(splats), numbers))
-    return merged([untrained, *(own_splats(out, plan, number) for number in numbers)])
+    reads = (partial(own_splats, out, plan, number) for number in numbers)
+    return merged([untrained, *run_in_threads(reads, num_cores())])
 
 
 def levels_of(result: RunResult, num_levels: int, display: Display) -> Path | None:

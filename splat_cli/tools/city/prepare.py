@@ -64,11 +64,11 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
 
 def _write_pictures(files: CellFiles, photographs: ImageSet, coarse: CoarseViews, around: np.ndarray) -> np.ndarray:
     """Write the pictures of a cell, whose splats are `around`, bool [N]; returns which splats these show, bool [N]."""
-    shown = np.zeros(len(around), bool)
+    shown, inside = np.zeros(len(around), bool), coarse.mark(around)
 
     def writes() -> Iterator[Callable[[], None]]:
         for index in range(len(photographs.views)):
-            picture, coverage, weights = coarse.render(index, around)
+            picture, coverage, weights = coarse.render(index, inside)
             np.logical_or(shown, is_shown(weights), out=shown)
             yield partial(_write_picture, files, photographs, index, picture, coverage)
 

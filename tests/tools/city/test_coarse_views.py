@@ -31,7 +31,7 @@ def test_shares_of_all_cells_add_up_to_what_is_covered(backend):
     views = CoarseViews(backend, splats, [view], (0, 0, 0))
     numbers = np.arange(40) % 4  # the last in no cell
     shares = covered_shares(views.weights(0), numbers, 3, view)
-    coverages = [views.render(0, numbers == number)[1] for number in range(3)]
+    coverages = [views.render(0, views.mark(numbers == number))[1] for number in range(3)]
     np.testing.assert_allclose(shares, [coverage.mean() for coverage in coverages], rtol=1e-3)
     assert 0 < shares.sum() < 1
 
@@ -40,8 +40,8 @@ def test_pictures_are_those_of_the_splats(backend):
     splats, view = some_splats(40), ring_of_views(3)[2]
     views = CoarseViews(backend, splats, ring_of_views(3), (1, 0, 0))
     expected = render_view(backend, Splats.from_arrays(backend, splats), view, (1, 0, 0))
-    picture, _, weights = views.render(2, np.ones(40, bool))
-    np.testing.assert_allclose(picture, 255 * np.clip(expected, 0, 1), atol=0.51)
+    picture, _, weights = views.render(2, views.mark(np.ones(40, bool)))
+    np.testing.assert_allclose(picture, expected, atol=1e-5)
     np.testing.assert_array_equal(weights, views.weights(2))
 
 
@@ -55,7 +55,7 @@ def test_a_photograph_without_its_exposure():
 
 
 def test_the_photograph_is_used_where_the_cell_is():
-    photograph, coarse = np.full((20, 30, 3), 200, np.uint8), np.full((20, 30, 3), 50, np.uint8)
+    photograph, coarse = np.full((20, 30, 3), 200, np.uint8), np.full((20, 30, 3), 50 / 255, np.float32)
     coverage = np.zeros((20, 30), np.float32)
     coverage[:, :10] = 0.5
     coverage[:, 20] = 0.01  # too little
