@@ -49,4 +49,6 @@ def command(
     width = max(len(result.name) for result in results)
     lines = [f"{'scene':<{width}}  status    PSNR    SSIM      splats   seconds"]
     lines += [result.line(width) for result in results]
+    if failed:
+        lines.append(f"{failed} of {len(results)} scenes failed: see {out}/NAME.log; the same command tries them again")
     return Output(lines, {"scenes": list(map(summary, results)), "failed": failed}, int(failed > 0))

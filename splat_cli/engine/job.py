@@ -9,6 +9,9 @@ from typing import Any
 
 from splat_cli.run.storage.find_run import is_run
 
+_KILLED = -9
+"""Exit code of a process ended by SIGKILL; Windows has no such signal."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -60,5 +63,6 @@ class JobResult:
             return dict(json.loads(self.output.strip().rpartition("\n")[2]))
         except (ValueError, TypeError):
             reason = f": {self.message}" if self.exit_code > 0 and self.message else ""
-            error = f"the process ended with {self.exit_code}{reason}, see {self.job.log}"
+            killed = " (killed, as systems do when memory runs out)" if self.exit_code == _KILLED else ""
+            error = f"the process ended with {self.exit_code}{killed}{reason}, see {self.job.log}"
             return {"error": error, "exit_code": self.exit_code}

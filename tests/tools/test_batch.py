@@ -140,6 +140,8 @@ def test_batch_trains_skips_and_isolates(splat, scene, tmp_path):
     table = splat(*arguments).out.splitlines()
     assert table[1].startswith("good  skipped  ")
     assert table[2].startswith("bad   failed   ")
+    assert table[3] == f"1 of 2 scenes failed: see {out}/NAME.log; the same command tries them again"
+    assert len(table) == 4
 
 
 def test_result_of_another_shape_fails_alone(splat, scene, tmp_path):

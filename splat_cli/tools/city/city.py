@@ -175,7 +175,9 @@ def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, ob
     assert isinstance(before, dict)
     assert isinstance(now, dict)
     names = [SETTINGS[name].option for name in SETTINGS if before.get(name) != now.get(name)]
-    names += [_NAMES[name] for name in _NAMES if name in asked and begun.get(name) != asked[name]]
+    names += [
+        f"{_NAMES[name]} ({begun.get(name)})" for name in _NAMES if name in asked and begun.get(name) != asked[name]
+    ]
     if names:
         raise UsageError(f"{out} was begun with another {', '.join(names)}: give the same, or another -o")
 

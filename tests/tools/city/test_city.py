@@ -289,10 +289,10 @@ def test_other_settings_are_refused(city, splat, tmp_path):
     scene, out = city
     other = make_sample_city(tmp_path / "other", blocks=(1, 1), num_views=4, width=48, height=36)
     for options, named in (
-        (["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats"), ([other], "SCENE"),
-        (["--cell-steps", "50", "--seed", "3"], "--seed, --cell-steps"),
+        (["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats (1300)"), ([other], f"SCENE ({scene})"),
+        (["--cell-steps", "50", "--seed", "3"], "--seed, --cell-steps (40)"),
     ):  # fmt: skip
-        given = [scene] if named != "SCENE" else []
+        given = [] if other in options else [scene]
         refused = splat("city", *given, "-o", out, *OPTIONS, *options)
         assert refused.code == 2
         assert f"was begun with another {named}:" in refused.err
