@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +21,9 @@ _FIRST_BYTES = 1 << 22  # of the first transfer between each two ranks
 def why_no_nccl() -> str:
     """Why NCCL cannot be used here, with advice; empty where it can."""
     try:
-        from cupy.cuda import nccl
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # lines of CuPy about a library that is missing, which the reason names
+            from cupy.cuda import nccl
     except ImportError:
         return "CuPy is not installed, or without NCCL (pip install 'splat-cli[cuda13]')"
     if not nccl.available:

@@ -1,5 +1,7 @@
 """NcclRanks with a stand-in for NCCL, which notes calls: what is transferred, and on which stream."""
 
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -74,6 +76,12 @@ def _ranks(monkeypatch: pytest.MonkeyPatch, connect: Any = lambda *arguments: No
     channel = Channel(1, 3, [])
     monkeypatch.setattr(channel, "next_message", lambda: ("id",))
     return nccl.NcclRanks(channel, _Stream(calls, "main")), calls
+
+
+def test_a_missing_library_is_a_reason_alone() -> None:
+    """Without the six lines that CuPy warns with when NCCL is looked for, once in a process."""
+    command = [sys.executable, "-c", "from splat_cli.ranks.nccl import why_no_nccl; why_no_nccl()"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
 
 
 def test_ranks_connect_before_the_first_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
