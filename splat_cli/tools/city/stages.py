@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from typing import Any
 
 from splat_cli.console import Display
 from splat_cli.engine.job import Job
 from splat_cli.engine.open import open_engine
 from splat_cli.engine.protocol import Engine
-from splat_cli.errors import SplatError
+from splat_cli.errors import SplatError, UsageError
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir
@@ -89,7 +90,7 @@ def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -
 
 def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Display) -> None:
     """Run the jobs to their end. before: of each, names of the jobs that it waits for. SplatError if some failed."""
-    failed = []
+    failed = list[tuple[str, dict[str, Any]]]()
 
     def submit_ready() -> None:
         ready = [job for job, names in before.items() if not names]
@@ -102,12 +103,20 @@ def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Displ
     for ended in engine.results():
         row = ended.json_output()
         if "error" in row:
-            failed.append(f"{ended.job.name}: {row['error']}")
+            failed.append((ended.job.name, row))
             continue
         show_job(city.out, ended, row["num_splats"], display)
         for names in before.values():
             names.discard(ended.job.name)
         submit_ready()
     if failed:
-        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise SplatError(f"{failed[0]}{more}; the same command continues with what is left")
+        raise _failure(failed)
+
+
+def _failure(failed: list[tuple[str, dict[str, Any]]]) -> SplatError:
+    """The error of jobs that failed, by name and output; UsageError if the first would fail again."""
+    (name, row), *others = failed
+    line = f"{name}: {row['error']}" + f" and {len(others)} more" * bool(others)
+    if row.get("exit_code") == UsageError.exit_code:
+        return UsageError(line)
+    return SplatError(f"{line}; the same command continues with what is left")

@@ -368,7 +368,7 @@ def test_a_cell_that_fails_is_named(city, copy, splat):
     shutil.rmtree(copy / "cells/000/run")
     shutil.rmtree(copy / "cells/000/scene/images")
     failed = splat("city", city[0], "-o", copy, *OPTIONS)
-    assert failed.code == 1
+    assert failed.code == 2
     assert "cell 0: " in failed.err
     assert "images" in failed.err
 
@@ -398,5 +398,5 @@ def test_a_cell_without_its_photographs(city, copy, splat):
     content["cells"][0]["views"] = ["gone.jpg"]
     path.write_text(json.dumps(content))
     refused = splat("city", city[0], "-o", copy, *OPTIONS)
-    assert refused.code == 1
+    assert refused.code == 2
     assert "cell 0 has none of its photographs any more" in refused.err

@@ -9,7 +9,7 @@ import pytest
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display, Level
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.errors import SplatError
+from splat_cli.errors import SplatError, UsageError
 from splat_cli.tools.city.city import City
 from splat_cli.tools.city.coarse_jobs import coarse_jobs
 from splat_cli.tools.city.stages import _run, _train_coarse
@@ -21,8 +21,8 @@ class RecordingEngine:
     ranks_output: of the job whose ranks are run, None where no GPU is free.
     """
 
-    def __init__(self, failing: str = "", ranks_output: dict | None = None) -> None:
-        self._ranks_output = ranks_output
+    def __init__(self, failing: str = "", ranks_output: dict | None = None, exit_code: int = 1) -> None:
+        self._ranks_output, self._failure = ranks_output, {"error": "lost", "exit_code": exit_code}
         self.events, self._jobs, self._failing = [], [], failing
 
     def run_ranks(self, jobs):
@@ -39,7 +39,7 @@ class RecordingEngine:
         while self._jobs:
             job = self._jobs.pop()
             self.events.append(f"-{job.name}")
-            output = {"error": "lost"} if job.name == self._failing else {"num_splats": 7}
+            output = self._failure if job.name == self._failing else {"num_splats": 7}
             # a worker returns a copy
             yield JobResult(dataclasses.replace(job, inputs=()), 0, 1.0, "here", json.dumps(output), "")
 
@@ -76,6 +76,13 @@ def test_no_job_begins_after_one_before_it_has_failed(city, tmp_path):
     with pytest.raises(SplatError, match="b: lost; the same command continues"):
         _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
     assert engine.events == ["+a", "+b", "-b", "-a"]
+
+
+def test_a_usage_error_of_a_job_is_one_of_the_command(city, tmp_path):
+    """To repeat the same command would not help."""
+    engine = RecordingEngine(failing="b", exit_code=2)
+    with pytest.raises(UsageError, match="^b: lost$"):
+        _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
 
 
 @pytest.mark.parametrize(
