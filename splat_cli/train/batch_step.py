@@ -107,7 +107,7 @@ class BatchStep:
         """The same, where each view but the first is projected beside what is queued for the one before."""
         self._pipeline.begin(first)
         for slot in range(first, size := self.config.batch_size):
-            with self._pipeline.view(slot, is_first=slot == first, is_last=slot == size - 1):
+            with self._pipeline.view(slot, first, size - 1):
                 yield slot
 
     def _project(self, slot: int, state: IterState) -> None:

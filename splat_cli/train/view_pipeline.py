@@ -33,13 +33,16 @@ class ViewPipeline:
         self._prepare(view, self._state)
 
     @contextmanager
-    def view(self, view: int, is_first: bool, is_last: bool) -> Iterator[None]:
-        """Make `view` the state's view, prepared, for what the block queues. Call it in order, after `begin`."""
-        if not is_first:
+    def view(self, view: int, first: int, last: int) -> Iterator[None]:
+        """Make `view` the state's view, prepared, for what the block queues. Call it for first to last, in order.
+
+        The first one has been prepared by `begin`.
+        """
+        if view > first:
             copy_view_state(self._next, self._state)
         join: Callable[[], None] | None = None
-        if not is_last:
-            if is_first:
+        if view < last:
+            if view == first:
                 copy_view_state(self._state, self._next)
             join = self._backend.branch(partial(self._prepare, view + 1, self._next))
         self._select(view)

@@ -132,7 +132,7 @@ class ViewScorer:
     def _launch(self, count: int) -> None:
         self._pipeline.begin(0)
         for view in range(count):
-            with self._pipeline.view(view, is_first=view == 0, is_last=view == count - 1):
+            with self._pipeline.view(view, 0, count - 1):
                 self.rasterizer.blend(self.model.splats, self.state)
                 self._add_scores()
 

@@ -117,7 +117,7 @@ class RankedViews:
         The tile lists of the next one are built beside the picture and what the block queues. Call it for all views, in
         order.
         """
-        with self._pipeline.view(view, is_first=view == 0, is_last=view == count - 1):
+        with self._pipeline.view(view, 0, count - 1):
             self.rasterizer.blend(self.model.splats, self.state)
             yield
 

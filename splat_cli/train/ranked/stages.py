@@ -37,7 +37,7 @@ class Stages:
 
     def queue_projections(
         self, views: RankedViews, count: int, begin: Callable[[], None], dropout: float = 0.0
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add the stages up to the tile lists of the rank's first of `count` views. begin: queues their choice.
 
         The first view of each rank comes first. While its splats are transferred, own ones are projected into it; while
