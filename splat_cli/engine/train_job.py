@@ -1,5 +1,6 @@
 """Jobs that train a scene."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ def resume_job(run: Path, scene: Path | None, changes: Mapping[str, Any], device
     settings = _arguments(changes)
     command = ("train", *map(str, moved), "--json", "--device", device, "--resume", str(run), *settings)
     return Job(run.name, command, Path.cwd(), _log_of(run), run, command, (run, *moved))
+
+
+def resumed_on(job: Job, num_gpus: int) -> Job:
+    """The job, whose run continues on this number of GPUs if it has begun on another."""
+    return dataclasses.replace(job, resume_arguments=(*job.resume_arguments, f"--gpus={num_gpus}"))
 
 
 def _log_of(run: Path) -> Path:

@@ -73,11 +73,6 @@ def has_dataset(root: Path) -> bool:
     return any(entry.find(root) is not None for entry in FORMATS.values())
 
 
-def why_incomplete(root: Path) -> str | None:
-    """What is missing in `root` of a dataset that would have camera poses; None if nothing is."""
-    return None if has_dataset(root) else without_training_frames(root)
-
-
 def num_photographs(folder: Path) -> int:
     """Number of files in the folder that are photographs by their names; 0 if there is no folder."""
     return sum(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*.*"))
@@ -93,7 +88,7 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
             found = entry.find(path.parent)
             if found is not None and found.name == path.name:
                 return path.parent, name if format == "auto" else format
-        if reason := why_incomplete(path.parent):
+        if not has_dataset(path.parent) and (reason := without_training_frames(path.parent)):
             raise SceneError(reason)
         if path.stem not in FILES:
             raise SceneError(f"{path} is not a scene: {_advice(path)}")
@@ -134,7 +129,7 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     if options.format != "auto":
         return FORMATS[options.format].read(root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
-    if reason := why_incomplete(root):
+    if not present and (reason := without_training_frames(root)):
         raise SceneError(reason)
     if not present and (nested := nested_scenes(root)):
         shown = " or ".join(map(str, nested[:_SHOWN]))

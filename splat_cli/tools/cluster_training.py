@@ -10,7 +10,7 @@ from typing import Any
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.engine.train_job import resume_job, train_job
+from splat_cli.engine.train_job import resume_job, resumed_on, train_job
 from splat_cli.errors import UsageError
 from splat_cli.files import make_folder
 from splat_cli.interrupt import deferred_interrupt
@@ -94,9 +94,7 @@ def _jobs(job: Job, run: RunDir, gpus: int) -> dict[int, Job]:
     if not is_run(run.path):
         return {gpus: job}
     sizes = [size for size in range(1, gpus + 1) if size == gpus or run.config().batch_size % size == 0]
-    return {
-        size: dataclasses.replace(job, resume_arguments=(*job.resume_arguments, f"--gpus={size}")) for size in sizes
-    }
+    return {size: resumed_on(job, size) for size in sizes}
 
 
 @dataclass

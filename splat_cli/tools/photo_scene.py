@@ -11,11 +11,12 @@ from splat_cli.folder_lock import FolderInUse, wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
-from splat_cli.scene.formats import has_dataset, nested_scenes, num_photographs, why_incomplete
+from splat_cli.scene.formats import has_dataset, nested_scenes, num_photographs
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
+from splat_cli.scene.transforms import without_training_frames
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 
 SCENES = Path("scenes")
@@ -30,7 +31,7 @@ def lacks_poses(path: Path) -> bool:
     """
     if is_video(path):
         return True
-    if not path.is_dir() or has_dataset(path) or why_incomplete(path):
+    if not path.is_dir() or has_dataset(path) or without_training_frames(path):
         return False
     if max(map(num_photographs, (path, path / "images"))) >= MIN_PHOTOGRAPHS:
         return True
@@ -65,19 +66,22 @@ def _unzipped(path: Path, display: Display) -> Path:
     """The zip file's contents, in the first of scenes/NAME, NAME-2, ... that is free or holds them already."""
     stat = path.stat()
     record = json.dumps({"file": path.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
-    for scene in numbered_folders(SCENES / path.stem):
-        if scene.exists():
-            if (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record:
-                display.say(f"Scene: {scene}, unpacked before")
-                return scene
-            continue
-        display.say(f"Unpacking {path} to {scene}")
-        try:
-            unzip_scene(path, scene, lambda folder: (folder / _ZIP_RECORD).write_text(record))
-        except FileExistsError:  # by another process, as of a batch
-            return _unzipped(path, display)
+    folders = numbered_folders(SCENES / path.stem)
+    scene = next(one for one in folders if not one.exists() or _is_unzipped(one, record))
+    if _is_unzipped(scene, record):
+        display.say(f"Scene: {scene}, unpacked before")
         return scene
-    raise AssertionError("there is always another number")
+    display.say(f"Unpacking {path} to {scene}")
+    try:
+        unzip_scene(path, scene, lambda folder: (folder / _ZIP_RECORD).write_text(record))
+    except FileExistsError:  # by another process, as of a batch
+        return _unzipped(path, display)
+    return scene
+
+
+def _is_unzipped(scene: Path, record: str) -> bool:
+    """Whether a folder has the contents of the zip file of `record`."""
+    return (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record
 
 
 def _with_poses(source: Path, seed: int, display: Display) -> Path:

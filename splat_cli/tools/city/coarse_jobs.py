@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from splat_cli.config import TrainConfig
 from splat_cli.engine.job import Job
-from splat_cli.engine.train_job import train_job
+from splat_cli.engine.train_job import resumed_on, train_job
 from splat_cli.run.ranks import rank_counts
 from splat_cli.tools.city.city import City
 
@@ -17,10 +18,8 @@ def coarse_jobs(city: City) -> dict[int, Job]:
     """
     config = city.coarse_config()
     sizes = [1, *(rank_counts(config) if city.coarse_batch else [])]
-    return {size: _job(city, size) for size in sizes}
+    return {size: _job(city, dataclasses.replace(config, gpus=size)) for size in sizes}
 
 
-def _job(city: City, size: int) -> Job:
-    config = dataclasses.replace(city.coarse_config(), gpus=size)
-    job = train_job("coarse", city.scene, city.coarse.path, config, city.device)
-    return dataclasses.replace(job, resume_arguments=(*job.resume_arguments, f"--gpus={size}"))
+def _job(city: City, config: TrainConfig) -> Job:
+    return resumed_on(train_job("coarse", city.scene, city.coarse.path, config, city.device), config.gpus)
