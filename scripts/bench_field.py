@@ -43,9 +43,9 @@ def show(name: str, forward: float, backward: float) -> None:
 
 
 def bench_floor(backend: Backend, num: int) -> None:
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     blocks, levels = (-(-num // THREADS), SHAPE.levels), backend.upload(SHAPE.level_table().view(np.uint32))
-    points = backend.upload(random.random((3, num), dtype=np.float32))
+    points = backend.upload(rng.random((3, num), dtype=np.float32))
     features = backend.upload(np.ones((SHAPE.width, num), np.float32))
     tables = backend.xp.zeros(SHAPE.num_entries * SHAPE.features, "float32")
     kernel = backend.kernel
@@ -57,12 +57,12 @@ def bench_floor(backend: Backend, num: int) -> None:
 
 
 def bench_encoding(backend: Backend, num: int) -> None:
-    random = np.random.default_rng(0)
-    points = random.random((3, num), dtype=np.float32)
+    rng = np.random.default_rng(0)
+    points = rng.random((3, num), dtype=np.float32)
     count = backend.upload(np.array([num], np.uint32))
-    features = backend.upload(random.normal(size=(SHAPE.width, num)).astype(np.float32))
+    features = backend.upload(rng.normal(size=(SHAPE.width, num)).astype(np.float32))
     for half in (False, True):
-        grid = HashGrid(backend, SHAPE, random, half)
+        grid = HashGrid(backend, SHAPE, rng, half)
         for name, order in (("scattered", np.ascontiguousarray), ("sorted", in_curve_order)):
             positions = backend.upload(order(points))
             forward = median_ms(backend, partial(grid.encode, positions, count, features), REPEATS)
@@ -71,11 +71,11 @@ def bench_encoding(backend: Backend, num: int) -> None:
 
 
 def bench_optimiser(backend: Backend) -> None:
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     num = SHAPE.num_entries * SHAPE.features
-    parameters = Parameters(backend, random.normal(size=num).astype(np.float32))
+    parameters = Parameters(backend, rng.normal(size=num).astype(np.float32))
     gradients = np.zeros((num // 2, 2), np.float32)
-    gradients[random.choice(num // 2, num // 200, replace=False)] = 1e-3
+    gradients[rng.choice(num // 2, num // 200, replace=False)] = 1e-3
     touched = backend.upload(gradients.ravel())
     state = IterState(backend, lr=[1e-3] * 6, **adam_bias(10))
     refill = median_ms(backend, lambda: fill(parameters, touched), REPEATS)
@@ -98,8 +98,8 @@ def fill(parameters: Parameters, gradients: Any) -> None:
 
 
 def bench_network(backend: Backend, num: int) -> None:
-    random = np.random.default_rng(0)
-    network = Network(backend, WIDTHS, num, random)
+    rng = np.random.default_rng(0)
+    network = Network(backend, WIDTHS, num, rng)
     count = backend.upload(np.array([num], np.uint32))
     network.inputs[...] = 0.5
     network.d_outputs[: WIDTHS[-1]] = 1e-3

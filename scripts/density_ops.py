@@ -107,8 +107,8 @@ class Scorer:
         self._model = model
 
     def scores(self, num_views: int) -> Any:
-        random, num = np.random.default_rng(0), self._model.num
-        return tuple(_counted(random.random(num).astype(np.float32) ** 500) for _ in range(2))
+        rng, num = np.random.default_rng(0), self._model.num
+        return tuple(_counted(rng.random(num).astype(np.float32) ** 500) for _ in range(2))
 
 
 def some_model(backend: Any, num: int) -> Model:

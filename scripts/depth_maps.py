@@ -43,32 +43,32 @@ def depths_of(view: View, unit: float) -> np.ndarray:
     return levels * (unit if levels.dtype.kind in "iu" else 1.0)
 
 
-def changed(depths: np.ndarray, kind: str, random: np.random.Generator) -> np.ndarray:
+def changed(depths: np.ndarray, kind: str, rng: np.random.Generator) -> np.ndarray:
     """The map as `kind` has it, float32 [h, w]."""
     if "noisy" in kind:
         height, width = depths.shape
-        small = random.normal(0, NOISE, (-(-height // CELL) + 1, -(-width // CELL) + 1)).astype(np.float32)
+        small = rng.normal(0, NOISE, (-(-height // CELL) + 1, -(-width // CELL) + 1)).astype(np.float32)
         smooth = Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
-        holes = Image.fromarray(random.random(small.shape).astype(np.float32)).resize((width, height))
+        holes = Image.fromarray(rng.random(small.shape).astype(np.float32)).resize((width, height))
         depths = np.where(
             np.asarray(holes) < np.quantile(np.asarray(holes), HOLES), 0, depths * (1 + np.asarray(smooth))
         )
     if "relative" in kind:
         inverse = np.where(depths > 0, 1 / np.maximum(depths, 1e-9), 0)
-        shift = random.uniform(0, 0.5) * np.median(inverse[inverse > 0])
-        depths = np.where(inverse > 0, np.exp(random.uniform(-1.6, 1.6)) * (inverse + shift), 0)
+        shift = rng.uniform(0, 0.5) * np.median(inverse[inverse > 0])
+        depths = np.where(inverse > 0, np.exp(rng.uniform(-1.6, 1.6)) * (inverse + shift), 0)
     return depths.astype(np.float32)
 
 
 def write_variants(scene: Path, given: str | None, folder: Path, max_size: int | None) -> list[View]:
     """A folder of .npy maps for each kind; returns the scene's views."""
     views = read_scene(scene, SceneOptions(depths=given, max_size=max_size)).views
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for kind in KINDS:
         for view in views:
             path = (folder / kind / view.name).with_suffix(".npy")
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, changed(depths_of(view, 0.001), kind, random))
+            np.save(path, changed(depths_of(view, 0.001), kind, rng))
     return views
 
 

@@ -22,11 +22,11 @@ FOCAL_ERROR, K1_ERROR = 0.03, 0.05
 OWN_ERRORS = 0.01, 0.02  # of focal lengths and principal points, in focal lengths, with a camera per photograph
 
 
-def wrong_poses(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def wrong_poses(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """Each camera turned by DEGREES and shifted by SHARE of the scene's extent, each in a direction of its own."""
 
     def vector(length: float) -> np.ndarray:
-        direction = random.normal(size=3)
+        direction = rng.normal(size=3)
         return length * direction / np.linalg.norm(direction)
 
     shift = SHARE * scene_extent(photographs.views)
@@ -34,7 +34,7 @@ def wrong_poses(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
     return photographs._replace(views=moved_views(photographs.views, np.array(offsets)))
 
 
-def wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """Each camera with a focal length longer by FOCAL_ERROR and a principal point off by a third of that."""
 
     def disturbed(view: View) -> View:
@@ -45,16 +45,16 @@ def wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> Imag
     return photographs._replace(views=[disturbed(view) for view in photographs.views])
 
 
-def own_wrong_intrinsics(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def own_wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """Each view with errors of its own, OWN_ERRORS and of either sign: focal length, principal point."""
-    errors = either_sign(OWN_ERRORS, (len(photographs.views), 3), random)
+    errors = either_sign(OWN_ERRORS, (len(photographs.views), 3), rng)
     return photographs._replace(views=[moved_intrinsics(*row) for row in zip(photographs.views, errors, strict=True)])
 
 
-def either_sign(sizes: tuple[float, float], shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+def either_sign(sizes: tuple[float, float], shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Random numbers of these absolute values, every other one negative, in random order along the first axis."""
-    signs = random.permuted(np.resize([1, -1], shape[0])[:, *[None] * (len(shape) - 1)] * np.ones(shape), axis=0)
-    return signs * random.uniform(*sizes, shape)
+    signs = rng.permuted(np.resize([1, -1], shape[0])[:, *[None] * (len(shape) - 1)] * np.ones(shape), axis=0)
+    return signs * rng.uniform(*sizes, shape)
 
 
 def distorted(photographs: ImageSet, k1: Sequence[float]) -> ImageSet:
@@ -73,65 +73,65 @@ def distorted(photographs: ImageSet, k1: Sequence[float]) -> ImageSet:
 def with_distortion(data: TrainingData, own_cameras: bool, seed: int) -> TrainingData:
     """Photographs distorted by K1_ERROR, or the training ones by half of it to all of it, of either sign, each."""
     assert data.held_out is not None
-    num, random = len(data.training.views), np.random.default_rng(seed)
+    num, rng = len(data.training.views), np.random.default_rng(seed)
     if own_cameras:
-        k1 = either_sign((K1_ERROR / 2, K1_ERROR), (num,), random)
+        k1 = either_sign((K1_ERROR / 2, K1_ERROR), (num,), rng)
         return dataclasses.replace(data, training=distorted(data.training, list(k1)))
     held_out = distorted(data.held_out, [K1_ERROR] * len(data.held_out.views))
     return dataclasses.replace(data, training=distorted(data.training, [K1_ERROR] * num), held_out=held_out)
 
 
-def without_distortion(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def without_distortion(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """Views that do not know the distortion of their photographs."""
     return photographs._replace(views=[dataclasses.replace(view, radial=(0.0, 0.0)) for view in photographs.views])
 
 
-def wrong_exposures(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def wrong_exposures(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """Each photograph with other factors and another offset."""
 
     def exposed(image: np.ndarray) -> np.ndarray:
-        factors = 0.75 ** random.uniform(-1, 1) * 1.05 ** random.uniform(-1, 1, 3)
-        return np.clip(np.rint(image * factors + random.uniform(-5, 5)), 0, 255).astype(np.uint8)
+        factors = 0.75 ** rng.uniform(-1, 1) * 1.05 ** rng.uniform(-1, 1, 3)
+        return np.clip(np.rint(image * factors + rng.uniform(-5, 5)), 0, 255).astype(np.uint8)
 
     return photographs._replace(images=[exposed(image) for image in photographs.images])
 
 
-def vignetted(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def vignetted(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """As `wrong_exposures`, and each darker with the squared distance from a centre of its own."""
 
     def darkened(image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]
-        x, y = ((np.arange(size) + 0.5) / size - random.uniform(0.4, 0.6) for size in (width, height))
+        x, y = ((np.arange(size) + 0.5) / size - rng.uniform(0.4, 0.6) for size in (width, height))
         radius2 = (x[None, :] ** 2 + y[:, None] ** 2) / 0.5  # 1 at the corners, about
-        return np.rint(image * (1 - random.uniform(0, 0.4) * np.minimum(radius2, 1))[..., None]).astype(np.uint8)
+        return np.rint(image * (1 - rng.uniform(0, 0.4) * np.minimum(radius2, 1))[..., None]).astype(np.uint8)
 
-    exposed = wrong_exposures(photographs, random)
+    exposed = wrong_exposures(photographs, rng)
     return exposed._replace(images=[darkened(image) for image in exposed.images])
 
 
-def by_one_camera(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def by_one_camera(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """Each with an exposure and a white balance of its own, and all with the vignetting and response of one camera."""
 
     def taken(image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]
         x, y = ((np.arange(size) + 0.5 - size / 2) / np.hypot(width, height) * 2 for size in (width, height))
         r2 = (x[None, :] - 0.05) ** 2 + (y[:, None] + 0.03) ** 2
-        gains = 2 ** (random.normal(0, 0.5) + random.normal(0, 0.15, 3))
+        gains = 2 ** (rng.normal(0, 0.5) + rng.normal(0, 0.15, 3))
         light = np.clip(image / 255 * gains * (1 - 0.5 * r2 + 0.05 * r2**2)[..., None], 0, 1)
         return np.rint(255 * (light - 0.5 * light * (1 - light) * (1 - 2 * light))).astype(np.uint8)
 
     return photographs._replace(images=[taken(image) for image in photographs.images])
 
 
-def with_walkers(photographs: ImageSet, random: np.random.Generator) -> ImageSet:
+def with_walkers(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     """Each photograph with two boxes before the scene, each of noise of its own about a colour of its own."""
 
     def crossed(image: np.ndarray) -> np.ndarray:
         image, (height, width) = image.copy(), image.shape[:2]
         for _ in range(2):
-            h, w = (np.array([0.5, 0.18]) * random.uniform(0.7, 1.3) * height).astype(int)
-            y, x = random.integers(0, height - h), random.integers(0, width - w)
-            texture = random.integers(0, 256, 3) + random.normal(0, 20, (h, w, 3))
+            h, w = (np.array([0.5, 0.18]) * rng.uniform(0.7, 1.3) * height).astype(int)
+            y, x = rng.integers(0, height - h), rng.integers(0, width - w)
+            texture = rng.integers(0, 256, 3) + rng.normal(0, 20, (h, w, 3))
             image[y : y + h, x : x + w] = np.clip(texture, 0, 255).astype(np.uint8)
         return image
 
@@ -146,7 +146,7 @@ DISTURB: dict[str, Callable[[ImageSet, np.random.Generator], ImageSet]] = {
     "vignetting": vignetted,
     "camera": by_one_camera,
     "walkers": with_walkers,
-    "colors": lambda photographs, random: photographs,
+    "colors": lambda photographs, rng: photographs,
 }
 
 
@@ -161,10 +161,10 @@ def with_own_cameras(photographs: ImageSet) -> ImageSet:
 
 def disturb(what: str, data: TrainingData, seed: int, own_cameras: bool = False) -> TrainingData:
     """The data with its training photographs disturbed; by a common camera, the held-out ones as well."""
-    random, held_out = np.random.default_rng(seed), data.held_out
+    rng, held_out = np.random.default_rng(seed), data.held_out
     if own_cameras and what == "intrinsics":
-        return dataclasses.replace(data, training=own_wrong_intrinsics(data.training, random))
-    training = DISTURB[what](data.training, random)
+        return dataclasses.replace(data, training=own_wrong_intrinsics(data.training, rng))
+    training = DISTURB[what](data.training, rng)
     if what in ("camera", *LENSES) and held_out is not None and not own_cameras:
-        held_out = DISTURB[what](held_out, random)
+        held_out = DISTURB[what](held_out, rng)
     return dataclasses.replace(data, training=training, held_out=held_out)

@@ -82,14 +82,14 @@ class ImageFit:
     """Colours of a picture [size, size, 3] at its pixels' centres, in [0, 1]; `batch` random pixels a step."""
 
     def __init__(self, fit: Fit, picture: np.ndarray) -> None:
-        self.fit, self.picture, self.random = fit, picture, np.random.default_rng(0)
+        self.fit, self.picture, self.rng = fit, picture, np.random.default_rng(0)
         size = len(picture)
         row, column = np.mgrid[:size, :size]
         self.points = np.stack([column.ravel() + 0.5, row.ravel() + 0.5]).astype(np.float32) / size
         self.colors = np.ascontiguousarray(picture.reshape(-1, 3).T, np.float32)
 
     def batch(self) -> tuple[Any, Any]:
-        pixels = self.random.integers(len(self.points[0]), size=self.fit.network.rows)
+        pixels = self.rng.integers(len(self.points[0]), size=self.fit.network.rows)
         points, colors = (self.fit.backend.upload(table[:, pixels]) for table in (self.points, self.colors))
         return points, colors
 

@@ -52,8 +52,8 @@ def function(points: np.ndarray) -> np.ndarray:
     return 0.5 * (points * waves).sum(axis=0) + 0.5
 
 
-def random_points(random: np.random.Generator, num: int) -> np.ndarray:
-    points = random.normal(size=(3, num))
+def random_points(rng: np.random.Generator, num: int) -> np.ndarray:
+    points = rng.normal(size=(3, num))
     return points / np.linalg.norm(points, axis=0)
 
 
@@ -66,10 +66,10 @@ def spiral(num: int) -> np.ndarray:
 
 def run(fit: Fit, name: str, steps: int, shown: np.ndarray) -> Result:
     """Mean squared error by step; values at the points `shown` after the last."""
-    result, random = Result(name), np.random.default_rng(0)
+    result, rng = Result(name), np.random.default_rng(0)
     unseen = random_points(np.random.default_rng(1), 8192)
     for number in range(1, steps + 1):
-        points = random_points(random, fit.network.rows)
+        points = random_points(rng, fit.network.rows)
         targets = fit.backend.upload(function(points).astype(np.float32)[None])
         fit.step(number, fit.backend.upload(points.astype(np.float32)), targets)
         if number % MEASURE_EVERY == 0 or number == steps:

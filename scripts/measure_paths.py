@@ -95,8 +95,8 @@ def level_of(views: Sequence[View]) -> np.ndarray:
 
 def _levels_of_halves(views: Sequence[View]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Levels of random halves of the photographs."""
-    random = np.random.default_rng(0)
-    orders = [random.permutation(len(views)) for _ in range(_HALVES)]
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(len(views)) for _ in range(_HALVES)]
     halves = [[[views[i] for i in half] for half in np.array_split(order, 2)] for order in orders]
     return [(level_of(first), level_of(second)) for first, second in halves]
 

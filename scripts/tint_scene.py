@@ -44,13 +44,13 @@ def main() -> None:
 @click.argument("out", type=Path)
 @click.option("--max-size", default=1600, help="Pixels of the longer side at most; the cameras are for any size.")
 def make(scene: Path, out: Path, max_size: int) -> None:
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     shutil.copytree(scene / "sparse", out / "sparse", dirs_exist_ok=True)
     for view in read_scene(scene).views:
         assert view.path is not None
         image = open_image(view.path).convert("RGB")
         image.thumbnail((max_size, max_size), Image.Resampling.BOX)
-        factors = 2 ** (random.normal(0, EXPOSURE) + random.normal(0, TINT, 3))
+        factors = 2 ** (rng.normal(0, EXPOSURE) + rng.normal(0, TINT, 3))
         linear = (np.asarray(image, np.float32) / 255) ** GAMMA
         path = out / "images" / view.name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,10 +16,10 @@ def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndar
 
     The order of a shorter run is a prefix of that of a longer one, so that runs can be extended.
     """
-    random = np.random.default_rng((seed, 1))  # separate from the generator of density control
+    rng = np.random.default_rng((seed, 1))  # separate from the generator of density control
     num_batches = -(-steps // batch)
     num_rounds = -(-num_batches // max(num_views // batch, 1))  # of the slots with the fewest views
-    rounds = np.concatenate([random.permutation(num_views) for _ in range(num_rounds)])
+    rounds = np.concatenate([rng.permutation(num_views) for _ in range(num_rounds)])
     order = np.empty(num_batches * batch, np.int32)
     for slot in range(batch):
         order[slot::batch] = rounds[_class_of(rounds, num_views, batch) == slot % min(batch, num_views)][:num_batches]

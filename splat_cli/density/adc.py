@@ -31,15 +31,15 @@ class ADCStrategy:
         inside = c.densify_start < step < c.densify_stop
         return inside and (step % c.densify_interval == 0 or step % c.opacity_reset_interval == 0)
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> None:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> None:
         if step % self.config.densify_interval == 0:
-            self._grow(model, random)
+            self._grow(model, rng)
             self._prune(model, after_reset=step > self.config.opacity_reset_interval)
             model.clear_stats()
         if step % self.config.opacity_reset_interval == 0:
             reset_opacities(model, RESET_OPACITY)
 
-    def _grow(self, model: Model, random: np.random.Generator) -> None:
+    def _grow(self, model: Model, rng: np.random.Generator) -> None:
         mask, keys = rate_gradients(model, self.config.grad_threshold)
         chosen, _ = partition(model.backend, mask)
         room = max(self.config.max_splats - model.num_trained, 0)
@@ -51,7 +51,7 @@ class ADCStrategy:
         model.extend(len(chosen))
         slots = list_slots(model.backend, None, first, len(chosen))
         model.copy(clones, slots[: len(clones)])
-        split_random(model, parents, slots[len(clones) :], random)
+        split_random(model, parents, slots[len(clones) :], rng)
 
     def _prune(self, model: Model, after_reset: bool) -> None:
         max_scale = HUGE_SCALE * self.extent if after_reset else np.inf

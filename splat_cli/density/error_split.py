@@ -16,9 +16,9 @@ from splat_cli.optim.model import Model
 class ErrorSplitStrategy(ErrorCopyStrategy):
     """As ErrorCopyStrategy, but splits in place of copies: coincident copies need many steps of noise to separate."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> list[Any]:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[Any]:
         ratings, num_new = self._demand(model, scorer)
-        parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, random)
+        parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, rng)
         slots = self._add(model, len(parents), ratings.dead[: len(parents)])
         split_long_axis(model, parents, slots)
         return [parents, slots]

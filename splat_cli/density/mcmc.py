@@ -18,16 +18,16 @@ from splat_cli.optim.model import Model
 class MCMCStrategy(PeriodicStrategy):
     """Relocate dead splats to live ones sampled by opacity; grow by adding copies of sampled splats."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> list[Any]:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[Any]:
         ratings, num_new = self._demand(model, scorer)
         sampler, changed = WeightedSampler(model.backend, ratings), list[Any]()
         num_copies = self._num_copies(model, sampler, len(ratings.dead) + num_new)
         dead = ratings.dead[:num_copies]
         num_new = num_copies - len(dead)
         if 0 < len(dead) < model.num_trained:
-            changed += self._relocate(model, sampler.sample(len(dead), random), dead)
+            changed += self._relocate(model, sampler.sample(len(dead), rng), dead)
         if num_new > 0:
-            parents = sampler.sample(num_new, random)
+            parents = sampler.sample(num_new, rng)
             changed += self._relocate(model, parents, self._add(model, num_new))
         return changed
 

@@ -38,10 +38,10 @@ def split_long_axis(model: Model, parents: Any, slots: Any) -> None:
     launch(backend, FILE, "split_long_axis", count, parents, slots, count, params.shape[1], params)
 
 
-def split_random(model: Model, parents: Any, slots: Any, random: np.random.Generator) -> None:
+def split_random(model: Model, parents: Any, slots: Any, rng: np.random.Generator) -> None:
     """Replace each of the distinct splats `parents` by two smaller ones: in its place and in its slot."""
     backend, params, count = model.backend, model.splats.params, len(parents)
-    normals = backend.upload(random.standard_normal((3, 2 * count), np.float32))
+    normals = backend.upload(rng.standard_normal((3, 2 * count), np.float32))
     model.copy(parents, slots)
     model.clear_moments(parents)
     launch(backend, FILE, "split_random", count, parents, slots, normals, count, params.shape[1], params)

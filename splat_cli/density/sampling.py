@@ -44,21 +44,21 @@ class WeightedSampler:
         """Sum of all weights as integers."""
         return int(self._backend.download(self._cumulative[-1:]).sum())
 
-    def sample(self, count: int, random: np.random.Generator) -> Any:
+    def sample(self, count: int, rng: np.random.Generator) -> Any:
         """Indices int64 [count] on the device."""
         backend, samples = self._backend, self._backend.xp.empty(count, "int64")
-        uniforms = backend.upload(random.random(count))
+        uniforms = backend.upload(rng.random(count))
         sums = self._cumulative
         launch(backend, FILE, "search_samples", count, sums, len(sums), uniforms, count, samples)
         return samples
 
 
-def sample_distinct(backend: Backend, ratings: Ratings, count: int, random: np.random.Generator) -> Any:
+def sample_distinct(backend: Backend, ratings: Ratings, count: int, rng: np.random.Generator) -> Any:
     """Up to `count` distinct indices, int64 on the device, sampled by weight; never those of weight 0.
 
     Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir".
     """
     num = len(ratings.weights)
     keys = backend.xp.empty(num, "float64")
-    launch(backend, FILE, "distinct_keys", num, ratings.weights, backend.upload(random.random(num)), num, keys)
+    launch(backend, FILE, "distinct_keys", num, ratings.weights, backend.upload(rng.random(num)), num, keys)
     return backend.xp.argsort(keys)[: min(count, ratings.num_candidates)]

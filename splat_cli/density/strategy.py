@@ -27,7 +27,7 @@ class Strategy(Protocol):
     def due(self, step: int) -> bool:
         """Whether `refine` is called after this step."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, random: np.random.Generator) -> Sequence[Any] | None:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> Sequence[Any] | None:
         """Add, relocate and prune splats: never frozen ones, and up to config.max_splats others.
 
         Returns indices int64 [K] on the device, with repetition, of all splats that are not as before; or None: any may

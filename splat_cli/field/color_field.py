@@ -73,13 +73,13 @@ class ColorField:
 
     def __init__(
         self, backend: Backend, shape: FieldShape, frame: np.ndarray, num_views: int, rows: int,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> None:  # fmt: skip
         self.backend, self.shape, self.frame, self.num_views = backend, shape, frame, num_views
         self._bounds = backend.upload(np.frombuffer(frame.tobytes(), np.float32).copy())  # saved in checkpoints
-        self.grid = HashGrid(backend, shape.grid, random, half=True)
-        self.network = Network(backend, shape.widths, rows, random, zero_outputs=True)
-        start = random.normal(0, EMBEDDING_SIZE, (num_views, max(shape.appearance, 1)))
+        self.grid = HashGrid(backend, shape.grid, rng, half=True)
+        self.network = Network(backend, shape.widths, rows, rng, zero_outputs=True)
+        start = rng.normal(0, EMBEDDING_SIZE, (num_views, max(shape.appearance, 1)))
         self.embeddings = Parameters(backend, start[:, : shape.appearance])
 
     @property

@@ -32,5 +32,5 @@ def new_field(splats: Splats, num_views: int, config: TrainConfig) -> ColorField
     if config.deterministic and splats.backend.name == "cuda":
         raise UsageError("--color field sums in any order on a GPU: leave out --deterministic, or use --device cpu")
     means = splats.backend.download(splats.params[MEANS, : splats.num]).T
-    random = np.random.default_rng((config.seed, 2))  # not the generator of density control
-    return ColorField(splats.backend, field_shape(config), field_bounds(means), num_views, splats.capacity, random)
+    rng = np.random.default_rng((config.seed, 2))  # not the generator of density control
+    return ColorField(splats.backend, field_shape(config), field_bounds(means), num_views, splats.capacity, rng)

@@ -67,9 +67,9 @@ class HashGrid:
     the device, is the number of rows in use. half: read the tables in half precision.
     """
 
-    def __init__(self, backend: Backend, shape: GridShape, random: np.random.Generator, half: bool = False) -> None:
+    def __init__(self, backend: Backend, shape: GridShape, rng: np.random.Generator, half: bool = False) -> None:
         self.backend, self.shape = backend, shape
-        start = random.uniform(-INITIAL, INITIAL, shape.num_entries * shape.features)
+        start = rng.uniform(-INITIAL, INITIAL, shape.num_entries * shape.features)
         self.parameters = Parameters(backend, start.astype(np.float32), half)
         self.levels = backend.upload(shape.level_table().view(np.uint8))
         self.defines = {"DIM": shape.dimensions, "FEATURES": shape.features}

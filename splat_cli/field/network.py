@@ -56,13 +56,13 @@ class Network:
     """
 
     def __init__(
-        self, backend: Backend, widths: Sequence[int], rows: int, random: np.random.Generator,
+        self, backend: Backend, widths: Sequence[int], rows: int, rng: np.random.Generator,
         sigmoid: bool = False, zero_outputs: bool = False,
     ) -> None:  # fmt: skip
         check_widths(widths)
         self.backend, self.widths, self.rows = backend, tuple(widths), rows
         self.last = SIGMOID if sigmoid else NONE
-        self.parameters = Parameters(backend, _initial_weights(widths, random, zero_outputs))
+        self.parameters = Parameters(backend, _initial_weights(widths, rng, zero_outputs))
         self.resize(rows)
 
     def resize(self, rows: int) -> None:
@@ -121,13 +121,13 @@ def num_weights(widths: Sequence[int]) -> int:
     return sum((num_inputs + 1) * num_outputs for num_inputs, num_outputs in itertools.pairwise(sizes))
 
 
-def _initial_weights(widths: Sequence[int], random: np.random.Generator, zero_outputs: bool) -> np.ndarray:
+def _initial_weights(widths: Sequence[int], rng: np.random.Generator, zero_outputs: bool) -> np.ndarray:
     """Weights of all layers, concatenated: uniform, scaled for ReLU (He et al. 2015); biases and padding zero."""
     parts = []
     sizes = [widths[0], *map(padded, widths[1:])]
     for k in range(1, len(widths)):
         weights = np.zeros((sizes[k - 1] + 1, sizes[k]), np.float32)
         bound = 0.0 if zero_outputs and k == len(widths) - 1 else np.sqrt(6 / widths[k - 1])
-        weights[: widths[k - 1], : widths[k]] = random.uniform(-bound, bound, (widths[k - 1], widths[k]))
+        weights[: widths[k - 1], : widths[k]] = rng.uniform(-bound, bound, (widths[k - 1], widths[k]))
         parts.append(weights.ravel())
     return np.concatenate(parts)

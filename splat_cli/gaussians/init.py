@@ -22,7 +22,7 @@ def splats_from_points(
     sh_degree: int,
     opacity: float = 0.1,
     max_splats: int | None = None,
-    random: np.random.Generator | None = None,
+    rng: np.random.Generator | None = None,
 ) -> SplatArrays:
     """Isotropic splats at points float32 [P, 3] with colours uint8 [P, 3], sized by the distance to neighbours.
 
@@ -30,8 +30,8 @@ def splats_from_points(
     `max_splats`, a random subset is used. SceneError without points.
     """
     if max_splats is not None and len(points) > max_splats:
-        random = random or np.random.default_rng(0)
-        kept = np.sort(random.choice(len(points), max_splats, replace=False))
+        rng = rng or np.random.default_rng(0)
+        kept = np.sort(rng.choice(len(points), max_splats, replace=False))
         points, colors = points[kept], colors[kept]
     n = len(points)
     if n == 0:

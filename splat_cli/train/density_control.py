@@ -23,7 +23,7 @@ SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
 class DensityControl:
     """Changes the splats of `model` after the steps at which the strategy is due.
 
-    extent: of the scene, world units. random: of all strategies; checkpoints save it. num_removed: splats that were
+    extent: of the scene, world units. rng: of all strategies; checkpoints save it. num_removed: splats that were
     removed because their parameters were not finite.
     """
 
@@ -35,9 +35,9 @@ class DensityControl:
         scorer: ViewScorer,
         rasterizer: Rasterizer,
         state: IterState,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> None:
-        self.config, self.extent, self.model, self.random = config, extent, model, random
+        self.config, self.extent, self.model, self.rng = config, extent, model, rng
         self._scorer, self._rasterizer, self._state = scorer, rasterizer, state
         self.strategy = make_strategy(config, extent)
         self.num_removed = 0
@@ -90,9 +90,9 @@ class DensityControl:
     def _refine_and_reuse_unseen(self, step: int) -> Sequence[Any] | None:
         """A round in which splats that no view shows are dead. Returns what Strategy.refine does."""
         if not tracks_unseen(self.config, self.strategy):
-            return self.strategy.refine(step, self.model, self._scorer, self.random)
+            return self.strategy.refine(step, self.model, self._scorer, self.rng)
         hidden = hide_unseen(self.model, step - self._max_unseen_steps)
-        changed = self.strategy.refine(step, self.model, self._scorer, self.random)
+        changed = self.strategy.refine(step, self.model, self._scorer, self.rng)
         if changed is None:  # the strategy cannot say which splats it has added
             self.clear_stats(step)
             return None

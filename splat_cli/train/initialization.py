@@ -34,7 +34,7 @@ def check_source(config: TrainConfig) -> None:
 
 
 def initial_splats(
-    backend: Backend, config: ResolvedConfig, points: np.ndarray, colors: np.ndarray, random: np.random.Generator,
+    backend: Backend, config: ResolvedConfig, points: np.ndarray, colors: np.ndarray, rng: np.random.Generator,
     origin: Iterable[float] = (0.0, 0.0, 0.0),
 ) -> tuple[SplatArrays, list[str]]:  # fmt: skip
     """At most config.max_splats splats of SH degree config.trained_sh_degree or less, from points float32 [P, 3].
@@ -43,10 +43,10 @@ def initial_splats(
     (see with_origin). Also returns notices for the user. SceneError or FormatError if there is nothing to start from.
     """
     if config.init_from is not None and len(points) == 0:
-        return _from_file(Path(config.init_from), config, random, origin)
+        return _from_file(Path(config.init_from), config, rng, origin)
     arrays = splats_from_points(
         backend, points, colors, config.trained_sh_degree, opacity=config.init_opacity, max_splats=config.max_splats,
-        random=random,
+        rng=rng,
     )  # fmt: skip
     arrays.log_scales += np.float32(np.log(config.init_scale))
     return arrays, []
@@ -69,7 +69,7 @@ def frozen_splats(config: TrainConfig, origin: Iterable[float], warn: Callable[[
 
 
 def _from_file(
-    path: Path, config: ResolvedConfig, random: np.random.Generator, origin: Iterable[float]
+    path: Path, config: ResolvedConfig, rng: np.random.Generator, origin: Iterable[float]
 ) -> tuple[SplatArrays, list[str]]:
     splats = with_origin(read_splats(path, config.spz_axes.upper()), origin)
     if len(splats) == 0:
@@ -80,5 +80,5 @@ def _from_file(
             f"starting from {config.max_splats:,} of the {len(splats):,} splats of {path}, drawn at random: "
             "for more, give --max-splats and --splat-budget 0"
         )
-        splats = splats.select(np.sort(random.choice(len(splats), config.max_splats, replace=False)))
+        splats = splats.select(np.sort(rng.choice(len(splats), config.max_splats, replace=False)))
     return limit_sh_degree(splats, config.trained_sh_degree), notices

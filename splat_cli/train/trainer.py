@@ -46,7 +46,7 @@ class Trainer:
 
     splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats of
     such an SH degree that are rendered and never changed; they come first and do not count towards max_splats.
-    random: generator of density control; by default seeded with config.seed.
+    rng: generator of density control; by default seeded with config.seed.
     `notices`: warnings for the user; the caller drains this list. `share`: of the splats and photographs, with ranks.
     """
 
@@ -60,7 +60,7 @@ class Trainer:
         inputs: TrainingInputs,
         *,
         frozen: SplatArrays | None = None,
-        random: np.random.Generator | None = None,
+        rng: np.random.Generator | None = None,
         timer: PhaseTimer | None = None,
     ) -> None:
         images = inputs.images
@@ -82,9 +82,9 @@ class Trainer:
         self.rasterizer = make_rasterizer(backend, config, self.cameras, self.model, self.auxiliary.coloring)
         self.loss = self.auxiliary.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
-        random = random or np.random.default_rng(config.seed)
-        self.scorer = self._make_scorer(random)
-        self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, random)
+        rng = rng or np.random.default_rng(config.seed)
+        self.scorer = self._make_scorer(rng)
+        self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, rng)
         self.batch_step = BatchStep(
             config, self.model, self.rasterizer, self.auxiliary, self.state, self.density.strategy, self.schedule,
             backend.upload(order),
@@ -172,8 +172,8 @@ class Trainer:
         self.size, self.batch_step.unit = size, size / REFERENCE_SIZE
         set_position_rates(self.backend, self.schedule, self.config, size)
 
-    def _make_scorer(self, random: np.random.Generator) -> ViewScorer:
-        return ViewScorer(self.config, self.model, self.rasterizer, self.loss, self.state, self.images.load, random)
+    def _make_scorer(self, rng: np.random.Generator) -> ViewScorer:
+        return ViewScorer(self.config, self.model, self.rasterizer, self.loss, self.state, self.images.load, rng)
 
     def _step_loop(self) -> StepLoop:
         launch = self.batch_step.launch

@@ -33,13 +33,13 @@ class ViewScorer:
 
     def __init__(
         self, config: ResolvedConfig, model: Model, rasterizer: Rasterizer, loss: PhotometricLoss, state: IterState,
-        load_photographs: Callable[[np.ndarray], object], random: np.random.Generator,
+        load_photographs: Callable[[np.ndarray], object], rng: np.random.Generator,
     ) -> None:  # fmt: skip
         """load_photographs: called with the views to score.
 
         Views are as evenly divided among the slots of a batch as those of training are.
         """
-        self.model, self.rasterizer, self.loss, self.state, self.random = model, rasterizer, loss, state, random
+        self.model, self.rasterizer, self.loss, self.state, self.rng = model, rasterizer, loss, state, rng
         self._load_photographs, self._batch = load_photographs, config.batch_size
         self._fixed_sums = has_fixed_scores(config, rasterizer.backend.name == "cuda")
         self._graphs: dict[int, Replay] = {}  # by number of views
@@ -79,7 +79,7 @@ class ViewScorer:
     def _draw(self, num_views: int) -> np.ndarray:
         """Random views to score, int32."""
         num_cameras = len(self.rasterizer.cameras.views)
-        return in_slots(self.random.permutation(num_cameras).astype(np.int32), self._batch)[:num_views]
+        return in_slots(self.rng.permutation(num_cameras).astype(np.int32), self._batch)[:num_views]
 
     def _means(self, sums: Any, num_views: int) -> tuple[Any, Any]:
         means = mean_scores(self.rasterizer.backend, sums, self.model.num, num_views)

@@ -13,11 +13,11 @@ from tests.reference.metrics import score
 
 def picture_and_photograph(height: int, width: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """float32 [H, W, 3], partly outside of 0 to 1, and uint8 [H, W, 3]; smooth, as photographs are."""
-    random = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     y, x = np.indices((height, width))
     waves = np.sin(0.2 * x[..., None] + [0, 1, 2]) * np.cos(0.13 * y[..., None])
-    photograph = to_8bit(0.5 + 0.45 * waves + random.normal(0, 0.02, waves.shape))
-    return (photograph / 255 + random.normal(0, noise, waves.shape)).astype(np.float32), photograph
+    photograph = to_8bit(0.5 + 0.45 * waves + rng.normal(0, 0.02, waves.shape))
+    return (photograph / 255 + rng.normal(0, noise, waves.shape)).astype(np.float32), photograph
 
 
 def check(backend: Backend, picture: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None) -> None:

@@ -52,7 +52,7 @@ def test_points_absurdly_far_away_stay_finite(backend):
 
 def test_no_more_than_max_splats(backend):
     points, colors = cloud(100)
-    splats = splats_from_points(backend, points, colors, 0, max_splats=30, random=np.random.default_rng(1))
+    splats = splats_from_points(backend, points, colors, 0, max_splats=30, rng=np.random.default_rng(1))
     assert len(splats) == 30
     rows = [np.flatnonzero((points == mean).all(axis=1)).item() for mean in splats.means]
     assert len(set(rows)) == 30

@@ -31,12 +31,12 @@ TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".j
 @pytest.fixture
 def splats():
     """Turquoise above, red below, bright on the right: every other orientation is another picture."""
-    random = np.random.default_rng(0)
-    means = random.uniform((-1, -0.7, -0.5), (1, 0.7, 0.5), (1500, 3)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    means = rng.uniform((-1, -0.7, -0.5), (1, 0.7, 0.5), (1500, 3)).astype(np.float32)
     red, bright = (means[:, 1] > 0)[:, None], 0.3 + 0.3 * (means[:, :1] + 1)
     colors = bright * np.where(red, (1.0, 0.1, 0.1), (0.1, 1.0, 0.8))
-    quats = random.normal(size=(1500, 4)).astype(np.float32)
-    log_scales = np.log(random.uniform(0.03, 0.09, (1500, 3))).astype(np.float32)
+    quats = rng.normal(size=(1500, 4)).astype(np.float32)
+    log_scales = np.log(rng.uniform(0.03, 0.09, (1500, 3))).astype(np.float32)
     sh0, shN = ((colors - 0.5) / 0.28209479).astype(np.float32), np.zeros((1500, 0, 3), np.float32)
     return SplatArrays(means, log_scales, quats, np.full(1500, 2.0, np.float32), sh0, shN)
 

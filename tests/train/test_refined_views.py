@@ -29,11 +29,11 @@ def test_views_follow_the_intrinsics_of_their_camera() -> None:
 
 def test_views_follow_the_drift_that_all_cameras_have_in_common() -> None:
     """A ring of cameras, each photograph's its own: pitched by 3 mrad, and with longer focal lengths. Others follow."""
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     views = [replace(view, camera_id=number) for number, view in enumerate(ring_of_views(24))]
     drift = np.array([3e-3, 0, 0, 0, 0, 0, 0.01, 0, 4e-3, 0.02, 0])
     given, moved = views[::2], moved_views(views, np.tile(drift, (24, 1)))
-    refined = moved_views(given, drift + random.normal(0, 5e-4, (12, 11)))
+    refined = moved_views(given, drift + rng.normal(0, 5e-4, (12, 11)))
     followed = views_following(views[1::2], given, refined)
     for view, expected, before in zip(followed, moved[1::2], views[1::2], strict=True):
         off, was = (np.abs(each.w2c - expected.w2c).max() for each in (view, before))

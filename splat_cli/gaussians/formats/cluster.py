@@ -40,29 +40,29 @@ def palette(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray,
     In two levels, since k-means with tens of thousands of means is slow: about sqrt(count) clusters, each with a number
     of means proportional to its size.
     """
-    random = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     vectors = np.ascontiguousarray(vectors, np.float32)
     if len(vectors) <= count:
         return vectors, np.arange(len(vectors))
-    _, cluster = _k_means(vectors, max(1, round(count**0.5)), random)
+    _, cluster = _k_means(vectors, max(1, round(count**0.5)), rng)
     shares = np.bincount(cluster) * (count / len(vectors))
     ends = np.rint(np.cumsum(shares)).astype(int)
     labels, parts, num = np.empty(len(vectors), np.int64), [], 0
     for index, begin, end in zip(range(len(ends)), [0, *ends[:-1]], ends, strict=True):
         members = np.flatnonzero(cluster == index)
         if len(members):
-            means, own = _k_means(vectors[members], max(1, end - begin), random)
+            means, own = _k_means(vectors[members], max(1, end - begin), rng)
             labels[members] = num + own
             parts.append(means)
             num += len(means)
     return np.concatenate(parts), labels
 
 
-def _k_means(vectors: np.ndarray, k: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _k_means(vectors: np.ndarray, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """(means [<= k, D], label of each vector): Lloyd's algorithm from random vectors; empty clusters are dropped."""
     if len(vectors) <= k:
         return vectors, np.arange(len(vectors))
-    means = vectors[random.choice(len(vectors), k, replace=False)]
+    means = vectors[rng.choice(len(vectors), k, replace=False)]
     for _ in range(_ROUNDS):
         labels = _nearest(vectors, means)
         order = np.argsort(labels, kind="stable")

@@ -31,7 +31,7 @@ def capture_state(trainer: Trainer) -> Checkpoint:
         "size": trainer.size,
         "state": {name: state[name].tolist() for name in ITER_STATE_DTYPE.names or ()},
         "removed": trainer.density.num_removed,
-        "random": trainer.density.random.bit_generator.state,
+        "random": trainer.density.rng.bit_generator.state,
         "views": [view.name for view in trainer.cameras.views],
         "settings": dataclasses.asdict(trainer.config),
         "versions": {"numpy": np.__version__, "device": trainer.backend.describe()},
@@ -66,7 +66,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
         name: value for name, value in checkpoint.metadata["state"].items() if name in (ITER_STATE_DTYPE.names or ())
     }
     trainer.state.write(**known)
-    trainer.density.random.bit_generator.state = checkpoint.metadata["random"]
+    trainer.density.rng.bit_generator.state = checkpoint.metadata["random"]
     trainer.density.num_removed = checkpoint.metadata["removed"]
     trainer.loop.sync()
 

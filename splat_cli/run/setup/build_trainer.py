@@ -46,12 +46,12 @@ def build_trainer(
         else:
             plan = resolve_plan(plan, inputs.images.views, start[0])
     config, notices = plan.config, list[str]()
-    random = np.random.default_rng(config.seed)
+    rng = np.random.default_rng(config.seed)
     if isinstance(start, SplatArrays):
         splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
-        splats, notices = initial_splats(backend, config, *start, random, origin)
+        splats, notices = initial_splats(backend, config, *start, rng, origin)
     make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)
-    trainer = make(backend, config, splats, inputs, frozen=frozen, random=random, timer=timer)
+    trainer = make(backend, config, splats, inputs, frozen=frozen, rng=rng, timer=timer)
     trainer.notices += notices
     return trainer

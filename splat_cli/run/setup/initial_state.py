@@ -104,16 +104,16 @@ def _points_elsewhere(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points found in the photographs, with --init auto in addition to the scene's, or random points."""
-    random, count = np.random.default_rng(config.seed), min(config.init_points, config.max_splats)
+    rng, count = np.random.default_rng(config.seed), min(config.init_points, config.max_splats)
     if config.init == "random":
-        return random_points(scene.views, count, random)
+        return random_points(scene.views, count, rng)
     is_auto = config.init == "auto"
     points, colors = (scene.points, scene.colors) if is_auto else (scene.points[:0], scene.colors[:0])
     found = [f"{len(points):,} of the dataset"] if len(points) else []
-    small, swept = _sweep(training, config, backend, display, random)
+    small, swept = _sweep(training, config, backend, display, rng)
     if not found and len(swept[0]) < MIN_POINTS:
         display.warn(f"the plane sweep found too few points: training starts from {count:,} random points")
-        return random_points(scene.views, count, random)
+        return random_points(scene.views, count, rng)
     found.append(f"{len(swept[0]):,} of the plane sweep")
     points, colors = np.concatenate([points, swept[0]]), np.concatenate([colors, swept[1]])
     if small and is_auto and config.sky and config.background == "random":
@@ -125,14 +125,14 @@ def _points_elsewhere(
 
 
 def _sweep(
-    training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display, random: np.random.Generator
+    training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display, rng: np.random.Generator
 ) -> tuple[ImageSet | None, tuple[np.ndarray, np.ndarray]]:
     """(downscaled photographs, points of a plane sweep over them); none, and a warning, where memory is missing."""
     small = None
     try:
         small = sweep_copies(training)
         count = min(config.init_points, _TRIES * config.max_splats)
-        return small, plane_sweep_points(backend, small, count, random, display.counting)
+        return small, plane_sweep_points(backend, small, count, rng, display.counting)
     except MemoryError:
         backend.release_cached()
         display.warn("no initial points of the plane sweep: out of memory")

@@ -35,26 +35,26 @@ def sweep_copies(photographs: ImageSet) -> ImageSet:
 
 
 def plane_sweep_points(
-    backend: Backend, small: ImageSet, count: int, random: np.random.Generator, counting: Counting
+    backend: Backend, small: ImageSet, count: int, rng: np.random.Generator, counting: Counting
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points float32 [P, 3] and colours uint8 [P, 3], from up to `count` random pixels; empty if it fails.
 
     counting: shows the number of pixels searched.
     """
-    rough = _rough_points(backend, small, random)
+    rough = _rough_points(backend, small, rng)
     if len(rough) < MIN_POINTS:
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
     grays = GrayscaleImages.of(backend, small.views, small.images, _SIDE)
     neighbors = neighbors_by_points(grays.views, rough)
     num_depths = int(np.clip(disparity(grays.views, neighbors) / _STEP, *_DEPTHS))
     inverse_depths = (neighbors.nearest[:, None] * np.linspace(0, 1, num_depths)).astype(np.float32)
-    pixels = _random_pixels(grays.views, small.masks, count, random)
+    pixels = _random_pixels(grays.views, small.masks, count, rng)
     with counting("plane sweep", len(pixels)) as on_pixels:
         found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _SCORE, _MARGIN, on_pixels)
     return found.points(grays.views).astype(np.float32), _colors(found, grays.views, small.images)
 
 
-def _rough_points(backend: Backend, photographs: ImageSet, random: np.random.Generator) -> np.ndarray:
+def _rough_points(backend: Backend, photographs: ImageSet, rng: np.random.Generator) -> np.ndarray:
     """Points float64 [P, 3] of the first stage."""
     grays = GrayscaleImages.of(backend, photographs.views, photographs.images, _ROUGH_SIDE)
     neighbors = neighbors_by_position(grays.views)
@@ -62,20 +62,20 @@ def _rough_points(backend: Backend, photographs: ImageSet, random: np.random.Gen
         return np.zeros((0, 3))
     spread = np.geomspace(1 / _FARTHEST, 1, _ROUGH_DEPTHS)
     inverse_depths = (neighbors.nearest[:, None] * spread).astype(np.float32)
-    pixels = _random_pixels(grays.views, photographs.masks, _ROUGH_PIXELS, random)
+    pixels = _random_pixels(grays.views, photographs.masks, _ROUGH_PIXELS, rng)
     found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _ROUGH_SCORE, _ROUGH_MARGIN)
     return found.points(grays.views)
 
 
 def _random_pixels(
-    views: Sequence[View], masks: Sequence[np.ndarray | None], count: int, random: np.random.Generator
+    views: Sequence[View], masks: Sequence[np.ndarray | None], count: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Up to `count` pixels int32 [P, 3] (view, column, row) with patches inside images and masks."""
     sizes = np.array([(view.width, view.height) for view in views])
     count = min(count, int(sizes.prod(axis=1).sum()) // _PIXELS_A_TRY)
-    which = np.sort(random.integers(len(views), size=count))
+    which = np.sort(rng.integers(len(views), size=count))
     room = sizes[which] - 2 * RADIUS
-    places = (RADIUS + random.random((count, 2)) * room).astype(np.int32)
+    places = (RADIUS + rng.random((count, 2)) * room).astype(np.int32)
     kept = np.all(room > 0, axis=1)
     for index, mask in enumerate(masks):
         if mask is not None:

@@ -64,7 +64,7 @@ def points_out_of_view(scene: Scene, least: float = _MIN_IN_VIEW) -> str | None:
     )
 
 
-def random_points(views: Sequence[View], count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def random_points(views: Sequence[View], count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """`count` grey points, float32 [P, 3] and uint8 [P, 3], around the region that the cameras view.
 
     Half of them are uniform in a cube around the point nearest to all optical axes (around the cameras, if these look
@@ -80,9 +80,9 @@ def random_points(views: Sequence[View], count: int, random: np.random.Generator
         depths = ((focus - centers) * forward).sum(axis=1)
         if np.median(depths) > 0:
             middle, side = focus, _SHARE_OF_DISTANCE * float(np.median(depths))
-    offsets = random.uniform(-1, 1, (count, 3))
+    offsets = rng.uniform(-1, 1, (count, 3))
     far = offsets[::2]  # a view: moved outwards along their directions
-    far *= _BACKGROUND ** random.random((len(far), 1)) / np.linalg.norm(far, axis=1, keepdims=True)
+    far *= _BACKGROUND ** rng.random((len(far), 1)) / np.linalg.norm(far, axis=1, keepdims=True)
     positions = middle + side * offsets
     return positions.astype(np.float32), np.full((count, 3), 128, np.uint8)
 

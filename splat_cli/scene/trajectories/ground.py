@@ -16,14 +16,14 @@ def ground_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
 
     RANSAC (Fischler and Bolles 1981), then least squares. points: [P, 3].
     """
-    random = np.random.default_rng(0)
-    some = points[random.choice(len(points), min(len(points), _MAX_POINTS), replace=False)].astype(np.float64)
+    rng = np.random.default_rng(0)
+    some = points[rng.choice(len(points), min(len(points), _MAX_POINTS), replace=False)].astype(np.float64)
     if len(some) < 30:
         return None
     low, high = np.percentile(some, (5, 95), axis=0)
     thickness = _THICKNESS * float(np.linalg.norm(high - low))
     best = np.zeros(len(some), bool)
-    for a, b, c in some[random.integers(0, len(some), (_TRIALS, 3))]:
+    for a, b, c in some[rng.integers(0, len(some), (_TRIALS, 3))]:
         normal = np.cross(b - a, c - a)
         if abs(normal @ up) > _MIN_COSINE * np.linalg.norm(normal) > 0:
             near = np.abs((some - a) @ normal) < thickness * np.linalg.norm(normal)

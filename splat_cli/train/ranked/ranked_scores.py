@@ -25,10 +25,10 @@ class RankedScorer(ViewScorer):
 
     def __init__(
         self, views: RankedViews, config: ResolvedConfig, loss: PhotometricLoss,
-        load_photographs: Callable[[np.ndarray], object], random: np.random.Generator, *,
+        load_photographs: Callable[[np.ndarray], object], rng: np.random.Generator, *,
         lead: Callable[[np.ndarray], object], overlap: Callable[[], object],
     ) -> None:  # fmt: skip
-        super().__init__(config, views.model, views.rasterizer, loss, views.state, load_photographs, random)
+        super().__init__(config, views.model, views.rasterizer, loss, views.state, load_photographs, rng)
         self._ranked_views, self._ranks, self._lead, self._overlap = views, views.ranks, lead, overlap
         self._ahead: tuple[int, np.ndarray, Any] | None = None  # number of splats, views, sums
 

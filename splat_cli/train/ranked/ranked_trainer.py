@@ -39,11 +39,11 @@ class RankedTrainer(Trainer):
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size, sharded=ranks.rank > 0)
         super().__init__(backend, config, splats, inputs, **options)
 
-    def _make_scorer(self, random: np.random.Generator) -> RankedScorer:
+    def _make_scorer(self, rng: np.random.Generator) -> RankedScorer:
         state, batch = self.state, self.config.batch_size
         self.ranked_views = RankedViews(self.ranks, self.share, self.rasterizer, self.model, state, batch)
         return RankedScorer(
-            self.ranked_views, self.config, self.loss, self.images.load, random, lead=self._lead_scores,
+            self.ranked_views, self.config, self.loss, self.images.load, rng, lead=self._lead_scores,
             overlap=self._move_shares,
         )  # fmt: skip
 

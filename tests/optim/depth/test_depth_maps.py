@@ -31,12 +31,12 @@ def map_of(scene: Scene, relative: bool, seed: int = 0) -> DepthMap:
     """A map of half the resolution, with holes: the scene's own, a little off in some pixels, far off in others.
 
     relative: of an unknown scale and shift."""
-    random = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     inverse = blended(scene)[::2, ::2]
-    inverse = np.where(inverse > 0, inverse, inverse.max() / 2) * random.choice([0.6, 0.99, 1.5], inverse.shape)
+    inverse = np.where(inverse > 0, inverse, inverse.max() / 2) * rng.choice([0.6, 0.99, 1.5], inverse.shape)
     inverse = 3.0 * inverse + 0.5 if relative else inverse
-    inverse[random.random(inverse.shape) < 0.2] = 0
-    confidence = random.choice([0.0, 0.5, 1.0], inverse.shape)
+    inverse[rng.random(inverse.shape) < 0.2] = 0
+    confidence = rng.choice([0.0, 0.5, 1.0], inverse.shape)
     found = DepthMap.of(inverse, confidence, relative)
     assert found is not None
     return found
@@ -119,10 +119,10 @@ def test_reference_against_central_differences() -> None:
         return depth_maps.loss(image[0], values, weights, depth_map.scale, depth_map.scale, WEIGHT)
 
     _, gradients = depth.gradients_of(scene.splats, scene.camera, Options(), loss)
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for name in ("means", "log_scales", "quats", "logit_opacities"):
         at = getattr(scene.splats, name)
-        direction = random.normal(size=at.shape) / np.sqrt(at.size)
+        direction = rng.normal(size=at.shape) / np.sqrt(at.size)
         expected = central_difference(
             lambda moved, name=name: depth.gradients_of(
                 replace(scene.splats, **{name: moved}), scene.camera, Options(), loss
@@ -134,10 +134,10 @@ def test_reference_against_central_differences() -> None:
 
 def test_scale_and_shift_are_found_among_outliers() -> None:
     """A tenth of the picture is twice as near as in the map: weights that follow the residuals leave it out."""
-    random = np.random.default_rng(0)
-    inverse = random.uniform(0.1, 1.0, (30, 40))
+    rng = np.random.default_rng(0)
+    inverse = rng.uniform(0.1, 1.0, (30, 40))
     values, truth = (inverse + 0.3) / (inverse + 0.3).mean(), (inverse + 0.3).mean()
-    inverse[random.random(values.shape) < 0.1] *= 2
+    inverse[rng.random(values.shape) < 0.1] *= 2
     ones = np.ones_like(values)
     plain, robust = (depth_maps.fit(values, ones, inverse, passes)[0] / truth for passes in (1, PASSES))
     assert abs(robust - 1) < 0.02 < 0.05 < abs(plain - 1)

@@ -88,10 +88,10 @@ def test_relative_maps_of_views_without_points_are_fitted_in_training(sample):
 
 def test_maps_that_show_something_else_are_left_out(sample, tmp_path):
     scene = read_scene(sample)
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     views = []
     for view in scene.views:
-        np.save(tmp_path / f"{view.name}.npy", random.uniform(1, 20, (48, 64)))
+        np.save(tmp_path / f"{view.name}.npy", rng.uniform(1, 20, (48, 64)))
         views.append(replace(view, depth=DepthFile(tmp_path / f"{view.name}.npy")))
     maps, said, warned = loaded(views, scene.points)
     assert (maps, said) == (None, [])

@@ -106,8 +106,8 @@ def test_random_points_around_few_cameras(num_views):
     ("point_format", "factor"), [(2, 257), (2, 1), (0, None), (7, 257)], ids=["16 bits", "8 bits", "grey", "LAS 1.4"]
 )
 def test_laser_scans(tmp_path, name, point_format, factor):
-    random = np.random.default_rng(0)
-    positions, colors = random.uniform(-5, 900, (50, 3)), random.integers(0, 256, (50, 3), dtype=np.uint16)
+    rng = np.random.default_rng(0)
+    positions, colors = rng.uniform(-5, 900, (50, 3)), rng.integers(0, 256, (50, 3), dtype=np.uint16)
     version = "1.4" if point_format > 5 else "1.2"
     write_las(tmp_path / name, positions, None if factor is None else factor * colors, point_format, version)
     assert is_point_cloud(tmp_path / name)

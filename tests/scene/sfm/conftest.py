@@ -31,9 +31,9 @@ def reconstruct(sample, tmp_path_factory):
     pytest.importorskip("pycolmap")
 
     def reconstruct(unit):
-        folder, random = tmp_path_factory.mktemp("photographs"), np.random.default_rng(0)
+        folder, rng = tmp_path_factory.mktemp("photographs"), np.random.default_rng(0)
         for view in sample:
-            x, y, z = unit * view.center + random.normal(0, 0.5, 3)
+            x, y, z = unit * view.center + rng.normal(0, 0.5, 3)
             (folder / "photos").mkdir(exist_ok=True)
             Image.open(view.path).save(folder / "photos" / view.name, quality=95, exif=gps_exif(x, z, -y))
         command = ["sfm", str(folder / "photos"), "-o", str(folder / "scene"), "--camera-model", "SIMPLE_PINHOLE"]

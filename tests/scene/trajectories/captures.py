@@ -61,12 +61,12 @@ def is_level(frame):
 
 def walk(count=60):
     """Cameras along a corridor with a bend, that look ahead, a little unsteady."""
-    random = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     east, north = np.array([1.0, 0, 0]), np.cross(UP, [1.0, 0, 0])
     views = []
     for i in range(count):
         turn = np.pi / 2 * np.clip((i - 20) / 20, 0, 1)
         place = min(i, 30) * 0.3 * east + max(i - 30, 0) * 0.3 * north
-        ahead = np.cos(turn) * east + np.sin(turn) * north + random.normal(0, 0.05, 3)
+        ahead = np.cos(turn) * east + np.sin(turn) * north + rng.normal(0, 0.05, 3)
         views.append(dataclasses.replace(ring_of_views(1)[0], w2c=look_at(place, place + ahead, UP)))
     return views

@@ -53,12 +53,12 @@ def test_rolled_cameras_hardly_tilt_up():
 
 def test_up_tilts_rolled_cameras_least():
     """Few cameras, all rolled: the fit converges slowly."""
-    random = np.random.default_rng(22)
-    angles = np.radians(random.normal(0, 12, 20))
+    rng = np.random.default_rng(22)
+    angles = np.radians(rng.normal(0, 12, 20))
     views = [rolled(view, angle) for view, angle in zip(on_an_arc(120, count=20, height=0.3), angles, strict=True)]
     right = np.array([view.w2c[0, :3] for view in views])
     up = up_direction(views)
-    others = up + np.radians(2) * random.normal(size=(2000, 3))
+    others = up + np.radians(2) * rng.normal(size=(2000, 3))
     others /= np.linalg.norm(others, axis=1, keepdims=True)
     assert np.abs(right @ up).sum() <= 1.005 * np.abs(right @ others.T).sum(axis=0).min()
 
@@ -69,8 +69,8 @@ def test_the_ground_says_what_parallel_axes_leave_open():
     template = ring_of_views(1)[0]
     places = [np.array([x, 0, 0]) for x in np.linspace(-1, 1, 9)]
     views = [dataclasses.replace(template, w2c=look_at(place, place + down, UP)) for place in places]
-    random = np.random.default_rng(0)
-    flat = random.uniform(-3, 3, (4000, 2))
+    rng = np.random.default_rng(0)
+    flat = rng.uniform(-3, 3, (4000, 2))
     ground = flat[:, :1] * np.array([1.0, 0, 0]) + flat[:, 1:] * np.cross(UP, [1.0, 0, 0]) - 2 * UP
     slope = ground + 0.3 * flat[:, :1] * UP
     wall = flat[:, :1] * np.array([1.0, 0, 0]) + flat[:, 1:] * UP

@@ -37,13 +37,13 @@ def test_a_walk_follows_the_cameras_smoothly(shuffled):
 
 def test_a_walk_turns_slowly_where_photographs_turn_abruptly():
     """A person stands still and photographs a room in all directions, ceiling and floor too, then walks on."""
-    random = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     east, north = np.array([1.0, 0, 0]), np.cross(UP, [1.0, 0, 0])
     views = []
     for i in range(48):
-        angle, rise = 2.4 * (i % 8), 1.3 * random.uniform(-1, 1)
+        angle, rise = 2.4 * (i % 8), 1.3 * rng.uniform(-1, 1)
         ahead = np.cos(rise) * (np.cos(angle) * east + np.sin(angle) * north) + np.sin(rise) * UP
-        place = 1.5 * (i // 8) * east + 0.05 * random.normal(size=3)
+        place = 1.5 * (i // 8) * east + 0.05 * rng.normal(size=3)
         views.append(dataclasses.replace(ring_of_views(1)[0], w2c=look_at(place, place + ahead, UP)))
     frames, _ = CameraPath("walk", up=tuple(UP)).through(views)
     rotations = [a.w2c[:3, :3] @ b.w2c[:3, :3].T for a, b in pairwise(frames)]
@@ -55,10 +55,10 @@ def test_a_walk_turns_slowly_where_photographs_turn_abruptly():
 
 def test_a_walk_around_an_object_keeps_it_in_the_picture():
     """Photographs of many people: unordered, near and far; means of directions would miss the object."""
-    random = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     views = []
     for view in cameras(60):
-        place = FOCUS + random.uniform(0.6, 2.5) * (view.center - FOCUS)
+        place = FOCUS + rng.uniform(0.6, 2.5) * (view.center - FOCUS)
         views.append(dataclasses.replace(view, w2c=look_at(place, FOCUS, UP)))
     for frame in CameraPath("walk", up=tuple(UP), focus=tuple(FOCUS)).through(views)[0]:
         x, y, z = frame.w2c[:3] @ [*FOCUS, 1]
