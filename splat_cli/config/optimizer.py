@@ -96,8 +96,9 @@ class OptimizerSettings:
     )
     dropout: float | None = setting(
         None,
-        "Fraction of splats dropped at random in each step, to reduce co-adaptation (DropGaussian); by default "
-        "0.05, less for over 120 photographs, more for over 150 visits of each, 0 in runs under 5,000 steps.",
+        "Fraction of splats dropped at random in each step, to reduce overfitting (DropGaussian). By default 0.025 "
+        "for each 1,000 splats per photograph, less for over 120 photographs or under 120 visits of each, more for "
+        "over 150 visits, at most 0.25; 0 in most runs under 5,000 steps.",
         low=0,
         high=0.5,
     )

@@ -99,7 +99,7 @@ def resolve_plan(
     if requested.free_space is None:
         resolved["free_space"] = FREE_SPACE_WEIGHT if uses_free_space(requested) and points is not None else 0.0
     if requested.dropout is None:
-        resolved["dropout"] = dropout_for(steps, len(views))
+        resolved["dropout"] = dropout_for(steps, len(views), budgeted.max_splats)
     return RunPlan(requested, ResolvedConfig(**resolved))
 
 

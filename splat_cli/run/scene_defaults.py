@@ -17,9 +17,9 @@ BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality
 REFERENCE_OVERLAP = 30.0  # views per point that lr_shN is given for
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
 SH_POWER_OF_VISITS, MAX_SH_FACTOR_OF_VISITS = 0.75, 3.0
-DROPOUT, MAX_DROPOUT = 0.05, 0.1
+DROPOUT, MAX_DROPOUT = 2.5e-5, 0.25  # for each splat per photograph: docs/experiments/densification.md
 ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
-DROPOUT_PER_VISIT = 6e-5  # beyond HARMLESS_VISITS of each photograph
+DROPOUT_PER_VISIT, MAX_DROPOUT_OF_VISITS = 6e-5, 0.05  # beyond HARMLESS_VISITS of each photograph
 HARMLESS_VISITS = 150
 _SAMPLED_POINTS = 2_000
 
@@ -66,12 +66,13 @@ def sh_lr_factor(overlap: float, visits: float) -> float:
     return by_visits * min(max(overlap / REFERENCE_OVERLAP, low), high)
 
 
-def dropout_for(steps: int, num_views: int) -> float:
+def dropout_for(steps: int, num_views: int, max_splats: int) -> float:
     """Default fraction of splats dropped in each step.
 
-    Higher for few photographs and for many visits of each, which overfit (docs/experiments/densification.md);
-    lower in short runs.
+    Splats overfit where there are many for each photograph, and where each is visited often
+    (docs/experiments/densification.md); not in short runs.
     """
-    by_views = 0.0 if steps < SHORT_RUN else DROPOUT * min(1.0, (ENOUGH_VIEWS / num_views) ** 2)
-    by_visits = DROPOUT_PER_VISIT * max(steps / num_views - HARMLESS_VISITS, 0)
-    return min(by_views + by_visits, MAX_DROPOUT)
+    visits = steps / num_views
+    by_splats = DROPOUT * max_splats / num_views * min(1.0, visits / STEPS_PER_VIEW, (ENOUGH_VIEWS / num_views) ** 2)
+    by_visits = min(DROPOUT_PER_VISIT * max(visits - HARMLESS_VISITS, 0), MAX_DROPOUT_OF_VISITS)
+    return min(by_visits + (by_splats if steps >= SHORT_RUN else 0.0), MAX_DROPOUT)

@@ -137,13 +137,25 @@ def test_few_resident_photographs_limit_the_default_batch_alone():
     assert resolve_plan(TrainConfig(batch=4), views, resident=11).config.batch == 4
 
 
-def test_dropout_follows_photographs_and_visits():
-    assert dropout_for(15_000, 112) == pytest.approx(0.05)
-    assert dropout_for(30_000, 240) == pytest.approx(0.0125)
-    assert dropout_for(15_000, 43) == pytest.approx(0.05 + 0.0119, rel=1e-2)
-    assert dropout_for(30_000, 17) == 0.1
-    assert dropout_for(4999, 112) == 0
-    assert dropout_for(4000, 10) == pytest.approx(6e-5 * 250)
+def test_dropout_follows_splats_per_photograph_and_visits():
+    assert dropout_for(12_000, 100, 300_000) == pytest.approx(0.075)
+    assert dropout_for(6_000, 100, 300_000) == pytest.approx(0.075 / 2)  # 60 visits
+    assert dropout_for(28_800, 240, 720_000) == pytest.approx(0.075 / 4)  # twice as many photographs as are enough
+    assert dropout_for(15_000, 43, 215_000) == pytest.approx(0.125 + 0.0119, rel=1e-2)
+    assert dropout_for(30_000, 10, 10_000) == pytest.approx(0.025 + 0.05)
+    assert dropout_for(30_000, 10, 10_000_000) == 0.25
+    assert dropout_for(4999, 112, 10_000_000) == 0
+    assert dropout_for(4000, 10, 10_000_000) == pytest.approx(6e-5 * 250)
+
+
+def test_dropout_follows_the_splat_budget():
+    views = ring_of_views(100)
+
+    def dropout(**settings):
+        return resolve_plan(TrainConfig(steps=12_000, **settings), views).config.dropout
+
+    assert dropout(splat_budget=0, max_splats=300_000) == pytest.approx(0.075)
+    assert dropout(max_splats=300_000) == pytest.approx(0.005)  # 20,000 splats
 
 
 def test_background_is_random_behind_opaque_photographs_and_black_behind_others(tmp_path):
