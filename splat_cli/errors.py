@@ -1,8 +1,10 @@
 """Exceptions for users: one line that states what happened, what was expected and what to do."""
 
+import difflib
 import lzma
 import zipfile
 import zlib
+from collections.abc import Iterable
 
 ZIP_ERRORS = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 """Exceptions of Python's readers for damaged archives; RuntimeError: encrypted, or of a newer version."""
@@ -62,6 +64,12 @@ class DivergedError(SplatError):
 
 class OutOfMemory(SplatError):
     """Device memory does not suffice even for the smallest form of the operation."""
+
+
+def name_advice(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What to say about an unknown name: the nearest known one, or `otherwise` where none is similar."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def kernel_error_before(error: BaseException) -> KernelError | None:

@@ -138,7 +138,7 @@ def test_files_are_measured_as_the_result(result, scene, tmp_path):
     ("call", "message"),
     [
         (lambda result, scene: splat.evaluate(result.splats, scene, test_every=0), "test_every=0: expected 1"),
-        (lambda result, scene: splat.train_scene(scene, stepz=3), "'stepz' is not a setting; the nearest is 'steps'"),
+        (lambda result, scene: splat.train_scene(scene, stepz=3), "'stepz' is not a setting; did you mean 'steps'?"),
         (lambda result, scene: splat.train_scene(scene, downscale=2), "downscale is a setting of read_scene"),
         (lambda result, scene: splat.train_scene(scene, out="run"), "in place of a Scene"),
         (

@@ -47,7 +47,7 @@ def test_unknown_preset_names_those_there_are():
 def test_unknown_key_names_the_nearest_and_the_file(tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text("max_splat = 10\n")
-    with pytest.raises(UsageError, match=r"mine\.toml: 'max_splat' is not a setting; the nearest is 'max_splats'"):
+    with pytest.raises(UsageError, match=r"mine\.toml: 'max_splat' is not a setting; did you mean 'max_splats'\?"):
         load_config(str(preset))
 
 

@@ -1,7 +1,6 @@
 """The command `splat`: dispatch to subcommands; every failure becomes one line and an exit code."""
 
 import codecs
-import difflib
 import errno
 import importlib
 import io
@@ -15,7 +14,7 @@ import click
 from splat_cli import __version__
 from splat_cli.cli.help import HelpContext
 from splat_cli.cli.output import Output, to_json
-from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, one_line
+from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, name_advice, one_line
 from splat_cli.files import is_full
 from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_signals
 from splat_cli.terminal import wrapped
@@ -46,8 +45,7 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = difflib.get_close_matches(name, _COMMANDS, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(_COMMANDS)}"
+            advice = name_advice(name, _COMMANDS, f"there are {', '.join(_COMMANDS)}")
             raise click.UsageError(f"No such command '{name}': {advice}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -1,7 +1,6 @@
 """Settings in TOML files: presets, and the config.toml of a run."""
 
 import dataclasses
-import difflib
 import json
 import os
 import tomllib
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import ALIASES, REPLACED, SETTINGS, TrainConfig
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, name_advice
 from splat_cli.paths import resource_dir
 
 _MAX_TOML_LENGTH, _MAX_SEPARATORS = 1 << 18, 50
@@ -116,8 +115,7 @@ def _preset_path(preset: str) -> Path:
     if preset.endswith(".toml"):
         return Path(preset)
     if preset not in preset_names():
-        near = difflib.get_close_matches(preset, preset_names(), n=1)
-        advice = f"did you mean {near[0]!r}?" if near else "name one, or a .toml file"
+        advice = name_advice(preset, preset_names(), "name one, or a .toml file")
         raise UsageError(f"no preset {preset!r} ({', '.join(preset_names())}): {advice}")
     return resource_dir("configs") / f"{preset}.toml"
 
@@ -153,6 +151,5 @@ def _current_value(name: str, value: Any) -> Any:
 def _reject_unknown(names: Mapping[str, Any]) -> None:
     for name in names:
         if name not in SETTINGS:
-            near = difflib.get_close_matches(name, SETTINGS, n=1)
-            advice = f"the nearest is {near[0]!r}" if near else "`splat train --help` lists them"
+            advice = name_advice(name, SETTINGS, "`splat train --help` lists them")
             raise UsageError(f"{name!r} is not a setting; {advice}")

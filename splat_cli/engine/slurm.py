@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import shutil
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config.presets import read_toml
-from splat_cli.errors import UsageError, one_line
+from splat_cli.errors import UsageError, name_advice, one_line
 from splat_cli.interrupt import kept_signal_handlers
 
 _RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
@@ -103,6 +102,5 @@ def _reject_unknown(path: Path, settings: dict[str, Any]) -> None:
         if name in _OURS:
             raise UsageError(f"{path}: {name} cannot be given: splat sets it; `jobs` is the number of SLURM jobs")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            advice = f"the nearest is {near[0]!r}" if near else "leave it out"
+            advice = name_advice(name, known, "leave it out")
             raise UsageError(f"{path}: {name!r} is no argument of dask_jobqueue.SLURMCluster; {advice}")

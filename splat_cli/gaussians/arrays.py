@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,8 @@ class SplatArrays:
         """Degree of the spherical harmonics, 0 to 3."""
         return SH_DEGREE_FROM_COEFFICIENTS[self.shN.shape[1]]
 
-    def reading_notes(self) -> list[str]:
-        """What was left out of their file, a sentence each."""
+    def reading_notes(self, path: Path | str) -> list[str]:
+        """What was left out when they were read from `path`, one line each."""
         notes = []
         if self.num_dropped:
             notes.append(f"left out {self.num_dropped:,} splats that are not finite")
@@ -88,7 +89,7 @@ class SplatArrays:
                 f"dropped spherical harmonics of degree {self.dropped_sh_degree}: "
                 f"{MAX_SH_DEGREE} is the highest that is rendered"
             )
-        return notes
+        return [f"{path}: {note}" for note in notes]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name."""

@@ -120,18 +120,20 @@ class Rasterizer:
         before_sort: called after splats are projected and before they are sorted.
         Sets the state's `overflowed` if the pairs exceed the buffers.
         """
-        self.project(splats, state, dropout)
+        self.project_and_sort(splats, state, dropout, before_sort)
+        self.blend(splats, state)
+
+    def project_and_sort(
+        self, splats: Splats, state: IterState, dropout: float = 0.0, before_sort: Callable[[], None] | None = None
+    ) -> None:
+        """The first part of `forward`: project the splats into the state's view, and list those of each tile."""
+        project(splats, self.cameras, state, self.settings.antialias, self.projection, dropout)
         if before_sort:
             before_sort()
         self.tiles.build(self.cameras, state, self.projection)
-        self.blend(splats, state)
-
-    def project(self, splats: Splats, state: IterState, dropout: float = 0.0) -> None:
-        """Project the splats into the state's view: the first part of `forward`."""
-        project(splats, self.cameras, state, self.settings.antialias, self.projection, dropout)
 
     def blend(self, splats: Splats, state: IterState) -> None:
-        """The last part of `forward`, after `project` and `tiles.build`."""
+        """The last part of `forward`: blend the listed splats into `picture`."""
         if self.coloring:
             self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from splat_cli.console import Display, Progress
-from splat_cli.device import Backend
 from splat_cli.errors import DiskError, SceneError
 from splat_cli.interrupt import Interrupted, deferred_interrupt
 from splat_cli.phase_timer import Stopwatch
@@ -31,18 +30,15 @@ class Session:
         self,
         run: RunDir,
         plan: RunPlan,
-        backend: Backend,
         display: Display,
         trainer: Trainer,
         data: TrainingData,
         callback: TrainingCallback | None,
-        wait_for_kernels: Callable[[], None],
     ) -> None:
-        self.run, self.config, self.backend, self.display = run, plan.config, backend, display
+        self.run, self.config, self.display, self.callback = run, plan.config, display, callback
         self.trainer, self.timer = trainer, trainer.timer
-        self.callback, self._wait_for_kernels = callback, wait_for_kernels
         unsaved = functools.partial(run.unsaved_steps, plan.requested)
-        self.checkpoints = Checkpointer(run.checkpoints_path, plan.requested, backend, display.warn, unsaved)
+        self.checkpoints = Checkpointer(run.checkpoints_path, plan.requested, trainer.backend, display.warn, unsaved)
         self.clock = Stopwatch()
         self.log = RunLog(run, display)
         self.writer = RunWriter(run, plan.requested, trainer, data, self.log.board, display)
@@ -62,8 +58,11 @@ class Session:
         self.writer.save_auxiliary()
         self.display.say(f"Continuing from step {checkpoint.step}")
 
-    def train(self) -> RunResult:
-        """Train to the last step and save the result."""
+    def train(self, wait_for_kernels: Callable[[], None]) -> RunResult:
+        """Train to the last step and save the result.
+
+        wait_for_kernels: returns when those of later steps are compiled.
+        """
         trainer, first, last = self.trainer, self.trainer.step, self.config.steps
         self.log.start_from(first, self.clock.seconds)
         if self.config.tensorboard:
@@ -73,7 +72,7 @@ class Session:
             with self._closed_after_loss():
                 self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
                 with self.timer("compiling"):  # what later steps need: a deferred signal would wait for the compiler
-                    self._wait_for_kernels()
+                    wait_for_kernels()
             with deferred_interrupt() as self._check, self._closed_after_loss():
                 try:
                     for stop in [*(step for step in self.config.save_steps if first < step < last), last]:
@@ -98,7 +97,7 @@ class Session:
     def _run_until(self, step: int, on_progress: Callable[[Progress], None]) -> None:
         with self.clock.running(), self.timer("training steps"):
             self.trainer.run_until(step, on_progress)
-            self.backend.synchronize()
+            self.trainer.backend.synchronize()
 
     def _on_progress(self, show: Callable[[Progress], None], progress: Progress) -> None:
         """Between two rounds of steps: display, log, checkpoint if due, callback."""

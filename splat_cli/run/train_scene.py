@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -60,12 +61,13 @@ def train_scene(
     if checkpoint is None:
         check_source(config)
 
+    job = _Job(scene_path, run, config, backend, display, callback)
     timers = iter([timer] if timer else [])  # of the first attempt: each logs its own seconds
 
     def attempt(start: Checkpoint | None) -> RunResult:
         own = next(timers, None) or PhaseTimer("starting")
         with started_ranks(config, backend) as ranks:
-            return _train(scene_path, run, config, backend, display, start, callback, ranks, own)
+            return _train(job, start, ranks, own)
 
     def clean_up() -> None:
         if callback:
@@ -81,23 +83,25 @@ def train_scene(
         raise interruption(run, config, signal) from None
 
 
-def _train(
-    scene_path: Path,
-    run: RunDir,
-    config: TrainConfig,
-    backend: Backend,
-    display: Display,
-    checkpoint: Checkpoint | None,
-    callback: TrainingCallback | None,
-    ranks: Ranks,
-    timer: PhaseTimer,
-) -> RunResult:
+@dataclass(frozen=True)
+class _Job:
+    """What all attempts of `train_scene` have in common."""
+
+    scene_path: Path
+    run: RunDir
+    config: TrainConfig
+    backend: Backend
+    display: Display
+    callback: TrainingCallback | None
+
+
+def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseTimer) -> RunResult:
     """`train_scene` as rank 0 of `ranks`."""
-    wait_for_kernels = prepare_kernels(backend, config)
+    run, backend, display = job.run, job.backend, job.display
+    wait_for_kernels = prepare_kernels(backend, job.config)
     with timer("reading the scene"):
-        data = read_data(scene_path, config, backend, display)
-        plan = data.plan(config)
-        config = plan.requested
+        data = read_data(job.scene_path, job.config, backend, display)
+        plan = data.plan(job.config)
         for line in plan.warnings:
             display.warn(line)
         if backend.name == "cpu":
@@ -105,22 +109,27 @@ def _train(
         start = _initial_state(plan, data, checkpoint, backend, display)
     display.say(f"Device: {backend.describe()}")
     if checkpoint:
-        _check_origin(run, scene_path, data.scene.origin)
-    run.save_cameras(data.scene.views)
-    run.save_config(config, scene_path, backend.describe(), data.scene.origin)  # makes the folder recognisable as a run
-    if data.is_split_by_name:
-        write_split(run.split_path, *data.split)
+        _check_origin(run, job.scene_path, data.scene.origin)
+    _save_inputs(job, plan, data)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
-    session = Session(run, plan, backend, display, trainer, data, callback, wait_for_kernels)
+    session = Session(run, plan, display, trainer, data, job.callback)
     rows = len(trainer.splats.params)
-    require_space(run.path, (checkpoint_bytes if config.keep else ply_bytes)(trainer.model.num, rows))
+    require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.model.num, rows))
     if checkpoint:
         session.continue_from(checkpoint)
     elif run.log.path.is_file():  # of a session without a checkpoint
         run.log.cut(0)
-    if callback:
-        callback.begin(trainer, run)
-    return session.train()
+    if job.callback:
+        job.callback.begin(trainer, run)
+    return session.train(wait_for_kernels)
+
+
+def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData) -> None:
+    """Write what the run is trained on: cameras, settings, and the split if it is not by number."""
+    job.run.save_cameras(data.scene.views)
+    job.run.save_config(plan.requested, job.scene_path, job.backend.describe(), data.scene.origin)  # makes it a run
+    if data.is_split_by_name:
+        write_split(job.run.split_path, *data.split)
 
 
 def _check_origin(run: RunDir, scene_path: Path, origin: np.ndarray) -> None:

@@ -59,7 +59,7 @@ class ExportJob:
     def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
         """Splats as trained; a colour field is baked again for another appearance or SH degree."""
         splats, run = load_trained_splats(source, self.spz_axes)
-        self.notes.extend(f"{source}: {note}" for note in splats.reading_notes())
+        self.notes.extend(splats.reading_notes(source))
         if self.appearance is None and self.edits.sh_degree is None:
             return splats, run
         path = field_path(source)

@@ -104,8 +104,8 @@ class RenderJob:
         """Write the frames; frames of the same file, views and settings from an earlier call are kept."""
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file, self.spz_axes)
-        for note in arrays.reading_notes():
-            display.warn(f"{self.file}: {note}")
+        for note in arrays.reading_notes(self.file):
+            display.warn(note)
         antialias = arrays.antialiased if self.antialias is None else self.antialias
         samples = self._samples(antialias)
         settings = RenderSettings(self.background, antialias, self.rig, samples, self.files, novel_views=self.is_path)

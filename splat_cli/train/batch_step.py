@@ -115,8 +115,7 @@ class BatchStep:
         raster = self.rasterizer
         raster.select(slot)
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), state.array, self._schedule, self._order)
-        raster.project(self.splats, state, self.config.dropout)
-        raster.tiles.build(raster.cameras, state, raster.projection)
+        raster.project_and_sort(self.splats, state, self.config.dropout)
 
     def _render(self, slot: int) -> None:
         """Queue a step from its projected splats to their gradients."""

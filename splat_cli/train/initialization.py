@@ -60,8 +60,8 @@ def frozen_splats(config: TrainConfig, origin: Iterable[float], warn: Callable[[
     if config.frozen is None:
         return None
     splats = with_origin(read_splats(Path(config.frozen), config.spz_axes.upper()), origin)
-    for note in splats.reading_notes():
-        warn(f"{config.frozen}: {note}")
+    for note in splats.reading_notes(config.frozen):
+        warn(note)
     if splats.antialiased != config.antialias:
         other = "--no-antialias" if config.antialias else "--antialias"
         warn(f"the splats of {config.frozen} were trained with {other}: they look different in this run")
@@ -74,7 +74,7 @@ def _from_file(
     splats = with_origin(read_splats(path, config.spz_axes.upper()), origin)
     if len(splats) == 0:
         raise FormatError(f"{path} holds no splats to start from; name another file")
-    notices = [f"{path}: {note}" for note in splats.reading_notes()]
+    notices = splats.reading_notes(path)
     if len(splats) > config.max_splats:
         notices.append(
             f"starting from {config.max_splats:,} of the {len(splats):,} splats of {path}, drawn at random: "

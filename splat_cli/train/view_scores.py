@@ -141,8 +141,7 @@ class ViewScorer:
         raster = self.rasterizer
         self._select(view)
         raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), state.array, self._views, self._cursor)
-        raster.project(self.model.splats, state)
-        raster.tiles.build(raster.cameras, state, raster.projection)
+        raster.project_and_sort(self.model.splats, state)
 
     def _select(self, view: int) -> None:
         self.rasterizer.select(view % num_ahead(self.rasterizer.settings.batch))

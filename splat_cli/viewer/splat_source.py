@@ -118,8 +118,8 @@ def open_source(source: Path, backend: Backend, display: Display, spz_axes: str 
     """
     file, run = find_splats(source)
     arrays = read_splats(file, spz_axes)
-    for note in arrays.reading_notes():
-        display.warn(f"{file}: {note}")
+    for note in arrays.reading_notes(file):
+        display.warn(note)
     splats = Splats.from_arrays(backend, arrays)
     if run is None:
         return FileSource(splats, TrainConfig(antialias=arrays.antialiased), [], {}, None)

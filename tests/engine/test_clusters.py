@@ -149,7 +149,7 @@ def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
 @pytest.mark.parametrize(("line", "reason"), [
     ("security = true", "`cryptography` is required"),
     ('log_directory = "/proc/logs"', "No such file or directory"),
-    ('memori = "2GB"', "'memori' is no argument of dask_jobqueue.SLURMCluster; the nearest is 'memory'"),
+    ('memori = "2GB"', "'memori' is no argument of dask_jobqueue.SLURMCluster; did you mean 'memory'?"),
     ("zzz = 1", "'zzz' is no argument of dask_jobqueue.SLURMCluster; leave it out"),
     ("n_workers = 5", "n_workers cannot be given: splat sets it; `jobs` is the number of SLURM jobs"),
 ])  # fmt: skip

@@ -143,7 +143,9 @@ def test_degree_4_is_dropped_and_told(tmp_path):
     columns |= {f"f_rest_{i}": column for i, column in enumerate(rest.T)}
     back = read_ply(write_foreign(tmp_path / "a.ply", columns))
     assert_same(splats, back)
-    assert back.reading_notes() == ["dropped spherical harmonics of degree 4: 3 is the highest that is rendered"]
+    assert back.reading_notes("a.ply") == [
+        "a.ply: dropped spherical harmonics of degree 4: 3 is the highest that is rendered"
+    ]
 
 
 def test_compressed_ply(tmp_path):

@@ -60,7 +60,7 @@ def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
         ("steps = 5\n", "lists no scenes"),
         ("scene = 3\n", "lists no scenes"),
         ("[[scene]]\nsteps = 5\n", "needs a path"),
-        ('[[scene]]\npath = "a"\nstepz = 5\n', "l.toml: 'stepz' is not a setting; the nearest is 'steps'"),
+        ('[[scene]]\npath = "a"\nstepz = 5\n', "l.toml: 'stepz' is not a setting; did you mean 'steps'?"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "b/a"\n', "both called 'a'"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "./a/"\n', "a is given twice: give it once, or two names"),
         ('[[scene]]\npath = "a"\ncluster = "local:2"\n', "'cluster' is not a setting; `splat train --help` lists them"),
