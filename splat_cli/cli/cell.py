@@ -1,4 +1,4 @@
-"""`splat cell`: the job of a cell, which `splat city` starts; help does not list it."""
+"""`splat cell`: hidden command that `splat city` runs as a job for each cell."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -10,7 +10,10 @@ from splat_cli.errors import UsageError
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --progress, --quiet and --verbose; `function` receives a Display as `display`."""
+    """`function` as a command with --progress, --quiet and --verbose, which it receives as the Display `display`.
+
+    The command raises UsageError if both --quiet and --verbose are given.
+    """
 
     @click.option(
         "--progress",

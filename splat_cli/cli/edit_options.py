@@ -57,14 +57,14 @@ _OPTIONS = (
 
 
 def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options. Their values are arguments of `edits_of`."""
+    """`function` with the options added, whose values are arguments of `edits_of`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 def edits_of(crop: str | None, **values: Any) -> Edits:
-    """The edits asked for. UsageError for a crop that cannot be read."""
+    """The edits that the options describe. UsageError if `crop` is invalid."""
     from splat_cli.gaussians.editing.edits import Edits
     from splat_cli.scene.crop import parse_crop
 

@@ -137,7 +137,7 @@ def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
 
 
 def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
-    """Writes Streamed SOG."""
+    """Write Streamed SOG of `num_levels` levels of detail to the folder of `out`."""
     from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
 
     counts = write_streamed_sog(out, job.splats(), num_levels)
@@ -164,7 +164,7 @@ def _file_writer(
 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
-    """Splats of pages are not baked: the viewer has antialiasing."""
+    """The function that writes splats as a page. They must not be baked: the viewer of the page has antialiasing."""
     from splat_cli.viewer.initial_camera import find_initial_camera
 
     opening = find_initial_camera(job.sources, start_view)
@@ -175,7 +175,7 @@ def _write_levels(
     levels: Iterable[SplatArrays], out: Path, format_name: str | None, write: Callable[[Path, SplatArrays], None],
     numbered: bool,
 ) -> list[ExportedFile]:  # fmt: skip
-    """A file for each level, OUT_lod0, ... if they are `numbered`, else OUT."""
+    """Write a file for each level: OUT_lod0, ... if `numbered`, else OUT. Returns the files written."""
     from splat_cli.gaussians.formats import FORMATS, format_for
     from splat_cli.tools.export import level_path
     from splat_cli.tools.exported_file import ExportedFile

@@ -1,4 +1,4 @@
-"""Help for terminals of any width: click takes none for narrower than 50 columns."""
+"""Help text for terminals of any width; click's own is at least 50 columns wide."""
 
 import re
 import shutil
@@ -8,11 +8,11 @@ import click
 
 _MIN_WIDTH = 20
 _NARROW = 60
-"""Columns below which explanations stand under the names of options."""
+"""Width in columns below which descriptions are printed below the names of options."""
 
 
 class HelpFormatter(click.HelpFormatter):
-    """Help as wide as the terminal, up to click's 80 columns."""
+    """Formats help to the width of the terminal, up to click's 80 columns."""
 
     def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
         super().__init__(indent_increment, width, max_width)
@@ -20,7 +20,7 @@ class HelpFormatter(click.HelpFormatter):
             self.width = max(min(self.width, shutil.get_terminal_size().columns - 2), _MIN_WIDTH)
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Rows of a name and its explanation."""
+        """Write rows (name, description); arguments are those of click."""
         if self.width < _NARROW:
             col_max = self.width // 4
         super().write_dl([(self._broken(name), about) for name, about in rows], col_max, col_spacing)
@@ -37,6 +37,6 @@ class HelpFormatter(click.HelpFormatter):
 
 
 class HelpContext(click.Context):
-    """The context of commands with this help."""
+    """Click context of commands whose help HelpFormatter formats."""
 
     formatter_class = HelpFormatter

@@ -22,7 +22,7 @@ from splat_cli.terminal import wrapped
 _WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _COMMANDS = ("train", "batch", "city", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor")
 _INTERNAL = ("cell",)
-"""Commands that others start."""
+"""Hidden commands, which other commands start."""
 
 
 class _LazyGroup(click.Group):
@@ -67,7 +67,7 @@ def splat(debug: bool, json: bool) -> None:
 
 
 def main() -> None:
-    """The entry point."""
+    """Entry point of `splat`: run the command line and exit with its exit code."""
     raise_on_signals()
     _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -76,13 +76,13 @@ def main() -> None:
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except OSError:  # told already, or a closed pipe; Python would complain at its end
+    except OSError:  # reported already, or a closed pipe; Python would report it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
 
 
 def _encodable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Names of files that are not UTF-8 go out as they came in; characters that the encoding lacks, as escapes."""
+    """Error handler of standard output: keeps the bytes of file names that are not UTF-8, escapes other characters."""
     try:
         return codecs.lookup_error("surrogateescape")(error)
     except UnicodeError:
@@ -90,9 +90,9 @@ def _encodable(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _open_standard_streams() -> None:
-    """Opens /dev/null for standard streams that are closed.
+    """Open /dev/null in place of closed standard streams.
 
-    Their numbers would go to the next files opened, and messages of libraries would land in these.
+    Otherwise the next files opened would get their descriptors, and libraries would print messages into these files.
     """
     for number in range(3):
         try:
@@ -104,7 +104,7 @@ def _open_standard_streams() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs `splat`; returns its exit code: 0 done, 1 failed, 2 wrong usage or input, 128 + a signal."""
+    """Run `splat`; returns the exit code: 0 success, 1 failure, 2 wrong usage or input, 128 + number of a signal."""
     flags = {"--debug", "--json"}.intersection(arguments)
     if "--debug" in flags:
         from splat_cli.device.cuda import CudaBackend
@@ -122,7 +122,7 @@ def run(arguments: list[str]) -> int:
             with suppress(OSError):  # the terminal is gone
                 click.echo("\n".join(wrapped(line, sys.stderr) for line in message.splitlines()), err=True)
         if as_json:
-            with suppress(OSError):  # so is who reads
+            with suppress(OSError):  # the reader of standard output may be gone, too
                 click.echo(to_json({"error": message.removeprefix("Error: "), "exit_code": code}))
         return code
     if isinstance(result, Output):
@@ -131,7 +131,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _shown(result: Output, as_json: bool) -> int:
-    """Prints the result; returns the exit code, 1 where it could not be printed. A closed pipe is no error of ours."""
+    """Print the result; returns the exit code, or 1 if printing failed. A closed pipe is not a failure."""
     try:
         result.show(as_json)
     except BrokenPipeError:
@@ -144,7 +144,7 @@ def _shown(result: Output, as_json: bool) -> int:
 
 
 def _hyphenated(argument: str) -> str:
-    """An option spelled with underscores, as other trainers have them, with hyphens; other arguments as they are."""
+    """The argument; in an option, underscores, as in other trainers, are replaced by hyphens."""
     if not argument.startswith("--"):
         return argument
     name, *value = argument.split("=", 1)

@@ -49,7 +49,7 @@ cluster_option = click.option(
 
 
 def server_options(function: Function) -> Function:
-    """Adds --host and --port of a viewer."""
+    """`function` with the options --host and --port of a viewer."""
     host = click.option(
         "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address the viewer listens on."
     )
@@ -113,7 +113,7 @@ class SettingsCommand(click.Command):
 
 
 def setting_options(*names: str, preset: str | None = None) -> Callable[[Function], Function]:
-    """Adds an option for each named setting, by default for all; None if not given.
+    """Decorator that adds an option for each setting in `names`, by default for all; its value is None if not given.
 
     preset: preset of the command, whose values the help shows.
     """
@@ -133,7 +133,7 @@ def setting_options(*names: str, preset: str | None = None) -> Callable[[Functio
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Options given on the command line."""
+    """The options that were given on the command line, without those that are None."""
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -16,14 +16,14 @@ _MAX_SIDE = 16384
 
 
 class WholeRange(click.IntRange):
-    """A whole number in a range, which help and errors describe as those of settings."""
+    """Integer in a range; help and errors describe the range as for settings."""
 
     def _describe_range(self) -> str:
         return range_text(self.min, self.max)
 
 
 class FiniteRange(click.FloatRange):
-    """A finite number in a range: click accepts NaN in any range."""
+    """Finite number in a range; click would accept NaN in any range."""
 
     def _describe_range(self) -> str:
         return range_text(self.min, self.max, self.min_open)

@@ -23,7 +23,7 @@ from splat_cli.scene.formats import scene_folder
 from splat_cli.tools.photo_scene import prepared_scene
 
 LockedRun = tuple[RunDir, Resumption | None]
-"""A run's folder, and its settings: None if only the report is missing."""
+"""Folder of a run and what to resume; None instead of the latter if only the report is missing."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TrainRequest:
 
     @contextmanager
     def run(self, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
-        """The run, locked for this process. UsageError."""
+        """Context with the run, locked for this process. Raises UsageError."""
         self._check()
         if self.resume:
             yield from self._resumed_run(self.resume, display)
@@ -46,7 +46,7 @@ class TrainRequest:
             yield from self._new_run(self.scene, display, timer)
 
     def train_on_cluster(self, cluster: str, device: str, viewer: bool, display: Display) -> RunResult:
-        """Train the run on the workers of a Dask cluster, which lock its folder. UsageError."""
+        """Train the run on the workers of a Dask cluster, which lock its folder. Raises UsageError."""
         from splat_cli.tools.cluster_training import new_run_on_cluster, resumed_run_on_cluster
 
         if viewer:
@@ -79,7 +79,7 @@ class TrainRequest:
             yield run, start
 
     def _new_run(self, scene: Path, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
-        """A new run; of photographs or a video, for which a scene is made first, the interrupted one if there is."""
+        """Context with a new run. Of photographs or a video, makes a scene first; resumes an interrupted run."""
         config = load_config(self.preset, self.changes)
         for line in unused_options(config, self.changes):
             display.warn(line)
@@ -101,6 +101,6 @@ class TrainRequest:
 
 
 def _default_folder(scene: Path) -> Path:
-    """runs/NAME, the folder of the first run on a scene without --out; later ones are numbered."""
+    """runs/NAME, the folder of the first run on a scene without --out; those of later runs are numbered."""
     path = scene.resolve()
     return Path("runs") / (path.stem if path.is_file() else path.name)

@@ -29,7 +29,7 @@ BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
         lambda config: config.strategy == "adc", ("grad_threshold", "absgrad", "opacity_reset_interval"),
     ),
 }  # fmt: skip
-"""Option -> (predicate whether it is on, settings that are read only then)."""
+"""Option -> (predicate: is it on?, settings that are only read if it is)."""
 
 
 def unused_options(config: TrainConfig, given: Iterable[str]) -> list[str]:

@@ -26,9 +26,9 @@ _LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application
 
 @contextmanager
 def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> Iterator[Client]:
-    """A client of a cluster: `tcp://HOST:PORT`, `local:N`, or the .toml file of slurm.py.
+    """Context with a client of a cluster: `tcp://HOST:PORT`, `local:N`, or the .toml file of slurm.py.
 
-    Clusters that are started here end afterwards. UsageError, in one line, where there is none.
+    Clusters that are started here end afterwards. UsageError if there is no such cluster.
     """
     with ExitStack() as stack:
         if re.fullmatch(r"(tcp|tls|wss?|ucx)://[^/]+:\d{1,5}", cluster):
@@ -52,7 +52,7 @@ def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> I
 
 
 def _import_dask() -> None:
-    """Imports Dask, without its log, most of which is about workers that come and go. UsageError if it is missing."""
+    """Import Dask and silence its log, most of which is about workers that join and leave. UsageError if missing."""
     try:
         import dask
 
@@ -63,7 +63,7 @@ def _import_dask() -> None:
 
 
 def _check_scheduler(address: str) -> None:
-    """UsageError where no scheduler answers: a `Client` that cannot connect waits and prints when it is deleted."""
+    """UsageError if no scheduler answers: a `Client` that cannot connect waits and prints when it is deleted."""
     from distributed.comm import connect
     from distributed.security import Security
 
@@ -74,7 +74,7 @@ def _check_scheduler(address: str) -> None:
         (await connect(address, timeout=_TIMEOUT, **credentials)).abort()
 
     is_encrypted = address.startswith(("tls:", "wss:"))
-    try:  # in a thread of its own: the caller's may have an event loop that runs, as in a notebook
+    try:  # in a separate thread: an event loop may be running in the caller's, as in a notebook
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: asyncio.run(try_once())).result()
     except Exception as error:  # of many types, of other programs that answer, missing certificates or protocols
@@ -85,19 +85,19 @@ def _check_scheduler(address: str) -> None:
 
 
 def _client(address: Any) -> Client:
-    """A client of the scheduler at `address`, or of a cluster that was started here. SplatError."""
+    """A client of the scheduler at `address`, or of a cluster that was started here. Raises SplatError."""
     from distributed import Client
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of versions, which _check_versions tells
+            warnings.simplefilter("ignore")  # about versions, which _check_versions reports
             return Client(address, timeout=_TIMEOUT, set_as_default=False, name="splat")
     except OSError as error:
         raise SplatError(f"the Dask scheduler does not answer ({reason_of(error)}): run the command again") from None
 
 
 def _check_versions(client: Client) -> None:
-    """UsageError where scheduler or workers have another version of Python or Dask than this process."""
+    """UsageError if scheduler or workers have another version of Python or Dask than this process."""
     versions = client.get_versions()
     ours = _versions(versions["client"])
     for place, found in [("the scheduler", versions["scheduler"]), *versions["workers"].items()]:

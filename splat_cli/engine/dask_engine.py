@@ -18,7 +18,7 @@ from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.result_queue import ResultQueue
 from splat_cli.errors import SplatError, UsageError
 
-_SAVING = 90.0  # seconds that interrupted jobs have to save
+_SAVING = 90.0  # seconds in which interrupted jobs must save
 _POLL = 0.2  # seconds
 _WORKERS_CHECK_INTERVAL = 10.0  # seconds
 
@@ -53,12 +53,12 @@ class DaskEngine:
         future.add_done_callback(self._results.put)
 
     def results(self) -> Iterator[JobResult]:
-        """See Engine.results. SchedulerLost."""
+        """See Engine.results. Raises SchedulerLost."""
         for future in self._results.drain():
             yield self._result(future)
 
     def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
-        """See Engine.run_ranks. SchedulerLost."""
+        """See Engine.run_ranks. Raises SchedulerLost."""
         from splat_cli.engine.rank_group import RankGroup
 
         try:
@@ -81,7 +81,7 @@ class DaskEngine:
         self._check_workers()
 
     def _check_workers(self) -> None:
-        """Tell when the last worker has left."""
+        """Display a message when the last worker has left."""
         if time.monotonic() - self._last_check < _WORKERS_CHECK_INTERVAL:
             return
         had_workers, self._has_workers, self._last_check = self._has_workers, self._find_workers(), time.monotonic()
@@ -89,7 +89,7 @@ class DaskEngine:
             self._say("All workers have left the cluster: waiting for others to join")
 
     def _find_workers(self) -> bool:
-        """Whether the cluster has workers, as far as is known."""
+        """Whether the cluster has workers; True if the connection is lost."""
         try:
             return bool(self._client.nthreads())
         except OSError:  # of a lost connection
@@ -110,7 +110,7 @@ class DaskEngine:
 
 
 def _failed(job: Job, reason: str, exit_code: int) -> JobResult:
-    """The result of a job that no worker has ended."""
+    """The result of a job that no worker could finish."""
     return JobResult(job, exit_code, 0.0, "", json.dumps({"error": reason, "exit_code": exit_code}), reason)
 
 
@@ -121,7 +121,7 @@ def visible_inputs(job: Job) -> Job:
 
 
 def result_of(future: Future) -> Any:
-    """The result of a task. UsageError where its worker lacks this program, SchedulerLost."""
+    """The result of a task. UsageError if its worker lacks this program, SchedulerLost if the connection is lost."""
     try:
         return future.result()
     except ImportError as error:
@@ -136,7 +136,7 @@ def lacks_program(error: ImportError) -> UsageError:
 
 
 def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
-    """Cancel tasks, and wait until they have saved. topic: of their events, by which `num_running` counts them."""
+    """Cancel tasks, and wait until they have saved. topic: that of their events, which `num_running` takes."""
     left = [future for future in futures if not future.done()]
     if not left or client.status != "running":
         return

@@ -24,7 +24,7 @@ from splat_cli.errors import UsageError
 from splat_cli.folder_lock import wait_until_unlocked
 
 LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
-TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command that was told to end
+TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command after SIGTERM
 _POLL = 0.1  # seconds
 
 _running: Counter[str] = Counter()
@@ -40,7 +40,7 @@ def dask_setup(worker: Worker) -> None:
 
 
 def num_running(topic: str) -> int:
-    """Jobs of a client that still run in this worker."""
+    """Number of jobs of a client that still run in this worker. topic: of the client's events."""
     return _running[topic]
 
 
@@ -72,7 +72,7 @@ class WorkerTask:
 
 
 def run_on_worker(job: Job, device: str, version: str, topic: str) -> JobResult:
-    """Run a job on a free device of this worker. UsageError where it cannot run here.
+    """Run a job on a free device of this worker. UsageError if it cannot run here.
 
     It is interrupted when the client drops it. Rescheduled, to run on another worker, if this one closes. topic: of
     events for the client, (name of the job, text).
@@ -96,7 +96,7 @@ def run_on_worker(job: Job, device: str, version: str, topic: str) -> JobResult:
 
 
 def check_visible(job: Job, version: str, place: str) -> None:
-    """UsageError where the worker has another version, or does not see the files of the job."""
+    """UsageError if the worker has another version, or does not see the files of the job."""
     if version != __version__:
         raise UsageError(
             f"versions differ: splat {version} here, {__version__} on {place}; install the same on all machines"
@@ -108,7 +108,7 @@ def check_visible(job: Job, version: str, place: str) -> None:
 
 @contextmanager
 def counted(topic: str) -> Iterator[None]:
-    """Count a task among those of a topic that run."""
+    """Context in which a task counts for `num_running` of a topic."""
     with _lock:
         _running[topic] += 1
     try:
@@ -120,7 +120,10 @@ def counted(topic: str) -> Iterator[None]:
 
 @contextmanager
 def free_device(device: str, must_end: Callable[[], bool]) -> Iterator[dict[str, str]]:
-    """Environment of a device that no other job of this worker uses; waits for one, or raises Reschedule."""
+    """Context with the environment variables of a device that no other job of this worker uses.
+
+    Waits for one; raises Reschedule as soon as `must_end` returns True.
+    """
     with _lock:
         if device not in _free_devices:
             _free_devices[device] = queue.SimpleQueue()
@@ -140,6 +143,6 @@ def free_device(device: str, must_end: Callable[[], bool]) -> Iterator[dict[str,
 
 
 def without_dask() -> Mapping[str, str | None]:
-    """Removal of variables that Dask sets for its workers, such as a single thread for NumPy."""
+    """Environment for `run_job` without variables that Dask sets for its workers (such as one thread for NumPy)."""
     variables: Mapping[str, Any] = dask.config.get("distributed.nanny.pre-spawn-environ", {})
     return {name: None for name, value in variables.items() if os.environ.get(name) == str(value)}

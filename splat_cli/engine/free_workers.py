@@ -35,8 +35,8 @@ class WorkerInfo:
 class FreeWorkers:
     """Finds workers for several ranks. device: "auto", "cuda" or "cpu".
 
-    can_grow: whether further workers may join the cluster. say: shows a line of progress. check: called often, to
-    raise.
+    can_grow: whether further workers may join the cluster. say: shows a line of progress. check: called often, may
+    raise KeyboardInterrupt.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class FreeWorkers:
     ) -> None:
         self._client, self._device, self._can_grow, self._say, self._check = client, device, can_grow, say, check
         self._infos: dict[str, WorkerInfo] = {}
-        self._were_there = False  # enough workers: those that are lost may return
+        self._were_there = False  # whether enough workers were there: lost ones may return
 
     def wait(self, job: Job, sizes: Sequence[int]) -> tuple[list[str], str]:
         """Workers of all ranks of a job, with a free device for each, and the kind of devices.
 
         sizes: possible numbers of ranks, in descending order: the first, or if the cluster has too few workers, the
         largest for which it has enough. Workers that join, or return after a loss, are waited for up to _PATIENCE
-        seconds. UsageError where there will be too few, or where the job cannot run on them.
+        seconds. UsageError if there will be too few, or if the job cannot run on them.
         """
         end, has_said = time.monotonic() + _PATIENCE, False
         while True:
@@ -75,7 +75,7 @@ class FreeWorkers:
             time.sleep(_POLL)
 
     def most(self, job: Job, sizes: Sequence[int]) -> int | None:
-        """The largest of `sizes` for which enough workers are free now. UsageError where the job cannot run on them."""
+        """The largest of `sizes` for which enough workers are free now. UsageError if the job cannot run on them."""
         threads = self._client.nthreads()
         self._describe([worker for worker in threads if worker not in self._infos], job)
         infos = {worker: self._infos[worker] for worker in threads if worker in self._infos}
@@ -116,7 +116,7 @@ NAMES = {"cuda": "GPUs", "cpu": "workers"}
 
 
 def describe_worker(job: Job, version: str) -> WorkerInfo:
-    """Host and GPUs of this worker. UsageError where the job cannot run here."""
+    """Host and GPUs of this worker. UsageError if the job cannot run here."""
     check_visible(job, version, platform.node())
     why_not = why_no_cuda()
     gpus = () if why_not else tuple(one["CUDA_VISIBLE_DEVICES"] for one in device_environments("cuda"))

@@ -1,4 +1,4 @@
-"""A job, and what came of it."""
+"""Jobs and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Job:
     which standard error is appended. run: folder of the run that the command writes, if it writes one; as soon as it is
     a run, `resume_arguments` take the place of `arguments`: a job that was interrupted is submitted again as it is.
     inputs: paths that the command reads. With a cluster, folder, log and inputs must be visible on all workers.
-    priority: of jobs that wait, the one with the highest begins first.
+    priority: the waiting job with the highest value starts first.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Job:
         return self.resume_arguments if self.is_begun() else self.arguments
 
     def is_begun(self) -> bool:
-        """Whether the folder of the run is one already."""
+        """Whether `run` is already the folder of a run, so that the job resumes it."""
         return self.run is not None and is_run(self.folder / self.run)
 
 

@@ -20,7 +20,7 @@ _LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, o
 
 @dataclass(frozen=True)
 class _Work:
-    """A job. environment: of its devices, None for that of the thread that runs it."""
+    """A job. environment: variables that select its devices; None: those of the thread that runs it."""
 
     job: Job
     environment: Mapping[str, str] | None
@@ -86,7 +86,7 @@ class LocalEngine:
                 self._results.put(error)
 
     def _wait_for_run(self, job: Job) -> None:
-        """Wait until no other process uses the run of a job, but not for ever."""
+        """Wait until no other process has locked the run of a job, for at most _LOCK_PATIENCE seconds."""
 
         def say(text: str) -> None:
             self._say(f"{job.name}: {text}")
@@ -96,12 +96,12 @@ class LocalEngine:
 
 
 def _joined(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Environment that makes the devices of all visible."""
+    """Environment variables that make the devices of all these environments visible."""
     return {name: ",".join(one[name] for one in environments) for name in environments[0]}
 
 
 def describe_device(environment: Mapping[str, str]) -> str:
-    """The device in words; empty where there is only one."""
+    """Name of the device for messages; empty if there is only one."""
     return ", ".join(f"GPU {name}" for name in environment.values())
 
 

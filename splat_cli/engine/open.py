@@ -1,4 +1,4 @@
-"""The engine that the user asks for."""
+"""Choice of the engine: this machine or a Dask cluster."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ from splat_cli.interrupt import Interrupted, deferred_interrupt
 def open_engine(
     device: str, cluster: str | None = None, say: Callable[[str], None] = lambda line: None
 ) -> Iterator[Engine]:
-    """An engine for jobs on `device`: "auto", "cuda" or "cpu". All of its jobs have ended afterwards.
+    """Context with an engine for jobs on `device`: "auto", "cuda" or "cpu". All of its jobs have ended afterwards.
 
     cluster: of Dask (see `connected_client`), by default this machine alone. say: shows which job runs where. After
-    Ctrl-C, SIGTERM or SIGHUP, Interrupted as soon as the running jobs have saved.
+    Ctrl-C, SIGTERM or SIGHUP, raises Interrupted as soon as the running jobs have saved.
     """
     with deferred_interrupt() as check, _opened(device, cluster, say, check) as engine:
         try:

@@ -1,4 +1,4 @@
-"""The process of a job."""
+"""Execution of a job in a child process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def run_job(
     job: Job, environment: Mapping[str, str | None], place: str, is_cancelled: Callable[[], bool],
     files: Sequence[int] = (), on_start: Callable[[], object] = lambda: None,
 ) -> JobResult:  # fmt: skip
-    """Run a job to its end. It ends with this process, and is interrupted as soon as `is_cancelled`: it saves then.
+    """Run a job in a child process and return its result. If `is_cancelled` returns True, the job saves and ends early.
+
+    The child ends with this process.
 
     environment: additional variables; None removes one. files: descriptors that it inherits. on_start: called when it
     has been started. The terminal's signals do not reach it.
@@ -43,7 +45,7 @@ def run_job(
 
 
 def _wait(process: subprocess.Popen[bytes], is_cancelled: Callable[[], bool]) -> int:
-    """The exit code."""
+    """Wait for the process, interrupted once `is_cancelled` returns True; returns its exit code."""
     is_told = False
     while True:
         try:

@@ -37,9 +37,9 @@ class RankGroup:
     def run(self, jobs: Mapping[int, Job]) -> JobResult:
         """The result of rank 0, which runs a job.
 
-        jobs: the job for each possible number of ranks, see FreeWorkers.wait. RankError where a worker is lost or
-        closes, UsageError where the job cannot run on this cluster, SchedulerLost, KeyboardInterrupt. All ranks have
-        ended afterwards, and have saved where they could.
+        jobs: the job for each possible number of ranks, see FreeWorkers.wait. RankError if a worker is lost or closes,
+        UsageError if the job cannot run on this cluster; also SchedulerLost and KeyboardInterrupt. All ranks have ended
+        afterwards, and have saved if possible.
         """
         jobs = {size: visible_inputs(job) for size, job in jobs.items()}
         sizes = sorted(jobs, reverse=True)
@@ -77,7 +77,7 @@ class RankGroup:
             raise SchedulerLost
 
     def _lock_workers(self, turn: ExitStack) -> None:
-        """Lock the choice of workers against other commands: two with some workers each would deadlock."""
+        """Hold a lock until `turn` closes: two commands that each hold some of the workers would deadlock."""
         with self._client.as_current():
             lock = Lock(_LOCK)
         while not lock.acquire(timeout=_POLL):
@@ -109,7 +109,7 @@ class _Tasks:
     def handle_event(self) -> str | None:
         """Wait up to _POLL seconds for an event of a task and handle it. Returns a line for the user, or None.
 
-        RankError where a worker is lost.
+        RankError if a worker is lost.
         """
         self._check_workers()
         try:

@@ -1,4 +1,4 @@
-"""What engines have in common: results that arrive in other threads."""
+"""Queue of results that other threads deliver, shared by the engines."""
 
 import queue
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Dask workers in SLURM jobs, as a .toml file describes them."""
+"""Dask workers in SLURM jobs, described by a .toml file."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from splat_cli.interrupt import kept_signal_handlers
 
 _RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
 _OURS = ("n_workers", "asynchronous", "loop", "job_cls", "scheduler_cls", "silence_logs")
-"""Arguments of dask_jobqueue.SLURMCluster that this program gives."""
+"""Arguments of dask_jobqueue.SLURMCluster that this program sets itself."""
 _LISTS = ("job_extra_directives", "job_script_prologue", "worker_extra_args", "job_directives_skip",
           "job_extra", "env_extra", "extra", "header_skip")  # fmt: skip
-"""Arguments that are lists of texts; dask_jobqueue would take a text for a list of its characters."""
+"""Arguments that are lists of strings; dask_jobqueue would treat a string as a list of characters."""
 _TEXTS = ("memory", "queue", "account", "job_mem", "interface", "log_directory", "local_directory")
 
 
 def read_slurm_file(path: Path) -> dict[str, Any]:
-    """`jobs`, the number of SLURM jobs, and arguments of dask_jobqueue.SLURMCluster for each. UsageError."""
+    """`jobs`, the number of SLURM jobs, and arguments of dask_jobqueue.SLURMCluster for each. Raises UsageError."""
     settings = read_toml(path)
     num = settings.get("jobs")
     if not isinstance(num, int) or isinstance(num, bool) or num < 1:
@@ -45,7 +45,7 @@ def read_slurm_file(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
-    """Workers in SLURM jobs. settings: of read_slurm_file(path). UsageError."""
+    """Context with a cluster whose workers run in SLURM jobs. settings: of read_slurm_file(path). Raises UsageError."""
     try:
         with kept_signal_handlers():  # at SIGINT it would have the program exit with code 0
             from dask_jobqueue import SLURMCluster
@@ -86,7 +86,7 @@ def _submit(cluster: Any, num: int) -> None:
 
 
 def _resubmit(cluster: Any, num: int, ended: threading.Event) -> None:
-    """Submits other jobs in place of those that end, at their time limit for example."""
+    """Until `ended` is set, keep `num` SLURM jobs: submit new ones for those that end, such as at their time limit."""
     while not ended.wait(_RESUBMIT):
         cluster.scale(jobs=num)
 

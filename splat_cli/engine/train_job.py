@@ -11,7 +11,9 @@ from splat_cli.engine.job import Job
 
 
 def train_job(name: str, scene: Path, run: Path, config: TrainConfig, device: str) -> Job:
-    """`splat train --json` on a scene, with its log beside the folder of the run; resumed if the run has begun."""
+    """The job `splat train --json` on a scene, which resumes the run if it has begun. The log is beside the run's
+    folder.
+    """
     command = ("train", str(scene), "--json", "--device", device)
     settings = _arguments(requested_settings(config))
     return Job(
@@ -21,7 +23,10 @@ def train_job(name: str, scene: Path, run: Path, config: TrainConfig, device: st
 
 
 def resume_job(run: Path, scene: Path | None, changes: Mapping[str, Any], device: str) -> Job:
-    """`splat train --resume --json` of a run with changed settings, with the log of `train_job`. scene: if it moved."""
+    """The job `splat train --resume --json` of a run with changed settings; same log as `train_job`.
+
+    scene: its new folder, if it has moved.
+    """
     moved = () if scene is None else (scene,)
     settings = _arguments(changes)
     command = ("train", *map(str, moved), "--json", "--device", device, "--resume", str(run), *settings)
@@ -29,7 +34,7 @@ def resume_job(run: Path, scene: Path | None, changes: Mapping[str, Any], device
 
 
 def resumed_on(job: Job, num_gpus: int) -> Job:
-    """The job, whose run continues on this number of GPUs if it has begun on another."""
+    """The job, changed so that a run that has begun continues on `num_gpus` GPUs."""
     return dataclasses.replace(job, resume_arguments=(*job.resume_arguments, f"--gpus={num_gpus}"))
 
 
@@ -38,7 +43,7 @@ def _log_of(run: Path) -> Path:
 
 
 def _arguments(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as options."""
+    """Settings as options of the command line."""
     arguments = []
     for name, value in settings.items():
         option = SETTINGS[name].option

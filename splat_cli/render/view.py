@@ -98,6 +98,6 @@ class ViewRenderer:
 def render_picture(
     splats: Splats, view: View, background: Sequence[float], antialias: bool, coloring: Coloring | None = None
 ) -> np.ndarray:
-    """Picture of one view, uint8 [H, W, 3]. For several views, a ViewRenderer keeps its buffers. UsageError."""
+    """Picture of one view, uint8 [H, W, 3]. For several views, a ViewRenderer keeps its buffers. Raises UsageError."""
     view.check()
     return to_8bit(ViewRenderer(splats.backend, splats, [view], antialias, coloring).render(0, background))

@@ -21,13 +21,13 @@ class TrainingCallback(Protocol):
     """
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
-        """Called once, before the first step; after a lost rank, again with another trainer."""
+        """Called before the first step; again, with a new trainer, after the loss of a rank."""
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
         """Called after every round of steps."""
 
     def end(self) -> None:
-        """Called after the loss of a rank, before another trainer is made: the one before must be given up."""
+        """Called after the loss of a rank, before a new trainer is built: drop all references to the old one."""
 
 
 class ProgressCallback:

@@ -1,4 +1,4 @@
-"""Estimated duration of training on a CPU, with settings that end in minutes where it would take hours."""
+"""Estimate of the training time on a CPU; advice on settings if it would take hours."""
 
 from collections.abc import Sequence
 
@@ -9,22 +9,22 @@ from splat_cli.run.plan import MIN_BUDGET
 from splat_cli.scene.view import View
 
 SECONDS_PER_PIXEL, SECONDS_PER_SPLAT = 4e-7, 1.7e-6
-"""Of one core and one step, with AVX-512; measured on the sample scene with up to 100,000 splats and 172,800 pixels."""
-_LONG = 3600.0  # seconds, from which on it is worth a warning
-_SHORT = 600.0  # seconds that the advice aims at
+"""Seconds of one step on one core with AVX-512, measured on the sample scene (up to 100,000 splats, 172,800 pixels)."""
+_LONG = 3600.0  # seconds, threshold of the warning
+_SHORT = 600.0  # seconds, target of the advice
 _ADVISED_STEPS = (3000, 7000)
 _DOWNSCALES = (1, 2, 4, 8)
 
 
 def warn_of_duration(config: ResolvedConfig, views: Sequence[View], done: int, display: Display) -> None:
-    """Says before the steps after `done` are trained on this computer's CPU that they would take hours."""
+    """Warn if the steps after the first `done` would take hours on the CPU of this computer."""
     warning = duration_warning(config, views, config.steps - done, 1 if config.deterministic else num_cores())
     if warning is not None:
         display.warn(warning)
 
 
 def duration_warning(config: ResolvedConfig, views: Sequence[View], steps: int, num_cores: int) -> str | None:
-    """What to say before `steps` steps of training on the CPU that would take hours; None where they take less."""
+    """The warning, with advice, if `steps` steps would take hours on `num_cores` cores; else None."""
     pixels = sum(view.width * view.height for view in views) / len(views)
     seconds = steps * _step_seconds(pixels, config.max_splats, num_cores)
     if seconds < _LONG:
@@ -34,7 +34,7 @@ def duration_warning(config: ResolvedConfig, views: Sequence[View], steps: int, 
 
 
 def _advice(config: ResolvedConfig, pixels: float, num_cores: int) -> str:
-    """The least downscaling with which enough steps end in time, and how many do."""
+    """Options with which training ends within _SHORT: the smallest sufficient downscaling, and the number of steps."""
     low, high = _ADVISED_STEPS
     for downscale in _DOWNSCALES:
         splats = max(int(config.max_splats * downscale ** (-4 / 3)), min(config.max_splats, MIN_BUDGET))
@@ -52,7 +52,7 @@ def _step_seconds(pixels: float, num_splats: int, num_cores: int) -> float:
 
 
 def _in_words(seconds: float) -> str:
-    """Rounded: "12 minutes", "3 hours"."""
+    """A duration, rounded: "12 minutes", "3 hours"."""
     number, unit = (seconds / 3600, "hour") if seconds >= _LONG else (seconds / 60, "minute")
     whole = max(round(number), 1)
     return f"{whole} {unit}{'s' * (whole > 1)}"

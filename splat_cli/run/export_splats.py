@@ -100,5 +100,5 @@ def _as_harmonics(
 
 
 def _all_in_photographs(config: TrainConfig) -> bool:
-    """Whether photographs show what splats alone should: without appearance embeddings or a learned background."""
+    """Whether splats alone can reproduce the photographs: no appearance embeddings, no learned background."""
     return not (has_appearances(config) or config.appearance != "none" or config.background == "learned")

@@ -23,7 +23,7 @@ from splat_cli.train.training_inputs import TrainingInputs
 
 
 def main(arguments: list[str]) -> None:
-    """Execute the commands of rank 0 until it ends; report a failure to it."""
+    """Entry point: execute the commands of rank 0 until it ends; report a failure to it. arguments: see the module."""
     heartbeat = Heartbeat()
     socket, rank, size, *files = map(int, arguments)
     try:

@@ -21,7 +21,7 @@ def train_in_memory(
 ) -> tuple[Trainer, TrainingData]:
     """The trainer after all steps, or fewer if `on_progress` returned False, and its training data.
 
-    Writes no files: checkpoints, save_at, tensorboard and report are ignored. SceneError, OutOfMemory.
+    Writes no files: checkpoints, save_at, tensorboard and report are ignored. Raises SceneError and OutOfMemory.
     """
     if config.gpus > 1:
         raise UsageError("training in memory uses one GPU: leave out gpus, or train into a folder")

@@ -43,7 +43,7 @@ class RunPlan:
 
     @property
     def warnings(self) -> list[str]:
-        """What to tell the user before training."""
+        """Warnings to display before training, one line each."""
         found = []
         steps, updates = self.config.steps, self.config.steps // self.config.batch_size
         if self.config.batch_size > 1 and updates < MIN_UPDATES:
@@ -154,5 +154,5 @@ def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False)
 
 
 def lr_factor(steps: int) -> float:
-    """Factor of the learning rates of positions, scales and rotations, which have as far to move in fewer steps."""
+    """Factor of the learning rates of positions, scales and rotations: in fewer steps, these have as far to move."""
     return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)

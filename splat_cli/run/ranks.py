@@ -26,7 +26,7 @@ from splat_cli.ranks.watch import RankWatch
 
 
 def check_settings(config: TrainConfig) -> None:
-    """UsageError where the settings do not work with --gpus."""
+    """UsageError if the settings do not work with --gpus."""
     if config.gpus == 1:
         return
     for option, is_wanted in TRAINED_WITH_SPLATS.items():
@@ -39,7 +39,7 @@ def check_settings(config: TrainConfig) -> None:
 
 
 def check_ranks(config: TrainConfig, backend: Backend) -> None:
-    """UsageError where the settings do not work with --gpus, or the machine has too few."""
+    """UsageError if the settings do not work with --gpus, or the machine has too few GPUs."""
     check_settings(config)
     if config.gpus == 1:
         return
@@ -68,7 +68,7 @@ def rank_counts(config: TrainConfig) -> list[int]:
 
 @contextmanager
 def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
-    """The ranks that the settings ask for, of which this process is rank 0; the others compile kernels meanwhile."""
+    """Context with the ranks of the settings: this process is rank 0; the others are started and compile kernels."""
     check_ranks(config, backend)
     if config.gpus == 1:
         yield SingleRank()

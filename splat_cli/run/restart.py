@@ -46,7 +46,7 @@ class Restarts(Generic[Start]):
     def repeat(self, attempt: Callable[[Start | None], T], clean_up: Callable[[], object]) -> T:
         """The result of `attempt`, which is called again, from another checkpoint, after the loss of a rank.
 
-        clean_up: called between two attempts. RankError as `next_start`.
+        clean_up: called between two attempts. Raises RankError as `next_start` does.
         """
         checkpoint = self._first
         while True:
@@ -54,10 +54,10 @@ class Restarts(Generic[Start]):
                 return attempt(checkpoint)
             except RankError as error:
                 checkpoint = self.next_start(error)
-            clean_up()  # the exception, which holds what the attempt has made, is gone
+            clean_up()  # after the `except` block: the exception keeps the objects of the attempt alive
 
     def next_start(self, error: RankError) -> Start | None:
-        """The checkpoint to go on from after the loss of a rank, None for step 0; tells the user.
+        """The checkpoint to continue from after the loss of a rank, None for step 0; displays a message.
 
         RankError with advice if a restart would not help, or if there were too many.
         """

@@ -35,7 +35,7 @@ class RunWriter:
         self.score: Score | None = None
 
     def write(self, seconds: float) -> None:
-        """Write the splats and evaluate on held-out photographs. seconds: of training so far. DiskError."""
+        """Write the splats and evaluate on held-out photographs. seconds: of training so far. Raises DiskError."""
         timer = self.trainer.timer
         self.trainer.collect()
         with timer("saving"):
@@ -57,7 +57,7 @@ class RunWriter:
         return True
 
     def save_splats(self) -> SavedSplats:
-        """Write the splats, refined cameras and learned background. DiskError."""
+        """Write the splats, refined cameras and learned background. Raises DiskError."""
         self.trainer.collect()
         path = self.run.ply_path(self.trainer.step)
         saved = save_splats(

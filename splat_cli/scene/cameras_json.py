@@ -35,7 +35,7 @@ def read_cameras(path: Path) -> list[View]:
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file. FormatError."""
+    """Content of a JSON file. Raises FormatError."""
     try:
         return parse_json(read_json_text(path))
     except OSError as error:

@@ -93,7 +93,7 @@ def usable_frames(
 
 
 def check_count(path: Path, what: str, count: int) -> None:
-    """SceneError where a dataset's file lists more cameras, images or frames than a dataset may have."""
+    """SceneError if a dataset's file lists more cameras, images or frames than a dataset may have."""
     if count > MAX_PHOTOGRAPHS:
         raise SceneError(f"{path} lists more than {MAX_PHOTOGRAPHS:,} {what}, the most that are read: split the scene")
 

@@ -125,7 +125,7 @@ def nested_scenes(root: Path) -> list[Path]:
 
 
 def read_dataset(root: Path, options: SceneOptions) -> Dataset:
-    """The dataset in `root`, in the format of the options, or the first one found. SceneError."""
+    """The dataset in `root`, in the format of the options, or the first one found. Raises SceneError."""
     if options.format != "auto":
         return FORMATS[options.format].read(root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]

@@ -49,7 +49,7 @@ class SceneOptions:
 
     @classmethod
     def of(cls, config: TrainConfig) -> Self:
-        """Options from settings. UsageError."""
+        """Options from settings. Raises UsageError."""
         crop = None if config.crop is None else parse_crop(config.crop)
         return cls(
             format=config.format, images=config.images, max_size=config.max_size, downscale=config.downscale,

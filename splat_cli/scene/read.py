@@ -20,7 +20,7 @@ from splat_cli.scene.view import Scene, View
 def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     """Reads a dataset and finds its photographs, without decoding them. path: its folder, or its main file.
 
-    Photographs that cannot be used are listed in `Scene.skipped`. SceneError where the scene cannot be read or no
+    Photographs that cannot be used are listed in `Scene.skipped`. SceneError if the scene cannot be read or no
     photograph can be used.
     """
     options = options or SceneOptions()

@@ -63,7 +63,7 @@ def _camera_distances(views: Sequence[View]) -> np.ndarray:
 
 
 def read_split(path: Path) -> frozenset[str]:
-    """Names of held-out photographs: one per line, or `test` of a JSON object. FormatError."""
+    """Names of held-out photographs: one per line, or `test` of a JSON object. Raises FormatError."""
     try:
         with path.open(encoding="utf-8", errors="surrogateescape") as file:
             is_json = file.read(_FIRST).lstrip().startswith("{")

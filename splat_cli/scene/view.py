@@ -159,7 +159,7 @@ class Scene:
     missing_depths: list[str] = field(default_factory=list)
 
     def checked(self) -> Scene:
-        """The scene, which a program may have made, with checked views and finite points float32. UsageError."""
+        """The scene, which a program may have made, with checked views and finite points float32. Raises UsageError."""
         if not self.views:
             raise UsageError("the scene has no views: give some, or read it with read_scene")
         points, colors = (np.asarray(array) for array in (self.points, self.colors))

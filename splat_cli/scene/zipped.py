@@ -34,7 +34,7 @@ def unzip_scene(path: Path, folder: Path, complete: Callable[[Path], object] = l
     """Unpacks into `folder`, new or empty; all at once, so that an interruption leaves nothing there.
 
     complete: called with the unpacked folder before it gets its name. FileExistsError if another process was first.
-    Folders that hold nothing but another one, down to the scene, are left out. SceneError where the archive is
+    Folders that hold nothing but another one, down to the scene, are left out. SceneError if the archive is
     damaged, leads out of the folder or grows beyond what archives.py allows.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
-    """ValueError where the members are too many or too large, or one of them would lie elsewhere."""
+    """ValueError if the members are too many or too large, or one of them would lie elsewhere."""
     if not members or len(members) > _MAX_FILES:
         raise ValueError(f"it holds {len(members):,} files, expected 1 to {_MAX_FILES:,}")
     if (size := sum(member.file_size for member in members)) > limit:

@@ -53,7 +53,7 @@ def initial_splats(
 
 
 def frozen_splats(config: TrainConfig, origin: Iterable[float], warn: Callable[[str], object]) -> SplatArrays | None:
-    """The splats of --frozen with the SH degree of training or less, or None. FormatError.
+    """The splats of --frozen with the SH degree of training or less, or None. Raises FormatError.
 
     origin: of the scene, see with_origin.
     """

@@ -28,7 +28,7 @@ class ScratchMemory:
     def recover(self, step: int, fit_others: Callable[[], object] = lambda: None) -> str:
         """Release and reallocate all scratch buffers, pruning the least opaque splats until they fit; returns a notice.
 
-        Step `step` can be repeated afterwards. fit_others: raises MemoryError where the splats do not fit elsewhere.
+        Step `step` can be repeated afterwards. fit_others: raises MemoryError if the splats do not fit elsewhere.
         OutOfMemory if pruning does not help.
         """
         model, before = self.model, self.model.num
@@ -80,7 +80,7 @@ class ScratchMemory:
         self.model.backend.release_cached()
 
     def allocate(self, pairs: int, capacity: int | None = None) -> None:
-        """Allocate all scratch buffers, for `capacity` splats, by default the model's. MemoryError."""
+        """Allocate all scratch buffers, for `capacity` splats, by default the model's. Raises MemoryError."""
         self.rasterizer.resize_splats(capacity or self.model.splats.capacity)
         self.rasterizer.resize_pairs(pairs)
         self.allocated = True

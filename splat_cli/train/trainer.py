@@ -181,7 +181,7 @@ class Trainer:
         return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size, launch)
 
     def _fit_others(self) -> None:
-        """MemoryError where the splats do not fit on other ranks."""
+        """MemoryError if the splats do not fit on other ranks."""
 
     def _run_steps(self, target: int) -> None:
         self.loop.run_until(target)

@@ -91,7 +91,7 @@ def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
 
 
 def stated_axes_of(path: Path) -> str | None:
-    """The axes that the file states, of AXES, or None. FormatError."""
+    """The axes that the file states, of AXES, or None. Raises FormatError."""
     return read_streams(path)[0].axes
 
 

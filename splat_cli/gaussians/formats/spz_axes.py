@@ -48,7 +48,7 @@ def axes_record(axes: str) -> bytes:
 
 
 def stated_axes(records: bytes) -> str | None:
-    """The axes that a file's records state; None where they do not. ValueError where the records are damaged."""
+    """The axes that a file's records state; None where they do not. ValueError if the records are damaged."""
     found = None
     while records:
         if len(records) < _RECORD.size:

@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write and flush the file atomically. DiskError."""
+    """Write and flush the file atomically. Raises DiskError."""
     header = {"format": FORMAT, "program": __version__, "step": checkpoint.step, **checkpoint.metadata}
     header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with replacing(path, durable=True) as temporary, temporary.open("wb+") as file:

@@ -53,18 +53,18 @@ class TensorBoardLogger:
         )
 
     def figures(self, entry: Mapping[str, Any]) -> None:
-        """Scalars of a line of the log."""
+        """Write the scalars of an entry of the training log."""
         for name in _FIGURES:
             if entry.get(name) is not None:
                 self._scalar(entry["step"], f"train/{name}", entry[name])
 
     def scores(self, step: int, score: Score) -> None:
-        """Scores on the held-out photographs."""
+        """Write the scores on the held-out photographs."""
         for name, value in score.to_dict().items():
             self._scalar(step, f"held out/{name}", value)
 
     def render(self, step: int, number: int, name: str, pixels: np.ndarray) -> None:
-        """Render of held-out view `number`, uint8 [H, W, 3]; only the first few are logged."""
+        """Write the render of held-out view `number`, uint8 [H, W, 3]; only the first few are logged."""
         if self._writer and number < _NUM_VIEWS:
             from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -77,7 +77,7 @@ class TensorBoardLogger:
             self._add(step, Summary(value=[Summary.Value(tag=f"held out/{name}", image=image)]))
 
     def splats(self, step: int, splats: SplatArrays) -> None:
-        """Histograms of opacities and of sizes (natural logarithms)."""
+        """Write histograms of opacities and of sizes (natural logarithms)."""
         if self._writer and len(splats):
             from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 

@@ -1,6 +1,6 @@
 """Trainers in the initial state of a run, limited to the splats that fit into memory.
 
-Apart from build_trainer.py, with which the alignment of poses, a part of the initial state, builds trainers of its own.
+Separate from build_trainer.py, which pose alignment also uses, to find the initial state.
 """
 
 from splat_cli.config import TrainConfig

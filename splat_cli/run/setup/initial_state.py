@@ -127,7 +127,10 @@ def _points_elsewhere(
 def _sweep(
     training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display, rng: np.random.Generator
 ) -> tuple[ImageSet | None, tuple[np.ndarray, np.ndarray]]:
-    """(downscaled photographs, points of a plane sweep over them); none, and a warning, where memory is missing."""
+    """(downscaled photographs, points and colours of a plane sweep over them).
+
+    If memory runs out, displays a warning and returns no points; the photographs may then be None.
+    """
     small = None
     try:
         small = sweep_copies(training)

@@ -1,4 +1,4 @@
-"""The split of a scene into training and held-out views, as the settings of a run ask for it."""
+"""The split of a scene into training and held-out views, according to the settings of a run."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from splat_cli.scene.view import Scene, View
 
 
 def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:
-    """(train, test, whether split.json has to name them): by --split, the dataset's own split, or --split-by.
+    """(train, test, whether split.json must list them): by --split, the dataset's own split, or --split-by.
 
-    SceneError where either part would be empty.
+    SceneError if either part would be empty.
     """
     if not config.eval:
         return *split(scene.views, 0), False
@@ -25,7 +25,7 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
 
 
 def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:
-    """Message where no photograph is left to train on, or to evaluate on."""
+    """Error message if no photograph is left for training, or for evaluation."""
     if config.split is None and scene.test_names is None:
         return f"{scene.root} has too few photographs to hold one out: train without --eval"
     by = config.split or "the dataset"

@@ -27,7 +27,7 @@ from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
 
 _SHOWN = 5
-_ANY = 1e-9  # share
+_ANY = 1e-9  # fraction of the points
 _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
 
 
@@ -76,7 +76,7 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
 def load_image_set(
     views: Sequence[View], config: TrainConfig, backend: Backend, display: Display, lazily: bool = False
 ) -> ImageSet:
-    """Photographs and masks; transparent ones are composed over the run's background. SceneError.
+    """Photographs and masks; transparent ones are composed over the run's background. Raises SceneError.
 
     lazily: each is decoded when needed, and damaged ones are found only then.
     """
@@ -113,7 +113,10 @@ def load_part(
 def with_depth_maps(
     photographs: ImageSet, scene: Scene, config: TrainConfig, backend: Backend, display: Display
 ) -> ImageSet:
-    """The photographs with their depth maps; where none can be used, or --depth-weight is 0, their views name none."""
+    """The photographs with their depth maps.
+
+    If no depth map can be used, or --depth-weight is 0, `depth` of their views is None.
+    """
     if not any(view.depth for view in photographs.views):
         return photographs
     depth_maps = None
@@ -167,7 +170,7 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
     num_masks = sum(view.mask is not None for view in scene.views)
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
-    # of a dataset's own points few may be in view of the photographs that are there, but not none
+    # photographs of a dataset may be missing: few of its points may then be in view, but not none
     apart = points_out_of_view(scene) if points else points_out_of_view(scene, _ANY)
     if apart is not None:
         display.warn(f"of {points or 'the dataset'}, {apart}")

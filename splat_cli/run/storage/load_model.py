@@ -14,7 +14,7 @@ from splat_cli.run.storage.find_run import find_splats
 
 
 def field_path(source: Path) -> Path | None:
-    """File of the run's colour field; None for runs without one and for files of splats. UsageError."""
+    """File of the run's colour field; None for runs without one and for files of splats. Raises UsageError."""
     path = find_splats(source)[0].with_name(NAME)
     return path if source.is_dir() and path.is_file() else None
 

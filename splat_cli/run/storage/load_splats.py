@@ -18,7 +18,7 @@ from splat_cli.scene.cameras_json import write_cameras
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
-    """Write the cameras of the only run among `sources` as JSON, transformed by `edits`. UsageError."""
+    """Write the cameras of the only run among `sources` as JSON, transformed by `edits`. Raises UsageError."""
     runs = [run for _, run in map(find_splats, sources) if run is not None]
     if len(runs) != 1:
         raise UsageError(f"--cameras writes those of one run, but {len(runs)} of the sources are runs: export it alone")
@@ -30,7 +30,7 @@ def load_splats_for_viewers(source: Path, bake: bool = True, backend: Backend | 
     """Splats of `source`, a run or a file; those of an antialiased run are baked for viewers without antialiasing.
 
     If they are not baked, because `bake` is False or no views are known, `antialiased` states how they were trained.
-    backend: to bake on, by default any available. DeviceError.
+    backend: to bake on, by default any available. Raises DeviceError.
     """
     splats, run = load_trained_splats(source)
     return bake_for_viewers(splats, run, backend) if bake else splats

@@ -42,7 +42,7 @@ def check_background(content: dict[str, Any]) -> None:
 
 
 def check_responses(content: dict[str, Any]) -> None:
-    """ValueError where camera_response.json does not hold `cameras` by their ids, as `CameraResponse.to_dict` says."""
+    """ValueError unless `cameras` of camera_response.json maps ids to objects of `CameraResponse.to_dict`."""
     cameras = content.get("cameras", {})
     if not isinstance(cameras, dict) or not all(re.fullmatch("[0-9]{1,18}", number) for number in cameras):
         raise ValueError("expected `cameras`, an object of cameras by their ids")

@@ -105,7 +105,7 @@ class RunDir:
         return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
 
     def origin(self) -> np.ndarray:
-        """What was subtracted from the coordinates of a scene in geographic ones, float64 [3]. FormatError."""
+        """Origin that was subtracted from geographic coordinates, float64 [3], world units. Raises FormatError."""
         text = self.provenance().get("origin", "0,0,0")
         try:
             return np.array([float(value) for value in text.split(",")]).reshape(3)
@@ -121,7 +121,7 @@ class RunDir:
         _write_json(self.background_path, {"color": color})
 
     def responses(self) -> dict[int, CameraResponse]:
-        """Vignetting and response by camera id; of no camera where none was trained. FormatError."""
+        """Vignetting and response by camera id; empty if none was trained. Raises FormatError."""
         cameras = _read_json(self.responses_path, check_responses).get("cameras", {})
         return {int(number): CameraResponse.from_dict(content) for number, content in cameras.items()}
 

@@ -76,12 +76,12 @@ def _check_writable(folder: Path) -> None:
 
 
 def _counts_as_nothing(path: Path) -> bool:
-    """Whether the file in a folder can be from a run that was killed before it had read its scene."""
+    """Whether a file in a folder may be left from a run that was killed before reading its scene."""
     return is_leftover(path) or path.name in (LOCK_NAME, "cameras.json")
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Removes the folders that this program made, innermost first, as far as they hold nothing but the lock."""
+    """Remove the folders that this program created, innermost first, if they contain only the lock."""
     for folder in folders:
         with suppress(OSError):
             if {found.name for found in folder.iterdir()} == {LOCK_NAME}:

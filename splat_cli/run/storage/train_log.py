@@ -1,4 +1,4 @@
-"""train.jsonl of a run: an entry a line, as training continues."""
+"""train.jsonl of a run: one JSON entry per line, appended during training."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ from splat_cli.files import replacing
 from splat_cli.run.storage.records import log_entry
 
 _MAX_LINES, _MAX_LINE = 300_000, 1 << 16
-"""The file grows by a line a second; characters of a line."""
+"""Maximum number of lines (training writes one per second), and of characters in a line."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TrainLog:
 
 
 def sum_phases(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds by phase in entries of a log, of all sessions that came to their end."""
+    """Seconds by phase in entries of a log, summed over all sessions that ended normally."""
     sums: dict[str, float] = {}
     for entry in entries:
         for phase, seconds in entry.get("phases", {}).items():

@@ -52,7 +52,10 @@ def find_opensfm(root: Path) -> Path | None:
 
 
 def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
-    """Shots and points of the first reconstruction, the largest; others have coordinates of their own. SceneError."""
+    """Shots and points of the first reconstruction, the largest; others have coordinates of their own.
+
+    Raises SceneError.
+    """
     path = find_opensfm(root)
     if path is None:
         raise SceneError(f"{root} holds no reconstruction.json of OpenSfM or OpenDroneMap")
@@ -140,7 +143,7 @@ def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
 
 
 def _points(points: dict[str, Any], numbers: np.ndarray) -> Points:
-    """All points: of `_without_points`, and others. TypeError, KeyError or ValueError where they are none."""
+    """All points: of `_without_points`, and others. TypeError, KeyError or ValueError if they are none."""
     others = [[*point["color"], *point["coordinates"]] for point in points.values()]
     numbers = np.concatenate([numbers, np.array(others, np.float64).reshape(-1, 6)])
     return Points(numbers[:, 3:], np.clip(np.nan_to_num(numbers[:, :3]), 0, 255).astype(np.uint8))

@@ -16,7 +16,7 @@ class InvisibleError(Exception):
 
 
 def to_rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:
-    """8-bit RGB; transparent pixels show the background, TransparentError if it is None. InvisibleError."""
+    """8-bit RGB; transparent pixels show the background, TransparentError if it is None. Raises InvisibleError."""
     if image.mode.startswith("I"):
         return Image.fromarray(_integer_levels(image)).convert("RGB")
     if not image.has_transparency_data:

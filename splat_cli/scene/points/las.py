@@ -20,7 +20,7 @@ _PROGRAM = f"from {las_worker.__name__} import main; main()"
 def read_las(path: Path) -> Points:
     """Points of a LAS or LAZ file (ASPRS), in its own coordinates.
 
-    FormatError where the file is damaged, even if its decoder crashes; UsageError where laspy is missing.
+    FormatError if the file is damaged, even if its decoder crashes; UsageError if laspy is missing.
     """
     if importlib.util.find_spec("laspy") is None:
         raise UsageError(f"{path} needs laspy: pip install 'splat-cli[las]'")

@@ -59,7 +59,7 @@ class CameraPath:
         return Path(self.kind).stem
 
     def through(self, views: Sequence[View], dense: np.ndarray | None = None) -> tuple[list[View], float]:
-        """(cameras of the path, frames per second), from the cameras `views`. FormatError.
+        """(cameras of the path, frames per second), from the cameras `views`. Raises FormatError.
 
         dense: obstacles [P, 3], which also determine the ground. The result is the smoothest path that keeps half the
         distance of the nearest camera (clearance.py); "interpolate" passes through all cameras.

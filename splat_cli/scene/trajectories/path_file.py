@@ -16,7 +16,7 @@ _AXES = np.diag([1.0, -1.0, -1.0, 1.0])
 
 
 def read_path(path: Path) -> tuple[list[View], float | None]:
-    """(view of each frame, frames per second if stated). FormatError.
+    """(view of each frame, frames per second if stated). Raises FormatError.
 
     nerfstudio: `camera_path` with `camera_to_world` (row-major) and `fov` (degrees, vertical), `render_width`,
     `render_height`, `fps`; coordinates are taken as those of the scene.

@@ -26,7 +26,7 @@ def find_transforms(root: Path) -> Path | None:
 def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     """Frames and point cloud of transforms.json, in coordinates before its `applied_transform`.
 
-    Photographs are located as stated in the file, or with --images in that folder. SceneError.
+    Photographs are located as stated in the file, or with --images in that folder. Raises SceneError.
     """
     path = root / FILE
     document, entries = read_document(path)

@@ -148,7 +148,7 @@ class LeadingTrainer(RankedTrainer):
                 self._buffers.receive()
 
     def _scatter(self) -> None:
-        """Send the others their shares of all splats. SharedMemoryError where a rank has no room for its buffers."""
+        """Send the others their shares of all splats. SharedMemoryError if a rank has no room for its buffers."""
         self._num_scattered = -1
         self.ranks.broadcast("scatter", self.step, self.model.num, self.splats.capacity, self.size)
         all_or_none(self.ranks, self.backend, self._buffers_to_scatter).send()

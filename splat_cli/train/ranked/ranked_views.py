@@ -68,7 +68,7 @@ class RankedViews:
         self._exchange = None
 
     def grow_if_overflowed(self, state: IterState) -> bool:
-        """See Rasterizer.grow_if_overflowed. SharedMemoryError where the buffers of a rank do not fit."""
+        """See Rasterizer.grow_if_overflowed. SharedMemoryError if the buffers of a rank do not fit."""
         if not state.read()["overflowed"]:  # on all ranks or on none
             return False
         if (needed := self.exchange.needed_rows) > self.exchange.rows:
