@@ -32,7 +32,7 @@ def images_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> 
 def image_budget(
     backend: Backend, config: TrainConfig, views: Sequence[View], others: Sequence[View]
 ) -> ImageBudget | None:
-    """ImageBudget of a GPU's part of the training photographs, beside all `others` held out; None if these fit.
+    """Budget of a GPU's part of the training photographs, in addition to all held-out ones, `others`; None if all fit.
 
     UsageError if not even the photographs of one round of density control fit.
     """
@@ -52,7 +52,7 @@ def image_budget(
 
 
 def depth_map_limit(backend: Backend, config: TrainConfig) -> int:
-    """Most bytes of depth maps, which are all resident: a part of the memory beside that of photographs."""
+    """Memory limit of depth maps in bytes; they are all resident, in addition to the photographs."""
     return int(_DEPTH_SHARE * _limit(backend, config))
 
 

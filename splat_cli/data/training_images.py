@@ -18,7 +18,7 @@ from splat_cli.scene.images.image_set import ImageSet
 
 
 class TrainingImages:
-    """The table of training cameras, and what fills it with photographs.
+    """The table of training cameras, and the photographs on the device that it refers to.
 
     images: the photographs on the host, at full resolution. stream: loads photographs in the order of the steps, with
     a `budget` for fewer than all; else None. share: of a rank, which has only the photographs that it shows.
@@ -43,9 +43,10 @@ class TrainingImages:
             self.stream.load(views)
 
     def set_downscale(self, downscale: int) -> bool:
-        """Show all views downscaled by this factor, between two steps; whether that was not so already.
+        """Downscale all views by this factor, between two steps; returns whether the factor has changed.
 
-        Photographs of one resolution are on the device at a time. MemoryError: to be repeated before the next step.
+        The device holds photographs of one resolution at a time. After a MemoryError, call it again before the next
+        step.
         """
         if downscale == self._downscale:
             return False
@@ -59,7 +60,7 @@ class TrainingImages:
         return True
 
     def _upload(self, downscale: int) -> None:
-        self.backend.synchronize()  # steps are done that read the photographs of before
+        self.backend.synchronize()  # queued steps read the previous photographs
         self._resident.clear()
         upload = self.backend.upload
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -81,5 +82,5 @@ class _PartStreamer(ImageStreamer):
         super().__init__(backend, cameras, images.images, images.masks, own_order, budget, own_batch)
 
     def ready(self, step: int) -> int:
-        """See ImageStreamer.ready; steps are those of all ranks, at the begin of a batch."""
+        """See ImageStreamer.ready; steps are those of all ranks, at the beginning of a batch."""
         return self._num_ranks * super().ready(step // self._num_ranks)

@@ -30,6 +30,5 @@ class Strategy(Protocol):
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> Sequence[Any] | None:
         """Add, relocate and prune splats: never frozen ones, and up to config.max_splats others.
 
-        Returns indices int64 [K] on the device, with repetition, of all splats that are not as before; or None: any may
-        have changed.
+        Returns indices int64 [K] on the device, with repetition, of all changed splats; None if any may have changed.
         """

@@ -16,12 +16,14 @@ from splat_cli.optim.columns import launch, partition
 from splat_cli.optim.model import Model
 
 FILE = "density/unseen"
-HIDDEN_LOGIT = -100.0  # of the opacity 0
-MAX_ERROR = 1e-6  # probability that dropout hides, for as long, a splat that a single view shows
+HIDDEN_LOGIT = -100.0  # logit of an opacity that float32 cannot distinguish from 0
+MAX_ERROR = 1e-6  # probability that dropout hides a splat of a single view for max_unseen_steps
 
 
 def tracks_unseen(config: ResolvedConfig, strategy: Strategy) -> bool:
-    """Whether training keeps `Model.last_seen`, which takes the place of statistics."""
+    """Whether training maintains `Model.last_seen`; not with strategies that collect statistics, which share its
+    memory.
+    """
     return config.relocate_unseen and not strategy.collects_stats
 
 
@@ -36,7 +38,7 @@ def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
 
 
 def mark_unseen(model: Model, before: int) -> Any:
-    """Mask [num] of trained splats that no view has shown from step `before` on, nor density control has placed."""
+    """Mask [num] of trained splats that no view has shown, and density control has not placed, since step `before`."""
     backend, num = model.backend, model.num
     mask = backend.xp.zeros(num, "bool")
     if before > 0:

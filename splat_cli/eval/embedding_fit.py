@@ -44,7 +44,7 @@ def has_appearances(config: TrainConfig) -> bool:
 
 
 def half(photographs: ImageSet, right: bool) -> ImageSet:
-    """The photographs, masked to one half."""
+    """The photographs, masked to their left or right halves."""
     masks: list[np.ndarray | None] = []
     for image, mask in zip(photographs.images, photographs.masks, strict=True):
         kept = np.full(image.shape[:2], 255, np.uint8) if mask is None else mask.copy()

@@ -49,7 +49,7 @@ def evaluate(
     mean_response = CameraResponse.mean(model.responses.values()) if model.responses else None
     scorer, scores = PictureScorer(backend), {}
     for index, (photograph, mask) in enumerate(decoded_ahead(photographs)):
-        if mask is not None and not mask.any():  # damaged, as decoding has shown
+        if mask is not None and not mask.any():  # found to be damaged while decoding
             continue
         view = photographs.views[index]
         planes = renderer.planes(index, background)
@@ -76,7 +76,7 @@ def _fitted_score(scorer: PictureScorer, planes: Any, photograph: np.ndarray, ma
 
 
 def _with_response(backend: Backend, planes: Any, response: CameraResponse) -> Any:
-    """A picture as the camera takes it."""
+    """The picture with the vignetting and response of the camera applied."""
     return _uploaded(backend, response.apply(_downloaded(backend, planes)))
 
 

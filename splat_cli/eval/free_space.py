@@ -1,7 +1,7 @@
 """Floaters: opacity in space that sparse points show to be free.
 
-A camera sees a point of the dataset along a ray, which is therefore free up to shortly before the point. Opacity that
-splats with centres within the first 80 % of the depth accumulate there stands in the way.
+A camera sees a point of the dataset along a ray, which is therefore free up to shortly before the point. Opacity
+accumulated there, by splats with centres within the first 80 % of the depth, belongs to floaters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ MAX_VIEWS = 8  # that are measured, evenly spread
 
 @dataclass(frozen=True)
 class FreeSpace:
-    """Of `num_rays` rays to points: share that is hidden, and mean opacity in free space."""
+    """Statistics of `num_rays` rays to points: fraction that is hidden, and mean opacity in free space, 0 to 1."""
 
     hidden: float
     opacity: float
@@ -32,7 +32,9 @@ class FreeSpace:
 def free_space_metrics(
     backend: Backend, splats: Splats, views: Mapping[str, Sequence[View]], points: np.ndarray, antialias: bool
 ) -> dict[str, float]:
-    """`free_space` of several sets of views, for metrics.json: a set's name ends the names of its numbers."""
+    """Results of `free_space` for several sets of views, as entries of metrics.json; set names are suffixes of the
+    keys.
+    """
     metrics: dict[str, float] = {}
     for name, some in views.items():
         if found := free_space(backend, splats, some, points, antialias):

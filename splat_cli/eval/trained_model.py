@@ -1,4 +1,4 @@
-"""A trained model: splats, and what else pictures of them depend on."""
+"""A trained model: splats, and all else that renders depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comments of PLY files say of their splats: antialiasing and origin."""
+"""Comments of PLY files about their splats: antialiasing and origin."""
 
 import math
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from splat_cli.ply_header import header_comments
 
 _ANTIALIASED = "antialiased:"
 _ANTIALIASED_SPLATS = f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
-"""The prefix counts; the rest is for people."""
+"""Comment of antialiased splats; only the prefix is parsed."""
 _RENDER_MODE = "SplatRenderMode: mip"
-"""The same in words of Brush, which PlayCanvas's splat-transform reads and writes, too."""
+"""Comment of antialiased splats by Brush, which PlayCanvas's splat-transform reads and writes, too."""
 _ORIGIN = "subtracted_origin:"
 """Prefix of the comment with the origin x y z."""
 
@@ -27,7 +27,9 @@ def splat_comments(splats: SplatArrays) -> list[str]:
 
 
 def is_antialiased(comments: Iterable[str]) -> bool:
-    """Whether comments say that splats are antialiased, in our words, Brush's or Postshot's; the last one counts."""
+    """Whether comments say that splats are antialiased, in the form of this program, Brush or Postshot; the last one
+    counts.
+    """
     found = False
     for comment in comments:
         name, _, value = comment.strip().partition(" ")
@@ -42,7 +44,7 @@ def is_antialiased(comments: Iterable[str]) -> bool:
 
 
 def stated_origin(comments: Iterable[str]) -> tuple[float, float, float]:
-    """The origin that comments state (`SplatArrays.origin`), zeros where they state none, or one that is no point."""
+    """The origin that comments state (`SplatArrays.origin`), zeros if they state none, or an invalid one."""
     for comment in comments:
         if comment.startswith(_ORIGIN):
             try:

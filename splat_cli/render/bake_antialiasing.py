@@ -29,7 +29,7 @@ NARROWEST = 0.01  # px^2, unless a splat was narrower before
 
 
 def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> SplatArrays:
-    """The antialiased splats, converted by `without_antialiasing`, for viewers without antialiasing."""
+    """The antialiased splats, converted by `without_antialiasing`; their higher SH coefficients are kept."""
     baked = without_antialiasing(Splats.from_arrays(backend, splats), views).to_arrays()
     return dataclasses.replace(
         splats, log_scales=baked.log_scales, logit_opacities=baked.logit_opacities, antialiased=False

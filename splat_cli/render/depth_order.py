@@ -1,4 +1,4 @@
-"""Depth order of splats whose centre is outside the picture."""
+"""Depths for the sorting of splats whose centres are outside the picture."""
 
 from typing import Any
 

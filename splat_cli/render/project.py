@@ -117,7 +117,7 @@ def batch_defines(views: Any | None) -> dict[str, int]:
 
 
 def batch_size_defines(size: int) -> dict[str, int]:
-    """The same for a batch of `size` views."""
+    """Defines of kernels that update from a batch of `size` views."""
     return {"BATCH": size} if size > 1 else {}
 
 
@@ -175,7 +175,7 @@ def project_share(
 
 
 def dropout_defines(dropout: float) -> dict[str, int]:
-    """Defines of both kernels."""
+    """Defines of `project` and `project_share`."""
     return {"DROPOUT": 1} if dropout else {}
 
 

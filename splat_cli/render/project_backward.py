@@ -56,7 +56,7 @@ class Update:
 
     @property
     def defines(self) -> dict[str, int]:
-        """Defines of both kernels."""
+        """Defines of project_backward and color_backward."""
         packed = self.moments1 is not None and self.moments2 is None
         return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | moment_defines(packed)
 
@@ -87,8 +87,8 @@ def project_backward(
 ) -> None:  # fmt: skip
     """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
 
-    Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam then moves as far as in as many steps
-    with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
+    Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam's step then equals that of as many
+    steps with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
     share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
     """
     _geometry_backward(splats, cameras, state, antialias, projection, update, share)

@@ -109,7 +109,7 @@ class AuxiliaryModels:
             model.set_views(views)
 
     def constrain(self) -> None:
-        """Apply the models' constraints, after every round of density control."""
+        """Apply the models' constraints, every `densify_interval` steps."""
         for model in self.models:
             model.constrain()
 
@@ -131,7 +131,7 @@ class AuxiliaryModels:
         return next((color for color in colors if color is not None), None)
 
     def camera_responses(self) -> dict[int, CameraResponse]:
-        """Vignetting and response by camera id; of no camera without --appearance camera."""
+        """Vignetting and response by camera id; empty without --appearance camera."""
         return {number: found for model in self.models for number, found in model.camera_responses().items()}
 
     def refined_views(self) -> list[View] | None:

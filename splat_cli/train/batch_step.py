@@ -20,16 +20,15 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.auxiliary import AuxiliaryModels
 from splat_cli.train.view_pipeline import ViewPipeline
 
-MAX_AHEAD = 4_000_000  # splats; to project more is bound by the memory's bandwidth, and delays what runs beside it
+MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth and slows down concurrent kernels
 
 
 class BatchStep:
     """Queues the steps of a batch and its update. All methods read and write device memory only.
 
     schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
-    size, by which regularisers and noise are scaled.
-    projects_ahead: the next view of a batch is projected beside the rendering of the one before; not with
-    auxiliary models that may change its camera or background.
+    size, by which regularisers and noise are scaled. projects_ahead: the next view of a batch is projected while one is
+    rendered; not with auxiliary models that may change its camera or background.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class BatchStep:
         return self._model.splats
 
     def launch(self, first: int = 0) -> None:
-        """Queue the steps of a batch from the first-th on, and its update: what a replay repeats."""
+        """Queue the steps of a batch from step `first` on, and the update: the launches that a graph captures."""
         last, updated = self.config.batch_size - 1, self.rasterizer.updated
         ahead = self.projects_ahead and self.splats.capacity <= MAX_AHEAD
         for slot in self._views_ahead(first) if ahead else self._views(first):
@@ -62,7 +61,7 @@ class BatchStep:
 
     @property
     def view_source(self) -> tuple[Any, Any]:
-        """Arrays from which the views, rates and backgrounds of steps are taken."""
+        """Device arrays (schedule, order) that determine views, learning rates and backgrounds of steps."""
         return self._schedule, self._order
 
     def measure_loss(self) -> None:
@@ -70,7 +69,7 @@ class BatchStep:
         self._auxiliary.loss.forward(self.state, self.rasterizer.picture.image)
 
     def differentiate(self) -> None:
-        """Queue the way back from the loss to the gradients of projected splats."""
+        """Queue the backward pass from the loss to the gradients of projected splats."""
         picture, loss = self.rasterizer.picture, self._auxiliary.loss
         loss.backward(self.state, picture.image, picture.d_image)
         self._auxiliary.add_losses(self.state, picture)
@@ -78,7 +77,7 @@ class BatchStep:
         self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
 
     def update(self) -> Update:
-        """What to do with gradients of parameters."""
+        """Options and target arrays of the update of parameters."""
         c, model = self.config, self._model
         d_means = self._auxiliary.position_gradients(self.splats.capacity)
         return Update(
@@ -91,20 +90,20 @@ class BatchStep:
         )  # fmt: skip
 
     def add_noise(self, projection: Projection, share: Share = WHOLE) -> None:
-        """Queue the noise that follows an update, if the strategy asks for it. projection: of the batch's views."""
+        """Queue the noise that follows an update, if the strategy uses it. projection: of the batch's views."""
         if (noise_scale := self._strategy.noise_scale) > 0:
             noise_scale = self.config.batch_size**0.5 * noise_scale / self.unit**2  # per update and covariance
             visible_in = projection if self.config.visible_adam else None
             langevin_noise(self.splats, self.state, self.config.seed, noise_scale, share, visible_in)
 
     def _views(self, first: int) -> Iterator[int]:
-        """The views of a batch from the first-th on, each with its splats projected and sorted."""
+        """The views of a batch from view `first` on, each with its splats projected and sorted."""
         for slot in range(first, self.config.batch_size):
             self._project(slot, self.state)
             yield slot
 
     def _views_ahead(self, first: int) -> Iterator[int]:
-        """The same, where each view but the first is projected beside what is queued for the one before."""
+        """As `_views`, but each view except the first is projected while the one before is rendered."""
         self._pipeline.begin(first)
         for slot in range(first, size := self.config.batch_size):
             with self._pipeline.view(slot, first, size - 1):

@@ -23,7 +23,7 @@ MAX_INITIAL_PAIRS = 1 << 24  # of very many splats, few are visible and most are
 
 
 def initial_pairs(num_splats: int) -> int:
-    """Number of (splat, tile) pairs that buffers have room for at first."""
+    """Initial capacity of the buffers of (splat, tile) pairs."""
     return min(PAIRS_PER_SPLAT * num_splats, MAX_INITIAL_PAIRS)
 
 
@@ -41,7 +41,7 @@ def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, fr
 def make_rasterizer(
     backend: Backend, config: ResolvedConfig, cameras: CameraTable, model: Model, coloring: Coloring | None
 ) -> Rasterizer:
-    """The rasterizer of training, for all splats that the model has room for."""
+    """The rasterizer of training, with the capacity of the model."""
     capacity = model.splats.capacity
     settings = _rasterization_settings(config, config.deterministic and backend.name == "cuda")
     return Rasterizer(

@@ -60,7 +60,7 @@ class DensityControl:
         return step
 
     def refine(self, step: int) -> Sequence[Any] | None:
-        """One round. Returns indices of all splats that are not as before, see Strategy.refine."""
+        """Run one round. Returns the indices of all changed splats, or None, see Strategy.refine."""
         model, capacity = self.model, self.model.splats.capacity
         self.num_removed += (removed := model.remove_nonfinite())
         self._state.write(num_splats=model.num)
@@ -88,7 +88,7 @@ class DensityControl:
             self._state.write(num_splats=self.model.num)
 
     def _refine_and_reuse_unseen(self, step: int) -> Sequence[Any] | None:
-        """A round in which splats that no view shows are dead. Returns what Strategy.refine does."""
+        """Run a round that treats splats which no view shows as dead. Returns what Strategy.refine returns."""
         if not tracks_unseen(self.config, self.strategy):
             return self.strategy.refine(step, self.model, self._scorer, self.rng)
         hidden = hide_unseen(self.model, step - self._max_unseen_steps)

@@ -16,7 +16,7 @@ from splat_cli.gaussians.init import splats_from_points
 
 
 def check_source(config: TrainConfig) -> None:
-    """UsageError if --init-from or --frozen is not a file of splats, or is refused with other settings.
+    """UsageError if --init-from or --frozen is not a file of splats, or conflicts with other settings.
 
     Called before photographs are read, which takes time.
     """

@@ -42,10 +42,10 @@ def views_following(views: Sequence[View], given: Sequence[View], refined: Seque
 
 
 def common_offset(offsets: Sequence[np.ndarray]) -> np.ndarray:
-    """Estimate of what `offsets`, a row each, have in common: their mean, shrunk where it may be chance; 0 of few rows.
+    """Estimate of the common part of `offsets` [N] each: the mean, shrunk if it may be chance; 0 for few offsets.
 
-    Corrections that each camera needed for itself have a mean within its standard error of 0. The factor is that of
-    James and Stein (1961), "Estimation with quadratic loss", of each column alone.
+    If corrections of cameras are independent, their mean is within its standard error of 0. The factor is that of James
+    and Stein (1961), "Estimation with quadratic loss", of each column alone.
     """
     mean = np.mean(offsets, axis=0)
     if len(offsets) < _MIN_OFFSETS:

@@ -63,7 +63,8 @@ def _part(schedule: Any, first: str, count: int) -> Any:
 def downscale_at(config: ResolvedConfig, step: int) -> int:
     """Factor by which photographs are downscaled in the step after `step` steps.
 
-    It halves at even intervals until `coarse_until` of the run, each rounded to a multiple of `densify_interval`.
+    It halves at even intervals up to the fraction `coarse_until` of the run; steps are rounded to multiples of
+    `densify_interval`.
     """
     shares = [config.coarse_until * level / config.coarse_levels for level in range(1, config.coarse_levels + 1)]
     ends = [config.densify_interval * round(share * config.steps / config.densify_interval) for share in shares]

@@ -22,7 +22,7 @@ class Replay(Protocol):
 
 
 class PairBuffers(Protocol):
-    """The rasterizer's, of one or of several ranks."""
+    """Buffers of (splat, tile) pairs of the rasterizer, on one or several ranks."""
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed."""
@@ -69,7 +69,7 @@ class StepLoop:
         return -(-step // self._batch) * self._batch
 
     def _queue(self, step: int, stop: int) -> None:
-        if step % self._batch and self._resume:  # an overflow has interrupted a batch: what it has done so far is kept
+        if step % self._batch and self._resume:  # an overflow has interrupted a batch: the steps done so far are kept
             self._resume(step % self._batch)
         count = (stop - self._whole(step)) // self._batch
         if count > 0 and not self._graph.current:

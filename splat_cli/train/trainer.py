@@ -142,7 +142,7 @@ class Trainer:
                 on_progress(Progress(self.step, float(last["loss"]), self.model.num, float(last["psnr"])))
 
     def collect(self) -> None:
-        """Bring splats, moments and statistics up to date that other ranks train."""
+        """Update the splats, moments and statistics that other ranks train; on one GPU, there are none."""
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Replace all splats, moments and statistics, with room for `capacity` splats. See Model.load_planes."""
@@ -150,7 +150,10 @@ class Trainer:
         self.rasterizer.resize_splats(capacity)
 
     def recover_from_oom(self) -> None:
-        """Prune to the splats that fit, which is the maximum from then on. OutOfMemory if not even few fit."""
+        """Prune splats until training fits into memory; their number is the maximum from then on.
+
+        OutOfMemory if pruning does not help.
+        """
         step = self.step - self.step % self.config.batch_size
         self.notices.append(self.scratch.recover(step, self._fit_others))
         self.density.limit(self.model.num_trained)
@@ -181,7 +184,7 @@ class Trainer:
         return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size, launch)
 
     def _fit_others(self) -> None:
-        """MemoryError if the splats do not fit on other ranks."""
+        """MemoryError if the splats do not fit on other ranks; on one GPU, never."""
 
     def _run_steps(self, target: int) -> None:
         self.loop.run_until(target)

@@ -12,7 +12,7 @@ from splat_cli.scene.images.image_set import ImageSet
 
 @dataclass(frozen=True)
 class TrainingInputs:
-    """Photographs of the training views, and what else of the dataset training needs.
+    """Photographs of the training views, points of the scene, and initial offsets of poses.
 
     images: all on the device, or streamed if `budget` is given. points: float32 [P, 3] of the scene, world units, for
     --depth-weight and --free-space, or None. pose_offsets: float32 [V, 6, 9 or 11], initial offsets of --pose-opt, as

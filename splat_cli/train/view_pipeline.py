@@ -1,4 +1,4 @@
-"""Views of a batch, each prepared while the one before is rendered."""
+"""Pipelined views of a batch: the next one is prepared while one is rendered."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from splat_cli.render.iter_state import IterState, copy_view_state
 
 
 class ViewPipeline:
-    """Queues the preparation of a view (its projected splats and tile lists) beside the rendering of the one before.
+    """Queues the preparation of a view (projection and tile lists) concurrently with the rendering of the one before.
 
-    prepare: queues it, given the view and a state. select: makes the rasterizer use the view's buffers from now on.
-    Two states alternate, and so must the buffers that `select` chooses.
-    Few of the device's threads prepare at a time, and wait for memory; blending waits for arithmetic.
+    prepare: queues it, given the view and a state. select: makes the rasterizer use the view's buffers from now on. Two
+    states alternate, and so must the buffers that `select` chooses. They overlap well: preparation occupies few threads
+    and is limited by memory latency, blending by arithmetic.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ViewPipeline:
 
     @contextmanager
     def view(self, view: int, first: int, last: int) -> Iterator[None]:
-        """Make `view` the state's view, prepared, for what the block queues. Call it for first to last, in order.
+        """Context for the rendering of `view`, which the state then describes. Enter it for first to last, in order.
 
         The first one has been prepared by `begin`.
         """

@@ -37,7 +37,7 @@ class ViewScorer:
     ) -> None:  # fmt: skip
         """load_photographs: called with the views to score.
 
-        Views are as evenly divided among the slots of a batch as those of training are.
+        Views are divided among the slots of a batch as evenly as in training.
         """
         self.model, self.rasterizer, self.loss, self.state, self.rng = model, rasterizer, loss, state, rng
         self._load_photographs, self._batch = load_photographs, config.batch_size
@@ -106,7 +106,7 @@ class ViewScorer:
 
     @property
     def _views_at_once(self) -> int:
-        """Number of views in a graph; more than one where each is prepared beside the scoring of the one before."""
+        """Number of views in a graph; more than one if each is prepared while the one before is scored."""
         has_room = self.rasterizer.settings.batch > 1 and self._capacity <= MAX_AHEAD
         return MAX_AT_ONCE if has_room and not self.rasterizer.coloring else 1
 

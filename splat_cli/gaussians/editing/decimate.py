@@ -15,10 +15,10 @@ _MAX_OPACITY = 1 - 1e-6
 
 
 def halved(splats: SplatArrays) -> SplatArrays:
-    """Half as many splats, rounded up, in Morton order: of each two neighbours along the curve, one.
+    """Half as many splats, rounded up, in Morton order: each two neighbours along the curve are merged.
 
-    It has their mean position, covariance (within and between them) and colours, weighted by opacity times area, and
-    the opacity with which its area covers as much as theirs did.
+    Position, covariance (within and between both) and colours are means weighted by opacity times area; the opacity
+    preserves the sum of opacity times area.
     """
     splats = in_morton_order(splats)
     if len(splats) < 2:
@@ -51,13 +51,13 @@ def halved(splats: SplatArrays) -> SplatArrays:
 
 
 def _area(log_scales: np.ndarray) -> np.ndarray:
-    """Of the two longer axes, float64 [N]."""
+    """Product of the two longer standard deviations, float64 [N], square world units."""
     area: np.ndarray = np.exp(np.sort(log_scales.astype(np.float64), axis=1)[:, 1:].sum(axis=1))
     return area
 
 
 def _covariances(splats: SplatArrays) -> np.ndarray:
-    """float64 [N, 3, 3]."""
+    """Covariance matrices, float64 [N, 3, 3], square world units."""
     scaled = rotations(np, splats.quats.T.astype(np.float64)) * np.exp(splats.log_scales.astype(np.float64))[:, None, :]
     covariances: np.ndarray = scaled @ scaled.transpose(0, 2, 1)
     return covariances

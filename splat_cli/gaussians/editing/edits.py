@@ -38,22 +38,22 @@ class Edits:
     crop: Crop | None = None
     min_opacity: float | None = None
     min_size: float | None = None
-    """Of the longest axis, as a standard deviation in world units."""
+    """Limit of the longest axis, as a standard deviation in world units."""
     max_size: float | None = None
     max_isolation: float | None = None
-    """Distance to the neighbours, as a multiple of the longest axis."""
+    """Limit of the distance to the neighbours, as a multiple of the longest axis."""
     min_contribution: float | None = None
-    """Pixels a view."""
+    """Limit of the mean contribution, in pixels per view."""
     scale: float | None = None
     rotate: tuple[float, float, float] | None = None
-    """Degrees about x, then y, then z."""
+    """Angles of rotation about x, then y, then z, degrees."""
     translate: tuple[float, float, float] | None = None
     max_splats: int | None = None
     sh_degree: int | None = None
     morton: bool = False
 
     def __post_init__(self) -> None:
-        """UsageError for numbers that no splats have."""
+        """UsageError for values out of range."""
         if self.max_splats is not None and self.max_splats < 1:
             raise UsageError(f"max_splats = {self.max_splats}: expected 1 or more")
         if self.sh_degree is not None and not 0 <= self.sh_degree <= _MAX_SH_DEGREE:

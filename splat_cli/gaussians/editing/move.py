@@ -1,4 +1,4 @@
-"""Similarity transforms of splats: scale, rotation, translation. They leave no coordinates relative to an origin."""
+"""Similarity transforms of splats: scale, rotation, translation. Transformed splats no longer state an origin."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -52,7 +52,9 @@ def rotated(splats: SplatArrays, rotation: np.ndarray) -> SplatArrays:
 
 
 def flipped(splats: SplatArrays, signs: tuple[int, int, int]) -> SplatArrays:
-    """The same splats where the axes x, y, z change their signs, each 1 or -1; exact. One or three: a mirror image."""
+    """The same splats where the axes x, y, z change their signs, each 1 or -1; exact. An odd number of -1 mirrors the
+    scene.
+    """
     x, y, z = signs
     return dataclasses.replace(
         splats,

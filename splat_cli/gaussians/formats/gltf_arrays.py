@@ -18,7 +18,7 @@ _VERTICES = 34962
 
 
 def write_container(document: dict[str, Any], content: bytes) -> bytes:
-    """A .glb of a JSON document and its buffer."""
+    """Content of a .glb with a JSON document and its buffer."""
     text = json.dumps(document, separators=(",", ":")).encode()
     chunks = b"".join(
         _CHUNK.pack(len(data) + -len(data) % 4, kind) + data + filler * (-len(data) % 4)

@@ -42,7 +42,7 @@ _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
 """Palettes have 2^10 to 2^16 entries, one for every 4 to 8 splats where these bounds allow: see docs/formats.md."""
 _MAX_ENTRIES = 1 << _PALETTE_BITS[1]
 _MAX_META_BYTES = 1 << 20
-"""Of meta.json: a thousand times what its codebooks take."""
+"""Maximum size of meta.json in bytes; much more than its codebooks need."""
 _DAMAGED = (
     *ZIP_ERRORS, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
     ShapeError,

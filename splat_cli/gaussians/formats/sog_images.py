@@ -10,11 +10,11 @@ from splat_cli.archives import read_member
 from splat_cli.image_files import open_image
 
 MAX_SIDE = 16383
-"""Of a WebP image, in pixels."""
+"""Maximum width and height of a WebP image, in pixels."""
 _MAX_SPARE_PIXELS = 1 << 16
-"""Of an image, in addition to two for each of its splats."""
+"""Maximum number of pixels of an image, in addition to two for each of its splats."""
 _MAX_HEADER_BYTES = 1 << 20
-"""Of a WebP file, in addition to four for each pixel."""
+"""Maximum size of a WebP file in bytes, in addition to four for each pixel."""
 
 
 def as_image(rows: np.ndarray) -> np.ndarray:

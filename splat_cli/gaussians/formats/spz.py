@@ -35,7 +35,7 @@ Niantic's own writer keeps 5 and 4, which costs 0.6 dB where this costs 0.1, for
 
 
 def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
-    """Writes a file with as fine a fraction as the largest coordinate leaves room for.
+    """Write a file; positions have as many fractional bits as the largest coordinate allows.
 
     Coordinates are cut to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9. axes: RUB or RDF; the
     file states them. RUB is written as version 3, which all programs read; others as version 4, since Niantic's library

@@ -33,13 +33,13 @@ AXES = (
 )
 """Directions of x, y and z: left or right, down or up, back or forward. The first is unspecified, for RUB."""
 _AS_STORED = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD"}
-"""What Niantic's library stores for four systems whose letters say otherwise (measured with @adobe/spz 0.2.3)."""
+"""The axes that Niantic's library actually stores for four of these systems (measured with @adobe/spz 0.2.3)."""
 _COORDINATE_SYSTEM = 0xADBE0003
 _RECORD = struct.Struct("<II")
 _VALUE = struct.Struct("<I")
 _SIGNS = {"R": 1, "L": -1, "D": 1, "U": -1, "F": 1, "B": -1}
 _Y_TO_FORWARD = np.array([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]])
-"""Turns y to where a PLY has z, and z to where it has -y."""
+"""Rotation that maps y to the z axis of a PLY, and z to its -y axis."""
 
 
 def axes_record(axes: str) -> bytes:
@@ -48,7 +48,7 @@ def axes_record(axes: str) -> bytes:
 
 
 def stated_axes(records: bytes) -> str | None:
-    """The axes that a file's records state; None where they do not. ValueError if the records are damaged."""
+    """The axes that a file's records state, or None. ValueError if the records are damaged."""
     found = None
     while records:
         if len(records) < _RECORD.size:

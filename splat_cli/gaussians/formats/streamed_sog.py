@@ -22,13 +22,13 @@ from splat_cli.gaussians.formats.sog import sog_files
 
 NAME = "lod-meta.json"
 LEAF_SPLATS = 1 << 16
-"""Of the finest level."""
+"""Maximum number of splats of a leaf at the finest level."""
 _DEVIATIONS = 3.0
-"""Standard deviations of splats within the bounds of their node."""
+"""Extent of a splat within the bounds of its node, in standard deviations."""
 _MAX_SIZE = 0.05
-"""Of a splat in a leaf, relative to the scene: the bounds of leaves with larger ones would be those of the scene."""
+"""Maximum size of a splat in a leaf, relative to the scene: larger ones would extend the bounds of the leaf too far."""
 _STRAYS = (1, 99)
-"""Percentiles of positions between which the scene lies."""
+"""Percentiles of the positions that define the bounds of the scene."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list
     """Write the index `path`, whose name is lod-meta.json, and the chunks beside it; returns the levels' counts.
 
     Each level has half the splats of the one before. Splats that are large for the scene become its environment, which
-    viewers always show. After an error, what was there is unchanged. FormatError without splats.
+    viewers always show. After an error, existing files are unchanged. FormatError without splats.
     """
     if len(splats) == 0:
         raise FormatError(f"{path} was not written: no splats are left; keep some")

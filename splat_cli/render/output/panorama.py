@@ -21,9 +21,9 @@ _TURNS = np.array([  # camera to face: rows are the face's right, down and forwa
     [[1, 0, 0], [0, 0, -1], [0, 1, 0]],  # down
 ], np.float64)  # fmt: skip
 _OVERLAP = 1.2
-"""How far a face reaches, in halves of the cube's edge: faces fade into each other there.
+"""Extent of a face, relative to that of the cube's: adjacent faces are blended where they overlap.
 
-What a face shows depends a little on its axis: splats are sorted by depth along it, and flattened across it.
+Adjacent faces differ slightly there: each sorts splats by depth along its own axis, and projects them linearly.
 """
 _BAND = 64
 """Rows resampled at a time."""

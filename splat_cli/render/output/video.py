@@ -47,7 +47,7 @@ def write_video(
         ) as process:  # fmt: skip
             try:
                 assert process.stdin is not None
-                with suppress(BrokenPipeError):  # it ended before: its exit code says so
+                with suppress(BrokenPipeError):  # ffmpeg has failed: reported by its exit code
                     for picture in pictures:
                         pixels = np.asarray(open_image(picture).convert("RGB"))
                         process.stdin.write(np.ascontiguousarray(pixels[:height, :width]).data)
@@ -66,7 +66,7 @@ def write_video(
 
 
 def _command(path: Path, width: int, height: int, frames_per_second: float) -> list[str]:
-    """Of ffmpeg, which reads RGB pixels from its standard input."""
+    """Command line of ffmpeg, which reads RGB pixels from standard input."""
     import imageio_ffmpeg
 
     pixels = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{frames_per_second:.4f}"]

@@ -67,7 +67,7 @@ class RankedScorer(ViewScorer):
         return sums
 
     def _load(self, views: np.ndarray) -> None:
-        """Nothing yet: `_reset` loads them."""
+        """Does nothing: `_reset` loads the photographs."""
 
     def _grow_if_overflowed(self) -> bool:
         return self._ranked_views.grow_if_overflowed(self.state)

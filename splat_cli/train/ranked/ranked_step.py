@@ -1,4 +1,4 @@
-"""A batch on several ranks: captured graphs, with exchanges between and beside them."""
+"""A batch on several ranks: captured graphs, with exchanges between and concurrent with them."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class LeadingTrainer(RankedTrainer):
         self.ranks.check()
 
     def recover_from_oom(self) -> None:
-        """See Trainer.recover_from_oom; after a lack of memory on any rank, while none is in a step."""
+        """See Trainer.recover_from_oom; after memory ran out on any rank, while no rank executes a step."""
         self.ranks.check()
         self.scratch.release()  # makes room to collect
         self.collect()

@@ -112,10 +112,10 @@ class RankedViews:
 
     @contextmanager
     def rendered(self, view: int, count: int) -> Iterator[None]:
-        """Queue the picture of the rank's `view`-th view of `count`, after `list_first_tiles`.
+        """Queue the rendering of the rank's `view`-th view of `count`, after `list_first_tiles`.
 
-        The tile lists of the next one are built beside the picture and what the block queues. Call it for all views, in
-        order.
+        Concurrently with this and with the work that the block queues, the tile lists of the next view are built. Enter
+        it for all views, in order.
         """
         with self._pipeline.view(view, 0, count - 1):
             self.rasterizer.blend(self.model.splats, self.state)

@@ -1,4 +1,4 @@
-"""Splats on the way between rank 0, which holds all, and their owners: whole shares, or a few splats that have changed.
+"""Transfer of splats between rank 0, which holds all, and their owners: whole shares, or a few changed splats.
 
 Host side of copy_share and take_columns in cuda_src/raster/exchange.cu.
 """
@@ -20,7 +20,7 @@ FILE = "raster/exchange"
 
 
 class ShareBuffers:
-    """On rank 0: of one of the planes of a share, which follow one another, and of the states of all ranks."""
+    """Buffers of rank 0 for one array of planes of a share at a time, and for the iteration states of all ranks."""
 
     def __init__(self, ranks: Ranks, model: Model) -> None:
         rows, zeros = [len(planes) for planes in model.planes().values()], model.backend.xp.zeros
@@ -45,7 +45,7 @@ class ShareBuffers:
             self._ranks.receive(self._states[rank], rank)
 
     def skipped_updates(self) -> int:
-        """Of the ranks whose shares were received. Waits for the device."""
+        """Number of skipped updates, summed over the ranks whose shares were received. Waits for the device."""
         states = self._model.backend.download(self._states).view(ITER_STATE_DTYPE)
         return int(states["skipped_updates"].sum())
 
@@ -54,20 +54,22 @@ class ShareBuffers:
 
 
 def send_share(ranks: Ranks, model: Model, state: Any) -> None:
-    """Queue the share of another rank to be sent to rank 0, and its state."""
+    """On a rank other than 0: queue its share and `state`, its `struct IterState` (uint32), to be sent to rank 0."""
     for planes in model.planes().values():
         ranks.send(planes, 0)
     ranks.send(state, 0)
 
 
 def receive_share(ranks: Ranks, model: Model) -> None:
-    """Queue the reception of another rank's share."""
+    """On a rank other than 0: queue the reception of its share from rank 0."""
     for planes in model.planes().values():
         ranks.receive(planes, 0)
 
 
 class ChangedSplats:
-    """All columns of `count` splats, with repetition: rank 0 sends them to all, which take those they own."""
+    """Buffers of all rows of `count` splats, with repetition. Rank 0 sends them to every rank, which takes those it
+    owns.
+    """
 
     def __init__(self, model: Model, count: int) -> None:
         rows = sum(len(planes) for planes in model.planes().values())
@@ -76,12 +78,12 @@ class ChangedSplats:
 
     @staticmethod
     def are_few(model: Model, num_ranks: int, count: int) -> bool:
-        """Whether they take no more memory than one of the planes of a share, as ShareBuffers does."""
+        """Whether the buffers of `count` splats take at most as much memory as ShareBuffers."""
         rows = [len(planes) for planes in model.planes().values()]
         return sum(rows) * count <= max(rows) * Share(0, num_ranks).columns(model.splats.capacity)
 
     def send(self, ranks: Ranks, indices: Sequence[Any]) -> None:
-        """On rank 0, queue the splats `indices` int64 [K] each, `count` in all, to be sent."""
+        """On rank 0: queue splats to be sent. indices: int64 [K] each, `count` in total."""
         first = 0
         for index in indices:
             self._index[first : first + len(index)] = index
@@ -93,7 +95,7 @@ class ChangedSplats:
             ranks.send(self._values, rank)
 
     def receive(self, ranks: Ranks, share: Share) -> None:
-        """On another rank, queue what it takes of them."""
+        """On a rank other than 0: queue the reception, and the replacement of the splats that `share` owns."""
         ranks.receive(self._index, 0)
         ranks.receive(self._values, 0)
         for planes, values in self._planes_and_values():

@@ -1,4 +1,4 @@
-"""Stages of a batch on several ranks: captured launches, with exchanges between and beside them."""
+"""Stages of a batch on several ranks: captured launches, with exchanges between and concurrent with them."""
 
 from __future__ import annotations
 
