@@ -12,7 +12,7 @@ from splat_cli.scene.camera_center import camera_center
 from splat_cli.scene.lens import Lens
 
 MAX_PHOTOGRAPHS = 1 << 16
-"""More than any public dataset has; their names and poses alone then take 50 MB."""
+"""Maximum number of photographs, more than any public dataset has; names and poses then take 50 MB."""
 Entry = TypeVar("Entry")
 
 
@@ -123,8 +123,8 @@ def existing_end(folder: Path, path: str, match_basename: bool = False, suffixes
 def file_inside(folder: Path, name: str, from_elsewhere: bool = False) -> Path:
     """`folder`/`name`. Unusable if that is outside of the folder.
 
-    For a path of another computer, from its root or with backslashes, or with `from_elsewhere` for any, the longest end
-    of it that is a file there, with its last folder at least.
+    If the path is absolute, leads out of the folder or has backslashes, it may be of another computer: then, and always
+    with `from_elsewhere`, its longest end that is a file in `folder` (see `existing_end`) is preferred.
     """
     relative = Path(name)
     is_outside = relative.is_absolute() or ".." in relative.parts

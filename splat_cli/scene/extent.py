@@ -12,11 +12,11 @@ SIZE_RANGE = (0.25, 4.0)
 """Limits of the scene's size, relative to its extent."""
 SOME_VIEWS, SOME_POINTS = 30, 20_000
 MAX_AWAY = 1e4
-"""Distance from the origin, in extents; at ten times as many, errors are visible."""
+"""Maximum distance from the origin, in extents; errors are visible from ten times as far."""
 ONE_PLACE = 1e-9
 """Extent of cameras at one point, relative to its distance from the origin: rounding of float64 poses."""
 MIN_SCENE = 0.01
-"""World units; ten times the depth up to which the rasterizer culls splats (`projection.cuh`)."""
+"""Minimum scene size, world units: ten times the depth up to which the rasterizer culls splats (`projection.cuh`)."""
 
 
 def scene_extent(views: Sequence[View]) -> float:

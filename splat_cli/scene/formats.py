@@ -1,4 +1,4 @@
-"""Detection of a scene's dataset format, and of the folder that is meant by a path in it."""
+"""Detection of a scene's dataset format, and of its folder from a path within it."""
 
 import itertools
 from collections.abc import Callable
@@ -57,13 +57,13 @@ FORMATS: dict[str, DatasetFormat] = {
     "scanner-app": DatasetFormat(find_scanner_app, read_scanner_app, "3D Scanner App's frame_*.json"),
     "record3d": DatasetFormat(find_record3d, read_record3d, "Record3D's metadata.json with rgb/"),
 }
-"""In the order in which formats are looked for."""
+"""Formats by name, in the order of detection."""
 
 DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
-"""Of files by which a scene may be named."""
+"""Suffixes of dataset files that may be given in place of the scene's folder."""
 _SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
 _ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
-_MAX_FOLDERS = 1000  # that are looked into
+_MAX_FOLDERS = 1000  # that are searched
 _SHOWN = 3
 _MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
@@ -79,9 +79,9 @@ def num_photographs(folder: Path) -> int:
 
 
 def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
-    """The scene's folder and format that are meant by a path: the folder, its model's folder, or a dataset's file.
+    """(folder, format) of the scene at a path: its folder, the folder of its model, or a file of the dataset.
 
-    The format stays as it is unless a file tells. SceneError for a file that is no dataset's.
+    `format` is returned unless `path` is a file, which determines it. SceneError for a file of no dataset.
     """
     if path.is_file():
         for name, entry in FORMATS.items():
@@ -102,7 +102,7 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
 
 
 def _advice(path: Path) -> str:
-    """What to give in place of a file that is no scene."""
+    """Advice, for an error message, on what to give in place of a file that is no scene."""
     if path.name.lower().endswith(_SPLAT_SUFFIXES):
         return f"`splat view {path}` shows splats, `splat train SCENE --init-from {path}` starts from them"
     if path.name.lower().endswith(_ARCHIVE_SUFFIXES):

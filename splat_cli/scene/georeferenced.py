@@ -1,4 +1,4 @@
-"""Scenes in geographic coordinates (UTM, ECEF), moved to where float32 holds them."""
+"""Scenes in geographic coordinates (UTM, ECEF), translated to the origin for the precision of float32."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ def centered(dataset: Dataset, origin: Iterable[float] | None = None) -> Dataset
 
 
 def is_relative(positions: np.ndarray, origin: np.ndarray) -> bool:
-    """Whether points [P, 3] are rather nearer to zero than to `origin`: in coordinates relative to it."""
+    """Whether points [P, 3] are nearer to zero than to `origin`, hence in coordinates relative to it."""
     some = _some(positions)
     if not origin.any() or not len(some):
         return True

@@ -10,7 +10,7 @@ from splat_cli.scene.crop import Crop, parse_crop
 
 NO_MASKS = "none"
 _FOLDERS = ("images", "masks", "depths")
-"""Settings that name folders, also of the scene; NO_MASKS, for depths too: nothing."""
+"""Settings that name folders, possibly within the scene's; NO_MASKS disables masks, and also depths."""
 
 
 def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict[str, str]:

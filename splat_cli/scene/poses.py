@@ -45,7 +45,7 @@ def _moved(view: View, offset: np.ndarray) -> View:
 
 
 def moved_intrinsics(view: View, offset: np.ndarray) -> View:
-    """The view with other intrinsics, as cuda_src/optim/intrinsics.cu applies them; the same where `offset` is empty.
+    """The view with other intrinsics, as cuda_src/optim/intrinsics.cu applies them; unchanged if `offset` is empty.
 
     offset: logarithm of the focal lengths' factor, shift of the principal point in focal lengths and, if refined, k1
     and k2.

@@ -16,9 +16,9 @@ from splat_cli.scene.points.random_points import kept_points
 from splat_cli.scene.view import Scene, View
 
 
-@np.errstate(all="ignore")  # of numbers that no scene has: they are found by what comes of them
+@np.errstate(all="ignore")  # invalid numbers are detected by their non-finite results
 def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
-    """Reads a dataset and finds its photographs, without decoding them. path: its folder, or its main file.
+    """Read a dataset and locate its photographs, without decoding them. path: its folder, or its main file.
 
     Photographs that cannot be used are listed in `Scene.skipped`. SceneError if the scene cannot be read or no
     photograph can be used.

@@ -1,4 +1,4 @@
-"""Scenes in zip files, photographs and all: unpacking, limited by the length of the archive."""
+"""Scenes in zip files, including photographs: unpacking, limited by the length of the archive."""
 
 import errno
 import os
@@ -27,11 +27,11 @@ def is_zipped_scene(path: Path) -> bool:
         with open_zip(path) as archive:
             return any(name.lower().endswith(PHOTOGRAPH_SUFFIXES) for name in archive.namelist())
     except ZIP_ERRORS:
-        return True  # is_zipped_scene tells what it is meant to be; unpacking says what is wrong
+        return True  # the file is meant to be a scene; unpacking will report the damage
 
 
 def unzip_scene(path: Path, folder: Path, complete: Callable[[Path], object] = lambda scene: None) -> None:
-    """Unpacks into `folder`, new or empty; all at once, so that an interruption leaves nothing there.
+    """Unpack into `folder`, new or empty, by a final rename: an interruption leaves nothing there.
 
     complete: called with the unpacked folder before it gets its name. FileExistsError if another process was first.
     Folders that hold nothing but another one, down to the scene, are left out. SceneError if the archive is
@@ -46,14 +46,14 @@ def unzip_scene(path: Path, folder: Path, complete: Callable[[Path], object] = l
         try:
             scene.rename(folder)
         except OSError as error:
-            if folder.exists():  # not empty, which systems tell in several ways
+            if folder.exists():  # not empty: the error depends on the system
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder)) from error
             raise
 
 
 @contextmanager
 def unzipped_scene(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder with the scene."""
+    """Context with a temporary folder that holds the unpacked scene."""
     with tempfile.TemporaryDirectory(prefix="splat-") as folder:
         unzip_scene(path, Path(folder) / "scene")
         yield Path(folder) / "scene"

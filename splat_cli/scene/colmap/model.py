@@ -34,13 +34,13 @@ CAMERA_MODELS: dict[int, tuple[str, int]] = {
 MODEL_IDS = {name: model_id for model_id, (name, _) in CAMERA_MODELS.items()}
 
 MAX_PARAMETERS = 24
-"""Of a camera of any model; those above have 16 at most."""
+"""Maximum number of parameters of a camera of any model; those above have at most 16."""
 MAX_CAMERA_SIDE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """Size in pixels, and the parameters in the order of COLMAP's `model`, which may be one that is not known here."""
+    """Size in pixels, and the parameters in the order of COLMAP's `model`, which may be unknown."""
 
     id: int
     model: str

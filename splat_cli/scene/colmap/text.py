@@ -11,7 +11,7 @@ from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_ID
 from splat_cli.scene.dataset import check_count
 
 _MAX_LINE = 1 << 21
-"""Characters of a point: one seen in all photographs that a dataset may have takes 1 MB."""
+"""Maximum length of the line of a point in characters: a point seen in MAX_PHOTOGRAPHS takes 1 MB."""
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:

@@ -12,7 +12,7 @@ _COUNT = struct.Struct("<Q")
 
 
 def write_model(folder: Path, model: Model, binary: bool = True) -> None:
-    """Writes cameras, images and points3D into `folder`, which is made where missing."""
+    """Write cameras, images and points3D into `folder`, which is created if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = _binary(model) if binary else _text(model)
     for stem, content in contents.items():

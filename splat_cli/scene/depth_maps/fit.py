@@ -10,8 +10,8 @@ import numpy as np
 MIN_POINTS = 20  # per view
 _ROUNDS = 20  # of reweighted least squares
 _SLACK = 1.5, 0.01  # factor and difference by which the error of metric depths may exceed that of fitted ones
-_MAX_ERROR = 0.25  # beyond, maps show something else than the scene
-_FINE_ERROR, _MAX_SHARE = 0.02, 0.7  # of the error that a constant depth has: otherwise maps say nothing
+_MAX_ERROR = 0.25  # with a larger one, maps are not of this scene
+_FINE_ERROR, _MAX_SHARE = 0.02, 0.7  # maximum error relative to that of a constant depth
 
 
 @dataclass(frozen=True, eq=False)

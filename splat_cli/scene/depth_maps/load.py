@@ -35,7 +35,8 @@ def load_depth_maps(
 ) -> DepthMaps | None:
     """Depth maps of the views that name one, shrunk to at most `max_bytes`; None if none can be used.
 
-    points: float32 [P, 3], for the decision about units, which is reported; as are maps that are left out.
+    points: float32 [P, 3], to determine the units. say, warn: called with the units, and with the maps that are left
+    out.
     """
     shrink = shrink_factor(views, max_bytes)
     read = _read_all(views, config, shrink, warn)
@@ -98,7 +99,7 @@ def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Valu
     unit = 1.0
     if levels.dtype.kind in "iu":
         unit = config.depth_unit if file.unit is None else file.unit
-    with np.errstate(all="ignore"):  # what float32 cannot hold is left out
+    with np.errstate(all="ignore"):  # values out of the range of float32 are left out
         values = levels.astype(np.float32)
         values[~(np.isfinite(values) & (values > 0))] = np.nan
         if file.inverse is None:

@@ -1,4 +1,4 @@
-"""What the values of depth maps mean: depths in world units, or depths or inverse depths up to scale and shift."""
+"""Units of depth maps: depths in world units, or depths or inverse depths up to scale and shift."""
 
 from __future__ import annotations
 

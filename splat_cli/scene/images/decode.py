@@ -18,7 +18,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # suppresses message
 
 INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
-"""Reasons for which a photograph teaches nothing."""
+"""Reasons to skip a photograph without any pixel to train on."""
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
 _MAX_MASK_SHARE = 4  # relative to the photograph's pixels

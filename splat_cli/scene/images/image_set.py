@@ -80,7 +80,7 @@ def load_images(
 
 
 def _why(skipped: Sequence[str]) -> str:
-    """The reason for which all photographs were skipped, of the first one, and what to do."""
+    """Error message if all photographs were skipped: the reason for the first one, and advice."""
     common = {line.partition(": ")[2] for line in skipped}
     advice = _ADVICE.get(common.pop(), "") if len(common) == 1 else ""
     first = f": {skipped[0]}" if skipped else ""

@@ -60,7 +60,7 @@ class ImageLocator:
         self.is_downscaled = options.images is None and dataset.photos.name == f"images_{options.downscale}"
 
     def view(self, frame: Frame) -> View:
-        """The view; Unusable if its photograph is missing, damaged or of another camera, or its lens is a bad one."""
+        """The view; Unusable if its photograph is missing, damaged or of another camera, or its lens is invalid."""
         if not np.isfinite(frame.w2c).all():
             raise Unusable("its pose is not finite")
         path = self._photograph(frame.file)

@@ -19,7 +19,7 @@ _AROUND_EXTENT = 3.0  # the same, times the scene's extent, where cameras look o
 
 def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
     """Positions float32 [P, 3], colours uint8 [P, 3], numbers dropped by reason. SceneError if options leave none."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold becomes infinite, and is dropped
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow to infinity: dropped
         positions = points.positions.astype(np.float32, copy=False)
     keep = np.isfinite(positions).all(axis=1)
     dropped = {"not finite": int((~keep).sum())}
@@ -47,7 +47,7 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
 
 
 def points_out_of_view(scene: Scene, least: float = _MIN_IN_VIEW) -> str | None:
-    """What to tell the user where less than the share `least` of the points is in view; None: more is."""
+    """Description of the problem if less than the fraction `least` of the points is in view, else None."""
     some = scene.points[:: max(1, len(scene.points) // _CHECKED)].astype(np.float64)
     if not len(some):
         return None

@@ -16,7 +16,7 @@ PITCH, STREET = 24.0, 7.0
 OUTSKIRTS, CEILING = 60.0, 120.0
 """Distance from the outermost streets to the painted horizon, and its height."""
 PARKS = 0.15
-"""Share of lots with trees in place of a building."""
+"""Fraction of lots with trees in place of a building."""
 ALTITUDE, PITCH_ANGLES = (20.0, 27.0), (40.0, 62.0)
 """Ranges of the drone's altitude and of its camera's angle below the horizon, degrees."""
 SUN = np.array([[0.45], [-0.35], [0.82]], np.float32)
@@ -41,7 +41,8 @@ class CityMap:
         self._radii = np.array([shape.radius for shape in self.shapes])
 
     def camera_poses(self, num_views: int, rng: np.random.Generator) -> np.ndarray:
-        """World-to-camera matrices of a drone over all blocks, float64 [num_views, 4, 4]; headings in turn.
+        """World-to-camera matrices of a drone over all blocks, float64 [num_views, 4, 4]; headings cycle through evenly
+        spaced directions.
 
         Places are a Halton sequence (bases 2 and 3), which fills the city evenly whatever their number.
         """

@@ -19,10 +19,10 @@ FOCAL = 0.86
 NOISE = 0.01
 """Standard deviation of a point's error along each axis, over its distance from the camera."""
 OUTLIERS = 0.02
-"""Share of the points that lie anywhere in the scene."""
+"""Fraction of outliers among the points, uniform in the scene."""
 EXPOSURE = 1.5
 DEPTH_LEVELS = 1000
-"""Of depth maps, per world unit: what --depth-unit is by default."""
+"""Levels of depth maps per world unit, the default of --depth-unit."""
 UPRIGHT = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1.0]])
 """From axes with z up to the scene's (y down), as viewers expect."""
 

@@ -22,7 +22,7 @@ _IMAGE = re.compile(r"(?:Processing|Matching) image \[(\d+)/(\d+)\]")
 _LOG_HEAD = re.compile(r"^[IWEF]\d{8} .*?\] |\[\w+\.(?:cc|h):\d+\] ")
 _NUM_KEPT = 20
 _MIN_SPACE = 4 << 20
-"""Bytes free on a disk that is not what made COLMAP fail: its database grows by more at a time."""
+"""Free bytes of a disk below which a failure of COLMAP is reported as a full disk."""
 _PROGRAM = f"from {colmap_worker.__name__} import main; main()"
 
 

@@ -27,13 +27,13 @@ _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
 _LISTED_BLOCK = 100
 _MIN_LOCATIONS = 5
-_GPS_ERROR = 10.0  # metres, within which a place counts as right
+_GPS_ERROR = 10.0  # metres, inlier threshold of locations
 _MIN_SPREAD = 5.0  # metres, standard deviation of the places across their longest direction
-_MAX_SHARE = 0.25  # of that spread, of the median error
+_MAX_SHARE = 0.25  # of the median error, relative to that spread
 
 
 def main() -> None:
-    """Does the job on the standard input."""
+    """Run the job that standard input describes."""
     job = json.loads(sys.stdin.readline())
     end_with_parent()
     import pycolmap
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _send(**message: Any) -> None:
-    """Written at once, to not be mixed with lines of other threads."""
+    """Write a message in a single call, so that output of other threads does not split the line."""
     os.write(1, f"\n{MARK}{json.dumps(message)}\n".encode())
 
 
@@ -80,7 +80,7 @@ def _num_registered(pycolmap: Any, database: Path) -> int:
 
 
 def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
-    """Features of the registered photographs."""
+    """Extract features of the registered photographs."""
     _send(phase="features", total=len(job["names"]))
     pycolmap.extract_features(database, images, image_names=job["names"])
 
@@ -95,7 +95,7 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
         pairing = pycolmap.ExhaustivePairingOptions()
         pairing.block_size = min(max(-(-num // _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
         pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification)
-    elif any(" " in name for name in job["names"]):  # which a list of pairs cannot hold
+    elif any(" " in name for name in job["names"]):  # a list of pairs is separated by spaces
         pycolmap.match_sequential(database, verification_options=verification)
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +117,7 @@ def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping
 
 
 def _keep_largest(pycolmap: Any, models: dict[int, Any], target: Path, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the model of the most photographs to `target`, aligned to GPS data; returns its figures."""
+    """Write the model with the most photographs to `target`, aligned to GPS data; returns its statistics."""
     if not models:
         return {}
     largest = max(models.values(), key=lambda model: model.num_reg_images())
@@ -133,10 +133,10 @@ def _keep_largest(pycolmap: Any, models: dict[int, Any], target: Path, job: Mapp
 
 
 def _align(pycolmap: Any, model: Any, locations: Mapping[str, list[float]], seed: int) -> float | None:
-    """Brings the model to metres, with axes east, north, up; returns the median error in metres, None without GPS.
+    """Transform the model to metres, with axes east, north, up; returns the median error in metres, None without GPS.
 
-    The model stays as it is where the photographs were taken in one place, or nearly in a line, as far as GPS can
-    tell: scale or orientation would be those of the errors.
+    The model is unchanged if, within the accuracy of GPS, the photographs were taken in one place or nearly in a line:
+    errors of GPS would determine scale or orientation.
     """
     centers = {image.name: image.projection_center() for image in model.images.values() if image.has_pose}
     names = sorted(centers.keys() & locations.keys())

@@ -1,4 +1,4 @@
-"""Places of photographs from the GPS data in their EXIF, in metres."""
+"""Locations of photographs from the GPS data in their EXIF, in metres."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _BELOW_SEA = (1, b"\x01")
 
 
 def gps_locations(images: Path, names: Sequence[str]) -> dict[str, tuple[float, float, float]]:
-    """Name -> (east, north, up) in metres from the mean place, of the photographs that say where they were taken.
+    """Name -> (east, north, up) in metres from the mean location, of the photographs with GPS data.
 
     Without altitudes, all are at the same height.
     """
@@ -29,7 +29,7 @@ def gps_locations(images: Path, names: Sequence[str]) -> dict[str, tuple[float, 
 
 
 def _place(path: Path) -> tuple[float, float, float] | None:
-    """(latitude, longitude) in degrees and altitude in metres, not a number where it is missing; None without GPS."""
+    """(latitude, longitude) in degrees and altitude in metres, NaN if missing; None without GPS."""
     try:
         with open_image(path) as image:
             tags = image.getexif().get_ifd(IFD.GPSInfo)
@@ -38,21 +38,21 @@ def _place(path: Path) -> tuple[float, float, float] | None:
         altitude = float(tags.get(GPS.GPSAltitude, math.nan))
         if tags.get(GPS.GPSAltitudeRef) in _BELOW_SEA:
             altitude = -altitude
-    except Exception:  # no GPS data, or damaged ones: Pillow raises whatever its parser runs into
+    except Exception:  # no GPS data, or damaged: Pillow's parser raises exceptions of any type
         return None
     is_somewhere = abs(latitude) <= 90 and abs(longitude) <= 180 and (latitude, longitude) != (0, 0)
     return (latitude, longitude, altitude if abs(altitude) < 1e5 else math.nan) if is_somewhere else None
 
 
 def _degrees(parts: Sequence[float], reference: object, negative: str) -> float:
-    """Degrees of degrees, minutes and seconds."""
+    """Decimal degrees from degrees, minutes and seconds; negative if `reference` is `negative`."""
     degrees, minutes, seconds = (float(part) for part in parts)
     value = degrees + minutes / 60 + seconds / 3600
     return -value if str(reference).strip("\0 ").upper() == negative else value
 
 
 def _east_north_up(places: np.ndarray) -> np.ndarray:
-    """Metres [N, 3] in the plane that touches the earth at the mean of latitudes, longitudes and altitudes [N, 3]."""
+    """East, north, up [N, 3] in metres from the mean of latitudes, longitudes and altitudes [N, 3]."""
     middle = np.median(places, axis=0)
     latitude, longitude = np.radians(middle[:2])
     (sin_a, cos_a), (sin_o, cos_o) = ((math.sin(angle), math.cos(angle)) for angle in (latitude, longitude))
@@ -63,7 +63,7 @@ def _east_north_up(places: np.ndarray) -> np.ndarray:
 
 
 def _geocentric(places: np.ndarray) -> np.ndarray:
-    """Metres [N, 3] from the earth's centre."""
+    """Geocentric coordinates (ECEF, WGS 84) [N, 3] in metres of latitudes, longitudes and altitudes [N, 3]."""
     latitude, longitude, altitude = np.radians(places[:, 0]), np.radians(places[:, 1]), places[:, 2]
     radius = _SEMI_MAJOR / np.sqrt(1 - _ECCENTRICITY2 * np.sin(latitude) ** 2)
     across = (radius + altitude) * np.cos(latitude)

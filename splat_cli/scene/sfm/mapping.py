@@ -22,11 +22,11 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Mapping:
-    """What structure from motion found: photographs placed, points, mean error in pixels, mean track length.
+    """Result of structure from motion: photographs registered, points, mean error in pixels, mean track length.
 
-    unregistered: names of the photographs that were not placed, which UNREGISTERED in the folder `scene` lists.
-    gps_error: median, in metres, where scale and orientation are those of the photographs' GPS data. matcher: that
-    was used, "exhaustive" or "sequential".
+    unregistered: names of the photographs that were not registered, which UNREGISTERED in the folder `scene` lists.
+    gps_error: median in metres, if scale and orientation are from GPS data, else None. matcher: the one used,
+    "exhaustive" or "sequential".
     """
 
     num_photographs: int
@@ -41,7 +41,7 @@ class Mapping:
 
     @property
     def num_registered(self) -> int:
-        """Number of photographs that were placed."""
+        """Number of photographs that were registered."""
         return self.num_photographs - len(self.unregistered)
 
     def summary(self) -> str:
@@ -53,7 +53,9 @@ class Mapping:
         )
 
     def advice(self) -> list[str]:
-        """What helps, unless nearly all photographs were registered, and which were not."""
+        """Lines of text: the photographs that were not registered, and advice if these are many; empty if there are
+        none.
+        """
         if not self.unregistered:
             return []
         names = ", ".join(map(sanitize_name, self.unregistered[:_NAMED]))
@@ -113,7 +115,7 @@ def map_photographs(
 
 
 def _why_none_fit(images: Path, names: list[str]) -> str:
-    """Damaged photographs, if there are any, else what to take."""
+    """Error message if no photographs match: the damaged ones, if any, else advice on photographs."""
     damaged = []
     for name in names:
         try:

@@ -81,7 +81,7 @@ def _jpeg_name(name: Path, taken: set[str]) -> str:
 
 
 def _convert(path: Path, target: Path) -> str | None:
-    """Writes the photograph as JPEG, with its EXIF data; returns why it cannot be decoded, or None."""
+    """Write the photograph as JPEG, with its EXIF data; returns the reason if it cannot be decoded, else None."""
     try:
         with open_image(path) as image:
             colors, exif = image.convert("RGB"), image.getexif().tobytes()

@@ -55,7 +55,7 @@ def _read(path: Path) -> object:
 
 
 def _names(scene: Path) -> set[str]:
-    """Of what the folder holds, but for its lock."""
+    """Names of the entries of the folder, except its lock."""
     return {path.name for path in scene.iterdir()} - {LOCK_NAME}
 
 

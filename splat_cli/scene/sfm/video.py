@@ -24,7 +24,7 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
         import imageio_ffmpeg
     except ImportError:
         raise UsageError("reading a video needs imageio-ffmpeg: pip install 'splat-cli[sfm]'") from None
-    # It warns of every video that a phone held upright took.
+    # It warns about every rotated video, such as those of phones held upright.
     logging.getLogger("imageio_ffmpeg").setLevel(logging.ERROR)
     images.mkdir(parents=True, exist_ok=True)
     names: list[str] = []

@@ -8,10 +8,10 @@ from splat_cli.scene.view import View
 
 FULL_CIRCLE = 2 * np.pi
 _MAX_GAP = np.radians(75)
-"""Between neighbouring cameras of a full circle."""
+"""Maximum angle between neighbouring cameras of a full circle, radians."""
 _FACING = np.cos(np.radians(40))
 _MIN_FACING = 0.7
-"""Minimum share of the cameras that look at a common focus."""
+"""Minimum fraction of the cameras that look at a common focus."""
 _STRAYS = (2, 98)
 """Percentiles of the angles between which an arc lies."""
 
@@ -71,5 +71,5 @@ def perpendicular(vector: np.ndarray) -> np.ndarray:
 
 
 def _wrapped(angles: np.ndarray) -> np.ndarray:
-    """Wrapped to -pi to pi."""
+    """Angles wrapped to -pi to pi."""
     return (angles + np.pi) % FULL_CIRCLE - np.pi

@@ -11,9 +11,9 @@ from splat_cli.scene.view import View, evenly_spread
 SHARE = 0.5
 """Required distance, relative to that of the nearest given cameras."""
 _DEPTH_SHARE = 0.75
-"""The same for the depth of obstacles in the picture: less would be seen as standing in something."""
+"""Required depth of obstacles in the picture, relative to the given cameras': nearer ones would enclose the camera."""
 _CELLS = 8
-"""Obstacles in a picture that may be nearer than its depth: misplaced splats."""
+"""Number of obstacles in a picture that its depth ignores, as misplaced splats."""
 _NEAREST = 5
 """Percentile used as the minimum: some cameras are inside misplaced splats."""
 _ROWS = 64
@@ -22,7 +22,7 @@ _CHECKED = 200
 _MARGIN = 1.1
 """Distance to which curves are bent away, and depth to which cameras move back, relative to the required ones."""
 _ROUNDS = 10
-"""Of moves backwards: a picture shows more from farther back."""
+"""Maximum number of moves backwards, repeated since the picture then shows other obstacles."""
 _SUPPORTS = 400
 """Maximum number of positions of a curve that are checked and moved; those between follow."""
 
@@ -104,9 +104,9 @@ class Obstacles:
         return [_moved_back(view, by) for view, by in zip(path, amounts, strict=True)]
 
     def first_clear(self, make: Callable[[float], list[View]], options: Sequence[float]) -> list[View]:
-        """The first path make(option) that keeps the required distances, if need be after moves backwards.
+        """The first path make(option) that keeps the required distances, if necessary after moves backwards.
 
-        Without any, the one that comes closest to it.
+        If none does, the path with the largest `clearance_ratio`.
         """
         paths: list[tuple[float, list[View]]] = []
         for change in (list, self.moved_back):

@@ -9,19 +9,19 @@ from splat_cli.scene.trajectories.ground import ground_normal
 from splat_cli.scene.view import View
 
 _PARALLEL = 1e-6
-"""Mean squared sine between axes that meet nowhere in particular: a tenth of a degree or so."""
+"""Mean squared sine of the angles between axes that count as parallel: about a tenth of a degree."""
 _OPPOSITE = 1e-3
-"""Length of the mean of unit vectors that cancel each other."""
+"""Length of the mean of unit vectors below which they count as opposite."""
 _ROUNDS = 30
 _LEVEL_ROUNDS, _CONVERGED = 1000, 1e-7
-"""At most, and the change of a unit vector after which there are no more: few and equally rolled cameras need 300."""
+"""Maximum number of iterations, and change of the unit vector that ends them; few, equally rolled cameras need 300."""
 _MIN_DISTANCE = 1e-3
-"""Of an axis from the focus, in extents: nearer ones have no more weight."""
+"""Minimum distance of an axis from the focus, in extents, which limits its weight."""
 _LEVEL_WEIGHT = 1e-3
-"""Of the cameras' mean up direction, where their level axes all point one way; of the ground ten times as much."""
+"""Weight of the cameras' mean up direction, for nearly parallel horizontal axes; that of the ground is ten times it."""
 _MIN_ROLL = np.sin(np.radians(1))
 _GROUND_TOLERANCE = 1.5
-"""A plane is no ground if cameras are rolled against it so many times as much as against each other."""
+"""Maximum roll of the cameras relative to the ground, as a multiple of their roll relative to each other."""
 
 
 def focus_point(views: Sequence[View]) -> np.ndarray:

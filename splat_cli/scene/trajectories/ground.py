@@ -4,7 +4,7 @@ import numpy as np
 
 _TRIALS = 400
 _MIN_SHARE = 0.15
-"""Minimum share of the points on the ground."""
+"""Minimum fraction of the points on the ground."""
 _THICKNESS = 0.01
 """Thickness of the plane, relative to the spread of the points."""
 _MIN_COSINE = np.cos(np.radians(25))

@@ -68,7 +68,7 @@ def _hermite(poses: np.ndarray, slopes: np.ndarray, times: np.ndarray, time: flo
 
 
 def _slopes(poses: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Of the parabola through each pose and its neighbours."""
+    """Slopes [P, 3, 4] of the parabola through each pose and its neighbours."""
     if len(poses) == 1:
         return np.zeros_like(poses)
     return np.gradient(poses, times, axis=0, edge_order=2 if len(poses) > 2 else 1)

@@ -10,11 +10,11 @@ from splat_cli.scene.trajectories.look_at import frame, look_at
 from splat_cli.scene.view import View
 
 BANDWIDTHS = (0.6, 0.3, 0.15, 0.08)
-"""Radians over which an orbit's distance and height are averaged: the first is the smoothest path."""
+"""Bandwidths in radians of the average of an orbit's distance and height: the first is the smoothest path."""
 REACHES = (1.0, 0.7, 0.5, 0.3, 0.1)
-"""Sizes of a spiral."""
+"""Scales of a spiral, tried in this order."""
 _REACH = 90
-"""Percentile of the cameras' distances that a spiral goes out to: a few strays do not count."""
+"""Percentile of the cameras' distances that is the radius of a spiral, robust to outliers."""
 _FACING_ONE_WAY = np.cos(np.radians(45))
 _TURNS = 2
 _ARC_STEPS = 2048

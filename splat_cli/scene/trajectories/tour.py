@@ -3,7 +3,7 @@
 import numpy as np
 
 _MAX_JUMP = 3.0
-"""A capture's order is kept if its steps are so many times as long as those to the nearest camera, in the median."""
+"""Maximum median ratio of steps in capture order to distances to the nearest camera, for which the order is kept."""
 _ROUNDS = 20
 
 

@@ -11,21 +11,21 @@ from splat_cli.scene.trajectories.tour import camera_order
 from splat_cli.scene.view import View
 
 BANDWIDTHS = (6.0, 3.0, 1.5, 0.7, 0.3)
-"""Standard deviations of the smoothing, in mean distances between cameras: the last path nearly meets all cameras."""
+"""Standard deviations of the smoothing, in mean distances between cameras: the last path nearly interpolates them."""
 _MAX_SHARE = 1 / 8
-"""Largest standard deviation relative to all cameras: a short path must not shrink to its middle."""
+"""Maximum standard deviation relative to the number of cameras: short paths would shrink to their middle."""
 _PITCH_SMOOTHING = 2
-"""Of the pitch, relative to that of positions and headings: the view nods little, and never turns over a pole."""
+"""Smoothing of the pitch, relative to that of positions and headings."""
 _SAMPLES = 12
-"""Of the curve for each camera."""
+"""Samples of the curve per camera."""
 _SPEED = np.radians(2.5)
-"""Of the default number of frames, radians a frame: 75 degrees a second at 30 frames."""
+"""Speed for the default number of frames, radians per frame: 75 degrees per second at 30 frames per second."""
 _FRAMES = (120, 600)
-"""Least and largest default number of frames."""
+"""Minimum and maximum of the default number of frames."""
 _OPPOSITE = 1e-6
-"""Sine of the angle between directions that are taken as opposite."""
+"""Sine of the angle between directions below which they count as opposite."""
 _REACH = 4.0
-"""Of the smoothing kernel, in standard deviations."""
+"""Radius of the smoothing kernel, in standard deviations."""
 
 
 def walk_path(

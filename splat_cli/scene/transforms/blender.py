@@ -20,7 +20,7 @@ def find_blender(root: Path) -> Path | None:
 
 
 def without_training_frames(root: Path) -> str | None:
-    """Why the files of a Blender scene in `root` are no dataset; None if there are none, or all that it takes."""
+    """Error message if `root` has files of a Blender scene, but not the training frames; else None."""
     others = [name for name in _OTHERS if (root / name).is_file()]
     if not others or (root / TRAIN).is_file():
         return None

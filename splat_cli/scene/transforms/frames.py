@@ -47,7 +47,9 @@ def name_of(entry: Any, index: int) -> str:
 
 
 def w2c_of(c2w: np.ndarray) -> np.ndarray:
-    """World to camera with z forward, from camera to world with z backward; scales are removed. Unusable."""
+    """World to camera with z forward, from camera to world with z backward; scales are removed. Unusable if it is not
+    finite or mirrors the picture.
+    """
     if not np.isfinite(c2w).all():
         raise Unusable("its pose is not finite")
     rotation, center = c2w[:3, :3] @ _FLIP_Y_AND_Z[:3, :3], c2w[:3, 3]
