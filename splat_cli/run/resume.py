@@ -72,6 +72,11 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
         display.say("No checkpoint was saved yet: starting from step 0")
     elif checkpoint.step > config.num_steps:
         raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.num_steps} --steps")
+    elif "max_splats" in changes and (num := checkpoint.num_splats - checkpoint.num_frozen) > config.max_splats:
+        display.warn(
+            f"--max-splats {config.max_splats:,} is below the {num:,} splats of {run.path}: training adds none and "
+            f"removes none for it; for fewer, `splat export {run.path} OUT.ply --max-splats {config.max_splats}`"
+        )
     return Resumption(scene, config, checkpoint)
 
 

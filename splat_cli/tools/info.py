@@ -9,7 +9,7 @@ from splat_cli.field.file import read_field
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.formats.spz import stated_axes_of
 from splat_cli.gaussians.summary import summarize_splats
-from splat_cli.run.storage.find_run import find_splats, is_run
+from splat_cli.run.storage.find_run import find_splats, is_run, runs_in
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import DATASET_SUFFIXES, has_dataset
@@ -32,7 +32,7 @@ def describe_path(path: Path, spz_axes: str = "RUB") -> dict[str, str]:
         return {"file": str(path)} | _axes(path, spz_axes) | summarize_splats(read_splats(path, spz_axes))
     if is_run(path):
         return _describe_run(RunDir(path))
-    if not has_dataset(path) and (runs := _runs_in(path)):
+    if not has_dataset(path) and (runs := runs_in(path)):
         return {"runs": str(path)} | {str(run.path.relative_to(path)): _outcome(run) for run in runs}
     return {"scene": str(path)} | summarize_scene(read_scene(path))
 
@@ -43,12 +43,6 @@ def _axes(path: Path, assumed: str) -> dict[str, str]:
         return {}
     stated = stated_axes_of(path)
     return {"axes": f"{stated}, as the file states" if stated else f"not stated, read as {assumed}: see --spz-axes"}
-
-
-def _runs_in(folder: Path) -> list[RunDir]:
-    """The runs in a folder and in the folders in it, sorted by path."""
-    configs = [*folder.glob("*/config.toml"), *folder.glob("*/*/config.toml")]
-    return [RunDir(path) for path in sorted(config.parent for config in configs) if is_run(path)]
 
 
 def _outcome(run: RunDir) -> str:

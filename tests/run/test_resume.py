@@ -53,6 +53,15 @@ def test_finished_run_is_extended(training, finished, tmp_path):
     assert run.config().steps == 80
 
 
+def test_fewer_splats_than_the_run_has_are_warned_about(training, finished, tmp_path):
+    run = RunDir(shutil.copytree(finished.path, tmp_path / "run"))
+    before = run.result()["num_splats"]
+    training.resume(run.path, steps=70, max_splats=before)
+    assert not any("is below the" in line for line in training.said)
+    training.resume(run.path, steps=80, max_splats=50)
+    assert any(f"--max-splats 50 is below the {before:,} splats of {run.path}" in line for line in training.said)
+
+
 def test_settings_that_cannot_change_are_named(training, copy):
     with pytest.raises(UsageError, match="--seed, --sh-degree cannot change"):
         training.resume(copy.path, seed=5, sh_degree=1)

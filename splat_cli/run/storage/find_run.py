@@ -5,6 +5,8 @@ from pathlib import Path
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
 
+_SHOWN = 3  # runs named in a message
+
 
 def is_run(path: Path) -> bool:
     """Whether `path` is the folder of a run."""
@@ -16,9 +18,24 @@ def open_run(path: Path) -> RunDir:
     if not path.exists():
         raise UsageError(f"{path} does not exist; name the folder of a run")
     if not is_run(path):
-        missing = "it has no config.toml and cameras.json; name a folder that `splat train` filled"
-        raise UsageError(f"{path} is not the folder of a run: {missing}")
+        raise UsageError(f"{path} is not the folder of a run{_advice(path)}")
     return RunDir(path)
+
+
+def runs_in(folder: Path) -> list[RunDir]:
+    """The runs in a folder and in the folders in it, sorted by path."""
+    configs = [*folder.glob("*/config.toml"), *folder.glob("*/*/config.toml")]
+    return [RunDir(path) for path in sorted(config.parent for config in configs) if is_run(path)]
+
+
+def _advice(path: Path) -> str:
+    """Which run to name in place of a path above or inside of runs, as the end of a message."""
+    if nested := runs_in(path):
+        return f", but holds {len(nested)}: give {' or '.join(str(run.path) for run in nested[:_SHOWN])}"
+    around = next(filter(is_run, (*path.parents, *path.resolve().parents)), None)
+    if around:
+        return f", but inside of one: give {around}"
+    return ": it has no config.toml and cameras.json; name a folder that `splat train` filled"
 
 
 def find_splats(path: Path) -> tuple[Path, RunDir | None]:

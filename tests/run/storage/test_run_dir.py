@@ -1,5 +1,7 @@
 """The folder of a run: made, checked, filled, found again."""
 
+import re
+
 import pytest
 
 from splat_cli.config.presets import load_config
@@ -110,6 +112,21 @@ def test_what_is_no_run_says_so(tmp_path):
         open_run(tmp_path)
     with pytest.raises(UsageError, match="does not exist"):
         open_run(tmp_path / "nowhere")
+
+
+def test_runs_above_and_below_what_is_no_run_are_named(run):
+    above, below = run.path.parent, run.path / "checkpoints" / "step_20.npz"
+    below.parent.mkdir(exist_ok=True)
+    below.touch()
+    with pytest.raises(
+        UsageError, match=re.escape(f"{above} is not the folder of a run, but holds 1: give {run.path}")
+    ):
+        open_run(above)
+    for inside in (below, below.parent):
+        with pytest.raises(
+            UsageError, match=re.escape(f"{inside} is not the folder of a run, but inside of one: give {run.path}")
+        ):
+            open_run(inside)
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
