@@ -27,11 +27,13 @@ class ADCStrategy:
         self.config, self.extent = config, extent
 
     def due(self, step: int) -> bool:
+        """See Strategy.due."""
         c = self.config
         inside = c.densify_start < step < c.densify_stop
         return inside and (step % c.densify_interval == 0 or step % c.opacity_reset_interval == 0)
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> None:
+        """See Strategy.refine."""
         if step % self.config.densify_interval == 0:
             self._grow(model, rng)
             self._prune(model, after_reset=step > self.config.opacity_reset_interval)

@@ -15,7 +15,7 @@ MIN_COPY_OPACITY = 0.05  # of a copy
 
 
 class ErrorCopyStrategy(MCMCStrategy):
-    """As MCMCStrategy, with copies sampled by the error over several views.
+    """MCMCStrategy whose copies are of splats sampled by their share of the error over several views.
 
     A large transparent splat has a share in the error of all pixels that it covers. It gets no more copies than its
     opacity can be shared among: copies at the limit of opacity are dead in the next round, and until then fill the

@@ -14,9 +14,10 @@ from splat_cli.optim.model import Model
 
 
 class ErrorSplitStrategy(ErrorCopyStrategy):
-    """As ErrorCopyStrategy, but splits in place of copies: coincident copies need many steps of noise to separate."""
+    """ErrorCopyStrategy with splits in place of copies: coincident copies need many steps of noise to separate."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[Any]:
+        """See Strategy.refine."""
         ratings, num_new = self._demand(model, scorer)
         parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, rng)
         slots = self._add(model, len(parents), ratings.dead[: len(parents)])

@@ -19,6 +19,7 @@ class MCMCStrategy(PeriodicStrategy):
     """Relocate dead splats to live ones sampled by opacity; grow by adding copies of sampled splats."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[Any]:
+        """See Strategy.refine."""
         ratings, num_new = self._demand(model, scorer)
         sampler, changed = WeightedSampler(model.backend, ratings), list[Any]()
         num_copies = self._num_copies(model, sampler, len(ratings.dead) + num_new)

@@ -16,5 +16,6 @@ class PeriodicStrategy:
         self.noise_scale = config.noise_scale
 
     def due(self, step: int) -> bool:
+        """See Strategy.due."""
         c = self.config
         return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0

@@ -87,7 +87,7 @@ class ColorField:
         return self.network.rows
 
     def with_rows(self, rows: int) -> ColorField:
-        """The same field for `rows` splats per evaluation; shares all parameters."""
+        """A field for `rows` splats per evaluation that shares all parameters with this one."""
         other = copy.copy(self)
         other.network = copy.copy(self.network)
         other.network.resize(rows)

@@ -80,7 +80,7 @@ class SplatArrays:
         return SH_DEGREE_FROM_COEFFICIENTS[self.shN.shape[1]]
 
     def reading_notes(self, path: Path | str) -> list[str]:
-        """What was left out when they were read from `path`, one line each."""
+        """Descriptions of what was dropped when the splats were read from `path`, one line each."""
         notes = []
         if self.num_dropped:
             notes.append(f"left out {self.num_dropped:,} splats that are not finite")

@@ -129,7 +129,7 @@ def _with_plain_names(vertices: np.ndarray) -> np.ndarray:
 
 
 def _columns(vertices: np.ndarray, groups: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """Of a structured array [N], a table float32 [N, properties] of each group of properties; reads it once."""
+    """Tables float32 [N, properties], one for each group of properties of a structured array [N], in a single pass."""
     tables = [np.empty((len(vertices), len(names)), np.float32) for names in groups]
 
     def copy(first: int) -> None:
@@ -194,7 +194,7 @@ def _sh_rest(count: int) -> tuple[str, ...]:
 
 
 def _sh_rest_read(count: int) -> tuple[str, ...]:
-    """Of `count` f_rest properties, which hold channel after channel, those up to degree MAX_SH_DEGREE."""
+    """Names of the f_rest properties up to degree MAX_SH_DEGREE; all `count` hold channel after channel."""
     per_channel = count // 3
     kept = min(per_channel, (MAX_SH_DEGREE + 1) ** 2 - 1)
     return tuple(f"f_rest_{channel * per_channel + i}" for channel in range(3) for i in range(kept))

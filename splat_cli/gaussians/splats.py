@@ -24,7 +24,7 @@ def num_rows(sh_degree: int, num_features: int = 0) -> int:
 
 
 def check_capacity(backend: Backend, capacity: int) -> None:
-    """UsageError if kernels cannot index so many splats."""
+    """UsageError if kernels cannot index `capacity` splats."""
     if capacity > (most := MAX_SPLATS[backend.name]):
         raise UsageError(f"{capacity:,} splats are more than the {most:,} that kernels can index: use fewer splats")
 

@@ -85,8 +85,9 @@ def blend_backward(
 ) -> None:  # fmt: skip
     """Add the gradients of the blend to projection.d_splats, given picture.d_image.
 
-    With projection.fixed_sums the result has the same bits each time. matrix_sums: whether tensor cores sum over
-    pixels, if available, without fixed_sums and absgrad: in tf32, with an error of at most 2^-10 of a term.
+    absgrad: also sum absolute gradients of means2d (AbsGS, Ye et al. 2024). With projection.fixed_sums the result has
+    the same bits each time. matrix_sums: whether tensor cores sum over pixels, if available, without fixed_sums and
+    absgrad: in tf32, with an error of at most 2^-10 of a term.
     """
     assert picture.segments is not None
     fixed = projection.fixed_sums

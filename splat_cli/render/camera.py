@@ -42,7 +42,7 @@ class ImageExtent:
 
     @classmethod
     def of(cls, views: Sequence[View]) -> Self:
-        """Of the images of these views."""
+        """Upper bounds over the images of these views."""
         return cls(
             width=max(view.width for view in views),
             height=max(view.height for view in views),
@@ -84,9 +84,9 @@ class CameraTable:
         return {"RADIAL_DISTORTION": 1} if self.radial else {}
 
     def resize(self, downscale: int, photographs: Mapping[int, DeviceImage]) -> None:
-        """From now on, all images are downscaled by this factor, and these views have these photographs, others none.
+        """Downscale all images by this factor from now on; `photographs`, by index, replace those of all views.
 
-        Poses stay as they are on the device. Waits for the device; captured graphs are out of date.
+        Poses on the device are unchanged. Waits for the device; captured graphs are out of date.
         """
         self.current_views = [view.downscaled(downscale) for view in self.views]
         self.extent = ImageExtent.of(self.current_views)

@@ -126,8 +126,9 @@ def project(
 ) -> None:
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
-    out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random, others in
-    each step; the opacities of the rest are scaled to compensate. ShapeError if `out` has another capacity.
+    out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random in each
+    step (DropGaussian, Park et al. 2025, sec. 3.2); the opacities of the rest are scaled to compensate. ShapeError if
+    `out` has another capacity.
     """
     shapes = {"depths": "C", "means2d": "C 2", "conic_opacity": "C 4", "colors": "C 4"}
     outputs = {name: (getattr(out, name), "float32", shape) for name, shape in shapes.items()}

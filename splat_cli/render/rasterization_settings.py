@@ -11,8 +11,8 @@ class RasterizationSettings:
 
     training: with a backward pass, and buffers for it. antialias: opacities are compensated for the low-pass filter (Yu
     et al. 2023, "Mip-Splatting"). deterministic: on a GPU, sums over pixels have the same bits each time. batch: number
-    of views whose gradients one update takes the mean of. updates: whether this rasterizer also updates the splats,
-    which with several GPUs is not the case. matrix_sums: blend_backward sums on tensor cores, where there are any.
+    of views whose gradients one update takes the mean of. updates: whether this rasterizer also updates the splats;
+    with several GPUs, it does not. matrix_sums: blend_backward sums on tensor cores, if available.
     """
 
     training: bool = False

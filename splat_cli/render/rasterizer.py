@@ -53,7 +53,7 @@ class Rasterizer:
     def resize_pairs(self, pair_capacity: int) -> None:
         """Allocate buffers for `pair_capacity` pairs; their contents are lost.
 
-        MemoryError if memory does not suffice, also where the operating system overcommits.
+        MemoryError if memory does not suffice, even if the operating system overcommits.
         """
         cameras = self.cameras
         per_pair = self.memory_cost(self.settings).per_pair

@@ -48,7 +48,7 @@ class ViewRenderer:
         return self._download(index)
 
     def planes(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> Any:
-        """The same on the device, float32 [3, H, W]; valid until the next picture."""
+        """Picture of view `index` on the device, float32 [3, H, W], not clamped; valid until the next picture."""
         self.forward(index, background)
         return self.rasterizer.image(index)
 

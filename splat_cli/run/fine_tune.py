@@ -28,7 +28,7 @@ def fine_tune(
 ) -> SplatArrays:
     """The splats after `steps` more steps with a run's settings and `changes`; learning rates decay from step 0.
 
-    Number and order of the splats stay as they are. Opacity and scale regularisers are off.
+    Number and order of the splats are unchanged. Opacity and scale regularisers are off.
     """
     config = dataclasses.replace(
         config, steps=steps, gpus=1, batch=1, max_splats=len(splats), splat_budget=0, densify_start=steps,

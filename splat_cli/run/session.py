@@ -81,7 +81,7 @@ class Session:
                         self._check()
                 except KeyboardInterrupt as error:
                     raise Interrupted(self._stop_early(), error) from None
-                except SceneError as error:  # photographs that are gone
+                except SceneError as error:  # photographs cannot be read any more
                     self.checkpoints.finish()
                     raise SceneError(f"{error}{resume_advice(self.run, self.config)}") from error
                 except Exception:

@@ -18,7 +18,7 @@ _SOME_POINTS = 20_000
 def centered(dataset: Dataset, origin: Iterable[float] | None = None) -> Dataset:
     """The dataset, in geographic coordinates relative to `origin`: by default the median of the cameras in whole units.
 
-    A dataset that has such relative coordinates already stays as it is, with a given origin.
+    With a given origin, a dataset that already has such relative coordinates is unchanged.
     """
     is_given = origin is not None
     origin = _origin_of(dataset) if origin is None else np.array(point_of(origin))

@@ -17,7 +17,7 @@ from splat_cli.scene.lens import MAX_SIDE, Lens
 T = TypeVar("T")
 
 MAX_NUMBER = 1e18
-"""Of a camera: its square is finite in float32."""
+"""Maximum magnitude of a camera's numbers: the square is finite in float32."""
 _MARGIN = 0.15  # of an image's size, as in cuda_src/raster/projection.cuh
 
 

@@ -64,6 +64,6 @@ def _covariances(splats: SplatArrays) -> np.ndarray:
 
 
 def extents(splats: SplatArrays, deviations: float) -> tuple[np.ndarray, np.ndarray]:
-    """Corners float64 [3] of the box that holds so many standard deviations of all splats."""
+    """Corners (minimum, maximum) float64 [3] of the box around `deviations` standard deviations of all splats."""
     reach = deviations * np.sqrt(np.einsum("nii->ni", _covariances(splats)))
     return (splats.means - reach).min(axis=0), (splats.means + reach).max(axis=0)

@@ -36,7 +36,7 @@ def scaled(splats: SplatArrays, factor: float) -> SplatArrays:
 
 
 def resized(splats: SplatArrays, factor: float) -> SplatArrays:
-    """The splats `factor` times as large, where they are."""
+    """The splats `factor` times as large, at the same positions."""
     return dataclasses.replace(splats, log_scales=splats.log_scales + np.float32(np.log(factor)))
 
 

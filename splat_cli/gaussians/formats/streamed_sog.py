@@ -1,4 +1,4 @@
-"""PlayCanvas' Streamed SOG, version 1: chunks of a scene at several levels of detail, and a tree of where they are.
+"""PlayCanvas' Streamed SOG, version 1: chunks of a scene at several levels of detail, and a k-d tree of them.
 
 A folder with `lod-meta.json` and, for each leaf of a k-d tree and each level, an unpacked .sog in LEVEL_LEAF/. A viewer
 chooses the level of each leaf by its distance. Specification:
@@ -33,7 +33,7 @@ _STRAYS = (1, 99)
 
 @dataclass
 class _Writer:
-    """Writes the chunks of the leaves, and collects what the index says of them."""
+    """Writes the chunks of the leaves, and collects their entries of the index."""
 
     folder: Path
     num_levels: int

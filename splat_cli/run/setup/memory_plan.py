@@ -25,8 +25,8 @@ _USABLE = 0.95  # of the free memory: other programs allocate too, and pools rou
 class MemoryPlan:
     """Memory of a device in bytes: of photographs, of buffers, per splat and per pair of a splat and a tile; its limit.
 
-    PAIRS_PER_SPLAT pairs are planned for each splat up to MAX_INITIAL_PAIRS, one more for each splat beyond: of so many
-    splats, most are small or invisible in a view. num_frozen: number of splats of --frozen.
+    PAIRS_PER_SPLAT pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
+    splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen.
     """
 
     photographs: int
@@ -45,7 +45,7 @@ class MemoryPlan:
 
     @property
     def fitting(self) -> int:
-        """Number of splats that fit, beside the frozen ones."""
+        """Number of splats that fit, in addition to the frozen ones."""
         budget = self.available - self.photographs - self.pictures
         few = budget / (self.per_splat + PAIRS_PER_SPLAT * self.per_pair)
         many = (budget - MAX_INITIAL_PAIRS * self.per_pair) / (self.per_splat + self.per_pair)

@@ -24,7 +24,7 @@ def aligned(values: np.ndarray, view: View, shrink: int = 1) -> np.ndarray:
 
 
 def reduced(values: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The nearest values at a smaller size; as they are where they are not larger."""
+    """Values [h, w] downscaled to at most [height, width] by nearest-neighbour sampling."""
     for axis, size in enumerate((height, width)):
         have = values.shape[axis]
         if have > size:
@@ -33,7 +33,7 @@ def reduced(values: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def resized(values: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The nearest values at another size."""
+    """Values [h, w] resampled to [height, width] by nearest-neighbour sampling."""
     rows = ((np.arange(height) + 0.5) * values.shape[0] / height).astype(int)
     columns = ((np.arange(width) + 0.5) * values.shape[1] / width).astype(int)
     return values[rows[:, None], columns]

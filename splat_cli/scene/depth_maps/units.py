@@ -13,7 +13,7 @@ from splat_cli.scene.view import DepthFile
 
 
 class Units(Enum):
-    """The values of a set of depth maps, in words."""
+    """Units of the values of a set of depth maps; values of members are descriptions."""
 
     METRIC = "depths in world units"
     SCALED = "inverse depths with the scales of depth_params.json"

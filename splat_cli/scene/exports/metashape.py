@@ -129,7 +129,7 @@ def _world(transform: Element | None, path: Path) -> np.ndarray:
 
 
 def _lens(sensor: Element) -> Lens:
-    """Of the adjusted calibration; Unusable for spherical and other cameras that no flat picture holds."""
+    """The lens of the adjusted calibration. Unusable for spherical and other cameras without a pinhole image."""
     calibrations = sensor.findall("calibration")
     if not calibrations:
         raise Unusable(f"its sensor, of type {sensor.get('type', 'unknown')!a}, has no calibration")

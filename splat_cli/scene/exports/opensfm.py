@@ -27,7 +27,7 @@ from splat_cli.scene.transforms.document import number, text
 _FILES = ("reconstruction.json", "opensfm/reconstruction.json")  # OpenSfM's, ODM's
 _HEAD_BYTES = 1 << 16
 _MAX_BYTES = 1 << 29
-"""Of a file, with its points: OpenDroneMap writes 0.1 MiB for each photograph."""
+"""Maximum size of a file in bytes; OpenDroneMap writes 0.1 MiB per photograph, including points."""
 _THREE_NUMBERS = rb"\[" + b",".join([rb"\s*([-+.\deE]+)\s*"] * 3) + rb"\]"
 _POINT = re.compile(
     rb'"\d+"\s*:\s*\{\s*"color"\s*:\s*'
@@ -99,7 +99,7 @@ def _vector(shot: dict[str, Any], key: str) -> np.ndarray:
 
 
 def _lens(camera: dict[str, Any]) -> Lens:
-    """Unusable for spherical and other cameras that no flat picture holds."""
+    """The lens of a camera. Unusable for spherical and other cameras without a pinhole image."""
     model = text(camera, "projection_type")
     if model not in _MODELS + _FISHEYE_MODELS:
         known = ", ".join(_MODELS + _FISHEYE_MODELS)

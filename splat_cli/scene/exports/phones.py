@@ -57,7 +57,7 @@ def find_scanner_app(root: Path) -> Path | None:
 
 
 def read_scanner_app(root: Path, options: SceneOptions) -> Dataset:
-    """A file per frame; those without a photograph hold depth maps and are passed over. Raises SceneError."""
+    """A file per frame; those without a photograph contain depth maps and are skipped. Raises SceneError."""
     images = ImageIndex(export_image_folder(root, options))
 
     def frame(path: Path) -> Frame:
@@ -118,7 +118,7 @@ def _depth(root: Path, folder: Path, file: str, confidence: str) -> FrameDepth |
 
 
 def _dataset(found: str, images: ImageIndex, entries: Iterable[Any], read: Callable[[Any], Frame]) -> Dataset:
-    """Entries are paths, or numbers of frames."""
+    """The dataset of the usable `entries`, which are paths or numbers of frames."""
     named = ((entry.name if isinstance(entry, Path) else f"frame {entry}", entry) for entry in entries)
     frames, skipped = usable_frames(named, lambda _, entry: read(entry))
     return Dataset(found, images.folder, frames, Points(), skipped)
@@ -128,7 +128,7 @@ def _frame(
     images: ImageIndex, label: str, c2w: np.ndarray, intrinsics: Sequence[float],
     size: tuple[float, float] | None = None, depth: FrameDepth | None = None,
 ) -> Frame:  # fmt: skip
-    """intrinsics: fx, fy, cx, cy in pixels of a picture of `size`; by default of the photograph as it is."""
+    """The frame of a photograph. intrinsics: fx, fy, cx, cy for an image of `size` px, by default the photograph's."""
     file = images.find_label(label)
     width, height = map(round, size or images.size(file))
     fx, fy, cx, cy = intrinsics

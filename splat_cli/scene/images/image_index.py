@@ -80,7 +80,7 @@ class ImageIndex:
 
     @cached_property
     def _by_end_any_case(self) -> dict[str, list[Path]]:
-        """The same by casefolded ends."""
+        """Photographs by each casefolded end of their paths, with and without suffix."""
         files: dict[str, list[Path]] = defaultdict(list)
         for end, found in self._by_end.items():
             files[end.casefold()] += found

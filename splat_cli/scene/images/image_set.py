@@ -30,7 +30,7 @@ _ADVICE = {
     INVISIBLE: "export them again, with an alpha channel that shows the scene or with none",
     EXCLUDED: "masks are white where pixels count, with --invert-masks black; correct them, or give --masks none",
 }
-"""What to do if no photograph can be used for this reason."""
+"""Reason -> advice if no photograph can be used."""
 
 
 class ImageSet(NamedTuple):

@@ -61,7 +61,7 @@ class _Decoder:
             return result
         self._report_broken(index, result)
         self._broken.add(index)
-        if len(self._broken) == len(self.views) > 1:  # as when a disk is gone: training would go on with nothing
+        if len(self._broken) == len(self.views) > 1:  # for example of an unmounted disk: nothing to train on
             raise SceneError(f"none of the {len(self.views):,} photographs can be read ({view.name}: {result})")
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
 

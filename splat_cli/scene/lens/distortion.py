@@ -98,7 +98,7 @@ class Polynomial:
         return np.where(length < 1e-5, found, np.nan)
 
     def _jacobian(self, points: np.ndarray) -> np.ndarray:
-        """float64 [..., 2, 2], by central differences; made regular where it is not, which leads nowhere anyway."""
+        """Derivatives float64 [..., 2, 2] by central differences; singular ones are made regular."""
         columns = [
             (self._apply(points + offset) - self._apply(points - offset)) / (2 * _DIFFERENCE)
             for offset in _DIFFERENCE * np.eye(2)

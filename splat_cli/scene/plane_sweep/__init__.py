@@ -1,4 +1,4 @@
-"""Plane-sweep stereo: points from photographs and poses, at random pixels.
+"""Plane-sweep stereo (Collins 1996): points from photographs and poses, at random pixels.
 
 In two stages. First a few pixels of very small photographs, at all depths compatible with the distances between
 cameras: the resulting points give each view's depth range and neighbours. Then larger photographs, at even steps of

@@ -40,7 +40,7 @@ def read_las(path: Path) -> Points:
 
 
 def _received(stream: IO[bytes]) -> Points:
-    """What the worker writes. ValueError with its reason, without one where its output ends early."""
+    """The points that the worker writes. ValueError with its reason, or without one if its output ends early."""
     head = stream.readline()
     if not head:
         raise ValueError

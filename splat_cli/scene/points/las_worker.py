@@ -63,7 +63,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_records(path: Path) -> None:
-    """ValueError if the header declares more variable-length records than the file holds: laspy reads on forever.
+    """ValueError if the header declares more variable-length records than the file holds: laspy would read endlessly.
 
     Their numbers stand at bytes 100 and, from LAS 1.4 on, 243; records take at least 54 and 60 bytes.
     """

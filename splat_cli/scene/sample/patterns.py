@@ -22,7 +22,7 @@ def palette(*codes: str) -> np.ndarray:
 
 
 def mix(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """`a` where share is 0, `b` where it is 1 or true."""
+    """Interpolation of `a` (share 0) and `b` (share 1 or true)."""
     difference = b - a
     if share.dtype == bool:
         return np.where(share, a + difference, a)
