@@ -83,6 +83,11 @@ def one_line(message: object) -> str:
     return escape_unprintable(" ".join(str(message).split()))
 
 
+def is_utf8(text: str) -> bool:
+    """Whether the text, such as a path, holds no bytes that are not UTF-8 (which Python keeps as surrogates)."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def escape_unprintable(text: str) -> str:
     """The text with escapes for control characters and bytes that are not UTF-8."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from splat_cli.color import color_of
 from splat_cli.config import TrainConfig
 from splat_cli.console import Display, Level
 from splat_cli.device import shared_backend
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, name_advice
 from splat_cli.eval.evaluate import evaluate as evaluate_images
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.arrays import SplatArrays
@@ -93,6 +94,11 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
     source, target = Path(source), Path(target)
     if isinstance(edits.get("crop"), str):
         edits["crop"] = parse_crop(edits["crop"])
+    known = [field.name for field in dataclasses.fields(Edits)]
+    for name in edits:
+        if name not in known:
+            advice = name_advice(name, known, f"there are {', '.join(known)}")
+            raise UsageError(f"{name!r} is not an edit; {advice}")
     is_page = target.suffix.lower() == ".html"  # whose viewer has antialiasing
     splats = ExportJob([source], Edits(**edits), bake=not is_page).splats()
     if is_page:

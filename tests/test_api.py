@@ -163,6 +163,7 @@ def test_files_are_measured_as_the_result(result, scene, tmp_path):
         (lambda result, scene: splat.convert("a.ply", "b.ply", sh_degree=9), "sh_degree = 9: expected 0 to 3"),
         (lambda result, scene: splat.convert("a.ply", "b.ply", scale=0), "scale = 0: expected a number over 0"),
         (lambda result, scene: splat.convert("a.ply", "b.ply", crop="0,0"), "crop '0,0': expected x,y,z,radius"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", shdegree=1), "not an edit; did you mean 'sh_degree'"),
         (lambda result, scene: splat.open_run("nowhere"), "nowhere does not exist"),
     ],
 )

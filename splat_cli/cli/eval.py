@@ -50,6 +50,10 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
         lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}{fit}")
     if (hidden := metrics.free_space.get("hidden_points")) is not None:
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of those that the views see"]
-    lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}", f"Written to {metrics.path}"]
+    lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}"]
+    if metrics.unwritten:
+        display.warn(f"the scores are printed only: {metrics.unwritten}")
+    else:
+        lines += [f"Written to {metrics.path}"]
     lines += [f"Pictures: {save_pictures}"] if save_pictures else []
-    return Output(lines, metrics.to_dict())
+    return Output(lines, metrics.to_dict(), metrics.unwritten.exit_code if metrics.unwritten else 0)

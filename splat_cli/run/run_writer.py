@@ -12,7 +12,7 @@ from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.export_splats import SavedSplats, save_splats
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
-from splat_cli.run.storage.metrics_file import write_metrics
+from splat_cli.run.storage.metrics_file import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
@@ -85,7 +85,7 @@ class RunWriter:
         scores = self.trainer.run_with_memory_fallback(self._scores)
         extra = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 3)}
         extra |= {"peak_bytes": int(backend.peak_bytes), **self.trainer.run_with_memory_fallback(self._free_space)}
-        write_metrics(self.run, self.config, step, scores, backend.describe(), extra)
+        self.run.save_metrics(updated_metrics(self.run, self.config, step, scores, backend.describe(), extra))
         self.score = mean_score(scores.values())
         self.board.scores(step, self.score)
         self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")

@@ -55,7 +55,7 @@ def train_scene(
     splats could not be written; RankError.
     """
     if config.tensorboard:
-        require_tensorboard()
+        require_tensorboard(run.path)
     scene_path, dataset_format = scene_folder(scene_path, config.format)
     config = with_fixed_paths(dataclasses.replace(config, format=dataset_format), scene_path)
     if checkpoint is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from splat_cli.console import Display
 from splat_cli.device import Backend
-from splat_cli.errors import UsageError
+from splat_cli.errors import DiskError, UsageError
 from splat_cli.eval.error_map import side_by_side
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
@@ -20,12 +20,12 @@ from splat_cli.render.pictures import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
 from splat_cli.run.storage.load_model import load_model
-from splat_cli.run.storage.metrics_file import write_metrics
+from splat_cli.run.storage.metrics_file import updated_metrics
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores by photograph and their mean after `step` steps; path: the updated metrics.json.
+    """Scores by photograph and their mean after `step` steps; path: the updated metrics.json, unless `unwritten`.
 
     free_space: see eval/free_space.py; empty in a scene without points.
     """
@@ -36,13 +36,15 @@ class Evaluation:
     protocol: str
     path: Path
     free_space: dict[str, float]
+    unwritten: DiskError | None = None
+    """Why metrics.json could not be written, as in the folder of somebody else's run."""
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""
         per_image = {name: one.to_dict() for name, one in self.scores.items()}
         return {
             "step": self.step, **self.mean.to_dict(), **self.free_space, "protocol": self.protocol,
-            "path": str(self.path), "per_image": per_image,
+            "path": None if self.unwritten else str(self.path), "per_image": per_image,
         }  # fmt: skip
 
 
@@ -77,5 +79,10 @@ def evaluate_run(
     points = read_run_scene(run, scene).points
     free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
     extra = {"num_splats": splats.num, **free_space}
-    metrics = write_metrics(run, run.config(), step, scores, backend.describe(), extra)
-    return Evaluation(step, scores, mean_score(scores.values()), metrics["protocol"], run.metrics_path, free_space)
+    metrics, unwritten = updated_metrics(run, run.config(), step, scores, backend.describe(), extra), None
+    try:
+        run.save_metrics(metrics)
+    except DiskError as error:
+        unwritten = error
+    mean = mean_score(scores.values())
+    return Evaluation(step, scores, mean, metrics["protocol"], run.metrics_path, free_space, unwritten)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, escape_unprintable
 from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.move import rotated
@@ -51,7 +51,7 @@ def write_html(
         "camera": _camera(start, pivot_point(splats.means, start), _FLIPPED @ rotation),
     }
     page = Template(_static("page.html")).substitute(
-        title=html.escape(title),
+        title=html.escape(escape_unprintable(title)),
         background="#" + "".join(f"{round(255 * value):02x}" for value in background),
         licences=_static("LICENSES.txt"),
         style=_static("supersplat-viewer.css"),

@@ -1,5 +1,7 @@
 """`splat eval`: scores and pictures of held-out views."""
 
+import errno
+import json
 import shutil
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.config.presets import load_config
+from splat_cli.files import write_error
 from splat_cli.run.storage.run_dir import RunDir
 
 
@@ -19,6 +22,26 @@ def test_scores_are_those_of_training(splat, run_copy):
     after = RunDir(run_copy).metrics()
     assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
     assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
+
+
+def test_scores_are_printed_where_they_cannot_be_written(splat, run_copy):
+    """As of a run in somebody else's folder."""
+    path = RunDir(run_copy).metrics_path
+    path.unlink()
+
+    def refuse(self, metrics):
+        raise write_error(path, PermissionError(errno.EACCES, "Permission denied"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunDir, "save_metrics", refuse)
+        result = splat("eval", run_copy, "--device", "cpu")
+        as_json = splat("eval", run_copy, "--device", "cpu", "--json")
+    assert (result.code, as_json.code) == (2, 2)
+    assert "a_03.jpg" in result.out
+    assert "mean" in result.out
+    assert "Written to" not in result.out
+    assert f"the scores are printed only: {path} cannot be written: Permission denied" in result.err
+    assert json.loads(as_json.out)["path"] is None
 
 
 def test_pictures_beside_each_other(splat, run_copy, tmp_path):

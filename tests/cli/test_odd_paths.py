@@ -24,7 +24,7 @@ def splat_program(*arguments):
 def test_run_in_a_folder_of_any_name(scene, tmp_path):
     folder = tmp_path / os.fsdecode(b" ".join(NAMES))
     shutil.copytree(scene, folder / "scene")
-    run = folder / "run"
+    run = folder / os.fsdecode(b"run \xff")
     for command in (
         ("train", folder / "scene", "-o", run, "--steps", 2, "--eval", "--device", "cpu"),
         ("train", "--resume", run, "--steps", 3, "--device", "cpu"),
@@ -36,6 +36,15 @@ def test_run_in_a_folder_of_any_name(scene, tmp_path):
         result = splat_program(*command, "--json")
         assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["scene"] == str(folder / "scene")
+
+
+def test_tensorboard_refuses_a_path_that_is_not_utf8(scene, tmp_path):
+    pytest.importorskip("tensorboard")
+    run = tmp_path / os.fsdecode(b"run \xff")
+    ended = splat_program("train", scene, "-o", run, "--steps", 2, "--device", "cpu", "--tensorboard")
+    assert ended.returncode == 2, ended.stderr
+    assert b"--tensorboard needs a path in UTF-8" in ended.stderr
+    assert not run.exists()
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, is_utf8
 from splat_cli.eval.metrics import Score
 from splat_cli.files import write_error
 from splat_cli.gaussians.arrays import SplatArrays
@@ -26,10 +26,12 @@ _NUM_VIEWS, _MAX_SIDE = 8, 800  # renders per evaluation, and their longer side 
 _FIGURES = ("loss", "psnr", "num_splats", "steps_per_second", "memory_bytes")
 
 
-def require_tensorboard() -> None:
-    """UsageError if the package is missing."""
+def require_tensorboard(folder: Path) -> None:
+    """UsageError if the package is missing, or cannot write to the folder for its name."""
     if importlib.util.find_spec("tensorboard") is None:
         raise UsageError("--tensorboard needs its package: pip install 'splat-cli[tensorboard]'")
+    if not is_utf8(str(folder)):
+        raise UsageError(f"--tensorboard needs a path in UTF-8, which {folder} is not: choose another --out")
 
 
 class TensorBoardLogger:

@@ -8,10 +8,10 @@ from splat_cli.eval.metrics import Score, mean_score, protocol
 from splat_cli.run.storage.run_dir import RunDir
 
 
-def write_metrics(
+def updated_metrics(
     run: RunDir, config: TrainConfig, step: int, scores: dict[str, Score], device: str, extra: dict[str, float]
 ) -> dict[str, Any]:
-    """Add the scores after `step` steps and `extra` to the run's metrics.json; returns the file's content.
+    """Content of the run's metrics.json with the scores after `step` steps and `extra`; writes nothing.
 
     config: settings of the run as requested, whose file may be gone.
     """
@@ -26,6 +26,4 @@ def write_metrics(
         config.test_every, config.eval, named=is_named, refined=config.pose_opt, with_flip=has_flips,
         fitted=config.appearance != "none", halves=halves, free_space="hidden_points" in extra,
     )  # fmt: skip
-    metrics = {"protocol": measured, "device": device, "steps": steps}
-    run.save_metrics(metrics)
-    return metrics
+    return {"protocol": measured, "device": device, "steps": steps}

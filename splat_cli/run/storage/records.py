@@ -11,7 +11,7 @@ Color = tuple[float, float, float]
 
 
 def check_metrics(content: dict[str, Any]) -> None:
-    """ValueError if metrics.json is not in the form of `write_metrics`."""
+    """ValueError if metrics.json is not in the form of `updated_metrics`."""
     steps = content.get("steps", {})
     if not isinstance(steps, dict) or not isinstance(content.get("protocol", ""), str):
         raise ValueError("expected `steps`, an object, and `protocol`, a text")
