@@ -25,7 +25,7 @@ _idle: "LifoQueue[subprocess.Popen[bytes]]" = LifoQueue()
 
 
 class DecodedImage(Image.Image):
-    """A photograph that is decoded when its pixels are needed, as those that Pillow opens. ValueErrors."""
+    """A photograph that is decoded when its pixels are needed, like images that Pillow opens. Raises ValueError."""
 
     def __init__(self, file: Path | io.BytesIO) -> None:
         super().__init__()

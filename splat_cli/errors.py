@@ -67,7 +67,7 @@ class OutOfMemory(SplatError):
 
 
 def name_advice(name: str, known: Iterable[str], otherwise: str) -> str:
-    """What to say about an unknown name: the nearest known one, or `otherwise` where none is similar."""
+    """Advice for an unknown name: the nearest known one, or `otherwise` if none is similar."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 

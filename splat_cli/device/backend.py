@@ -80,9 +80,9 @@ class Backend(Protocol):
         """
 
     def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """Queue what `launch` launches on a branch: after earlier work, beside later work.
+        """Queue what `launch` launches on a branch: after earlier work, concurrent with later work.
 
-        Blocks of the branch take free places of the device before those of later work. The result makes work that is
+        Blocks of the branch have priority over those of later work. The result makes work that is
         queued after its call wait for the branch; it is called before there is another branch.
         """
 

@@ -43,7 +43,7 @@ def why_no_cuda() -> str:
 
 
 def visible_gpus(count: int) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES calls the visible GPUs; without it, the numbers of `count` GPUs."""
+    """Names of the visible GPUs in CUDA_VISIBLE_DEVICES; without it, the numbers of `count` GPUs."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return visible.split(",") if visible else [str(number) for number in range(count)]
 
@@ -101,7 +101,7 @@ class CudaBackend:
         return self._units.prepare(units, MAX_COMPILERS, enter=self._device.use)
 
     def _load_library_kernels(self) -> None:
-        """Sort and add up some numbers: the first sort of a process takes 0.12 s, the first sums 0.02 s."""
+        """Load kernels of sorts and sums by a first use, which takes 0.12 s and 0.02 s."""
         xp = self.xp
         with suppress(Exception), self._device, xp.cuda.Stream(non_blocking=True) as stream:  # errors: at the first use
             xp.argsort(xp.zeros(LIBRARY_SIZE, "uint64"))
@@ -182,7 +182,7 @@ class CudaBackend:
 
     @property
     def peak_bytes(self) -> int:
-        """See Backend.peak_bytes: what CuPy's memory pool has taken; it gives nothing back by itself."""
+        """See Backend.peak_bytes: the size of CuPy's memory pool, which returns no memory by itself."""
         return self.xp.get_default_memory_pool().total_bytes()
 
     def describe(self) -> str:

@@ -7,7 +7,7 @@ import psutil
 
 
 def main_memory() -> tuple[int, int]:
-    """Bytes of main memory that can still be had, and in all."""
+    """Available and total main memory, in bytes."""
     memory = psutil.virtual_memory()
     return memory.available, memory.total  # available, not free: what cached files occupy can be had
 
@@ -28,7 +28,7 @@ def num_cores() -> int:
 
 
 def how_limited() -> str:
-    """What to do where the system gives this process no more memory or threads: the limit, if it has one."""
+    """Advice if the system gives this process no more memory or threads: names its limit, if it has one."""
     if sys.platform != "win32":
         import resource
 

@@ -125,7 +125,7 @@ class AuxiliaryModel:
         """Adapt to a new resolution of the training views, between two steps."""
 
     def constrain(self) -> None:
-        """Apply constraints between the parameters, after every round of density control."""
+        """Apply constraints between the parameters, every `densify_interval` steps."""
 
     def background_color(self) -> tuple[float, float, float] | None:
         """The learned background colour, 0 to 1, or None."""

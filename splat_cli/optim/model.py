@@ -70,7 +70,7 @@ class Model:
         return planes if sigmas is None else planes | {"filters": sigmas}
 
     def set_planes(self, planes: dict[str, Any]) -> None:
-        """Replace the arrays that `planes` gave."""
+        """Replace the arrays that `planes` returns."""
         self.splats.params, self.stats = planes["params"], planes["stats"]
         self.moments.set_planes(planes)
         self.splats.smooth_3d_sigmas = planes.get("filters")

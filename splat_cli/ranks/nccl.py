@@ -19,7 +19,7 @@ _FIRST_BYTES = 1 << 22  # of the first transfer between each two ranks
 
 
 def why_no_nccl() -> str:
-    """Why NCCL cannot be used here, with advice; empty where it can."""
+    """Why NCCL cannot be used here, with advice; empty if it can."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # lines of CuPy about a library that is missing, which the reason names

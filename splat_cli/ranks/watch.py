@@ -110,7 +110,7 @@ def _reported_loss(report: bytes) -> Loss | None:
 
 
 class Heartbeat:
-    """Of a follower: sends heartbeats to rank 0 through standard output, and ends this process with its parent.
+    """Sends heartbeats of a follower to rank 0 through standard output, and ends this process with its parent.
 
     The process also ends when rank 0 no longer receives heartbeats. Other output is redirected to standard error.
     SIGINT, SIGTERM and SIGHUP are ignored: a cluster may send them to all processes of a job, of which rank 0 needs

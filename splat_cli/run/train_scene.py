@@ -85,7 +85,7 @@ def train_scene(
 
 @dataclass(frozen=True)
 class _Job:
-    """What all attempts of `train_scene` have in common."""
+    """Arguments that all attempts of `train_scene` share."""
 
     scene_path: Path
     run: RunDir

@@ -77,7 +77,7 @@ def summary(result: SceneResult) -> dict[str, Any]:
 
 
 def _result_before(scene: BatchScene) -> SceneResult | None:
-    """The outcome of a scene that is not trained: finished, with a damaged result, or a run of another; else None."""
+    """Outcome of a scene without training: finished before, damaged result, or run of another scene; else None."""
     try:
         refuse_foreign_run(scene)
         finished = RunDir(scene.run).result()

@@ -110,7 +110,7 @@ def _saved(run: RunDir) -> _Saved | None:
 
 
 def _check(ended: JobResult) -> None:
-    """The error with which the job has ended, if any. RankError where it should be started again."""
+    """Raise the error with which the job has ended, if any; RankError if it should be started again."""
     output = ended.json_output()
     if "error" not in output:
         return

@@ -1,4 +1,4 @@
-"""What a file written by `splat export` holds, and what its format could not hold."""
+"""Contents of a file written by `splat export`, and losses due to its format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ExportedFile:
         )
 
     def notes(self, is_page: bool) -> Iterator[str]:
-        """What the format could not hold, or what a viewer has to know; the viewer of a page has antialiasing."""
+        """Messages on losses due to the format, and on antialiasing for viewers other than that of a page."""
         if self.num_cut:
             yield _CUT % f"{self.num_cut:,}"
         if self.dropped_sh:

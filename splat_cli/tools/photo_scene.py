@@ -1,4 +1,4 @@
-"""Scenes made of what `splat train` is given: zip files, and photographs or videos without camera poses."""
+"""Scenes made from other inputs of `splat train`: zip files, and photographs or videos without camera poses."""
 
 import json
 import math

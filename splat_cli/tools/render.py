@@ -46,11 +46,11 @@ _CELL = 0.02
 class RenderJob:
     """Render the splats in `file` from `views`; folder: default output folder.
 
-    antialias: None for what the file says of itself; most formats say nothing, and mean what every viewer shows.
-    trained: the views that the splats were trained on, as far as they are known.
+    antialias: None: as the file states; formats that state nothing are rendered without it, as in other viewers.
+    trained: the training views, if known.
     splat_scale: factor on the sizes of the splats, which stay where they are.
-    samples: across a pixel; None for as many as make antialiased pictures as fine as those views.
-    is_path: whether the views are the frames of a path: novel views, which leave none of a longer path behind.
+    samples: per pixel and axis; None: as many as give antialiased pictures the resolution of these views.
+    is_path: whether the views are frames of a path; files of an earlier, longer path are then removed.
     spz_axes: see read_splats.
     """
 

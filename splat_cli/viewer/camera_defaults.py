@@ -29,7 +29,7 @@ def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
 
 
 def pivot_share(views: Sequence[View]) -> float:
-    """Distance from a camera to the orbit centre, relative to the distance of what it looks at.
+    """Distance from a camera to the orbit centre, relative to the distance of the surface in front of it.
 
     1 if cameras surround the scene. Smaller otherwise, so that orbiting does not move the camera behind walls that were
     seen from the front only.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Response
 
 DRAG_SHARE = 0.4
-"""Of the distance that the pointer moves, by which the camera turns."""
+"""Rotation of the camera relative to viser's, for the same movement of the pointer."""
 _SCRIPT = """<script>
 {
   // Of a drag that began on the canvas, moves are reported as shorter ones from its beginning.
@@ -48,7 +48,7 @@ _SCRIPT = """<script>
 
 
 def add_script(response: Response) -> None:
-    """Puts the script at the head of a response that is viser's page; other responses stay as they are."""
+    """Insert the script at the head of viser's page; other responses are unchanged."""
     if not response.headers.get("Content-Type", "").startswith("text/html"):
         return
     body = _with_script(bytes(response.body or b""), response.headers.get("Content-Encoding") == "gzip")

@@ -81,7 +81,7 @@ def has_token(path: str, headers: Headers, token: str) -> bool:
 
 
 def _cookie_name(token: str) -> str:
-    """Of this server alone: browsers send a host's cookies to all of its ports."""
+    """Name of this server's cookie, from its token: browsers send a host's cookies to all of its ports."""
     return f"splat-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 

@@ -49,7 +49,7 @@ def serving(host: str, port: int, display: Display) -> Iterator[ViserServer]:
 
 
 def _address(host: str, port: int, token: str | None) -> str:
-    """To open in a browser: under the machine's name where the server listens at all of its addresses."""
+    """Address to open in a browser, with the machine's name if the server listens at all of its addresses."""
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}" + (f"/?token={token}" if token else "")
 

@@ -32,13 +32,13 @@ class CameraResponse:
 
     @staticmethod
     def mean(responses: Iterable[CameraResponse]) -> CameraResponse:
-        """That of a camera which nothing is known of, from others."""
+        """The mean of other cameras, for a camera of which nothing is known."""
         rows = [(one.center, one.vignetting, one.response) for one in responses]
         return CameraResponse(*(np.mean(column, axis=0) for column in zip(*rows, strict=True)))
 
     @staticmethod
     def from_dict(content: Any) -> CameraResponse:
-        """What `to_dict` gave. ValueError where it is something else."""
+        """The response that `to_dict` returned. ValueError if `content` is none."""
         try:
             arrays = {name: np.array(content[name], np.float64) for name in _SHAPES}
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -49,7 +49,7 @@ class CameraResponse:
         return CameraResponse(**arrays)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The response as JSON values."""
         return {name: getattr(self, name).tolist() for name in _SHAPES}
 
     def apply(self, image: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ class BlendedValues:
             self._allocate(capacity)
 
     def differentiate(self, state: IterState, rasterizer: Rasterizer, loss: Callable[[Picture], None]) -> None:
-        """Queue the blend of `values`, `loss`, and the way back to `d_values`, which are zero before.
+        """Queue the blend of `values`, `loss`, and the backward pass to `d_values`, which are zero before.
 
         loss: queues the loss of picture.image and writes picture.d_image, which is zero. Must follow the backward pass
         of colours; overwrites the rasterizer's picture.

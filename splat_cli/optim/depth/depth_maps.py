@@ -52,7 +52,7 @@ class MapTargets:
         return self.backend.address(self._kept[-1])
 
     def set_views(self, views: Sequence[View]) -> None:
-        """Nothing to do at another resolution of the views."""
+        """Does nothing: maps are sampled at any resolution."""
 
     def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
         """See DepthTargets.launch."""

@@ -26,7 +26,7 @@ from splat_cli.scene.view import View
 
 
 class DepthTargets(Protocol):
-    """What depths of the picture are compared with."""
+    """Target depths, to which depths of the picture are compared."""
 
     def set_views(self, views: Sequence[View]) -> None:
         """Adapt to a new resolution of the training views."""

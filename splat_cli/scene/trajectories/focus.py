@@ -21,7 +21,7 @@ _LEVEL_WEIGHT = 1e-3
 """Weight of the cameras' mean up direction, for nearly parallel horizontal axes; that of the ground is ten times it."""
 _MIN_ROLL = np.sin(np.radians(1))
 _GROUND_TOLERANCE = 1.5
-"""Maximum roll of the cameras relative to the ground, as a multiple of their roll relative to each other."""
+"""Maximum roll of the cameras relative to the ground, as a multiple of that relative to the up direction without it."""
 
 
 def focus_point(views: Sequence[View]) -> np.ndarray:

@@ -39,26 +39,27 @@ _REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
     "--frozen": lambda config: config.frozen is not None,
     "--crop": lambda config: config.crop is not None,
 }
-"""Options that cells cannot have in common yet -> whether the settings ask for it."""
+"""Options whose results cells cannot share yet -> whether the settings ask for it."""
 
 
 _OWN_SCENE: dict[str, Any] = {
     "format": "colmap", "images": None, "max_size": None, "downscale": 1, "masks": None, "invert_masks": False,
     "points": None, "min_track_length": 0, "max_point_error": None, "init": "points",
 }  # fmt: skip
-"""Settings of reading the scene that is written for a cell."""
+"""Settings for reading the scene of a cell."""
 _RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
 _NAMES = {"scene": "SCENE", "cell_steps": "--cell-steps", "cell_splats": "--cell-splats"}
-"""Entries of the record of a city beside its settings -> what a user calls them."""
+"""Entries of a city's record other than settings -> their names in messages."""
 _LR_EXPONENT = 2 / 3
-"""Of `lr_factor`, which raises these rates in short runs from points: coarse splats start nearer to where they end."""
+"""Exponent of `lr_factor` for cells: coarse splats need to move less than points, for which it raises these rates."""
 
 
 @dataclass(frozen=True)
 class City:
-    """A city to train in the folder `out`. cell_splats, max_splats: trained splats of a cell and of all, at most.
+    """A city to train in the folder `out`.
 
-    coarse_batch: of the coarse run on one GPU, None in cities that were begun without a record of it.
+    cell_splats, max_splats: maximum number of trained splats of a cell and of the city. coarse_batch: batch
+    size of the coarse run on one GPU, None in cities that were begun without a record of it.
     """
 
     scene: Path
@@ -183,5 +184,5 @@ def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, ob
 
 
 def _json(settings: dict[str, object]) -> dict[str, object]:
-    """Settings as they come back from a JSON file."""
+    """Settings after a round trip through JSON."""
     return dict(json.loads(json.dumps(settings)))

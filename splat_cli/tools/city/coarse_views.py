@@ -18,13 +18,13 @@ from splat_cli.scene.view import View
 MIN_SHARE = 0.05
 """Share of a picture that a cell must cover for its photograph to be trained on."""
 MIN_VIEWS = 25
-"""Photographs of a cell, if so many show any of it."""
+"""Minimum number of photographs of a cell, if as many show it."""
 _SEEN = 0.01
 """Pixels that a splat must cover in a picture to belong to the surroundings."""
 _COVERED = 0.02
 """Share of a pixel that a cell must cover for the photograph to be used there."""
 _BAND = 3
-"""Pixels around these for which the photograph is used, too."""
+"""Margin around these pixels in which the photograph is used, px."""
 
 
 class CoarseViews:
@@ -85,12 +85,12 @@ def covered_shares(weights: np.ndarray, numbers: np.ndarray, num_cells: int, vie
 
 
 def is_shown(weights: np.ndarray) -> np.ndarray:
-    """Which splats a view shows, from their weights."""
+    """Mask of the splats that a view shows, from their weights."""
     return weights > _SEEN
 
 
 def without_exposure(photograph: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """The photograph uint8 [H, W, 3] as it were without its exposure: y = x + D (x, 1) solved for x.
+    """The photograph uint8 [H, W, 3] without its exposure: y = x + D (x, 1) solved for x.
 
     change: D float [3, 4], of colours 0 to 1, as `optim.exposure.ExposureLoss` trains it.
     """
@@ -100,7 +100,7 @@ def without_exposure(photograph: np.ndarray, change: np.ndarray) -> np.ndarray:
 
 
 def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.ndarray) -> np.ndarray:
-    """What a cell is trained on: the photograph where the cell is, the coarse picture elsewhere; uint8 [H, W, 3].
+    """Training picture of a cell, uint8 [H, W, 3]: the photograph where it shows the cell, else the coarse picture.
 
     coarse, coverage: of CoarseViews.render.
 

@@ -26,7 +26,7 @@ _THREADS = 2
 def divide(
     coarse: RunDir, out: Path, cell_splats: int, max_splats: int, backend: Backend, display: Display
 ) -> CityPlan:
-    """Split the scene into cells of up to `cell_splats` of `max_splats` splats, with their photographs; writes that.
+    """Split the scene into cells of up to `cell_splats` of `max_splats` splats, with photographs; writes the plan.
 
     Cells that no photograph shows are left out: their coarse splats are kept.
     """

@@ -134,7 +134,7 @@ def write_plan(out: Path, plan: CityPlan) -> None:
 
 
 def _check(plan: CityPlan) -> None:
-    """ValueError where no city has such numbers."""
+    """ValueError if the plan has invalid numbers."""
     if not plan.cells or not all(cell.views for cell in plan.cells):
         raise ValueError("cells or their photographs are missing")
     if not (np.isfinite(plan.axes).all() and 1 <= plan.growth < np.inf and plan.max_scale >= 0):

@@ -38,7 +38,7 @@ def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> 
 
 
 def _recorded(path: Path) -> dict[str, Any]:
-    """What is recorded; nothing where the file is damaged, which is no reason to stop."""
+    """The recorded seconds; empty if the file is damaged, which must not end the command."""
     try:
         found = read_json(path) if path.is_file() else {}
     except FormatError:

@@ -38,7 +38,7 @@ def train_city(city: City, display: Display) -> RunResult:
 
 
 def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPlan:
-    """Train the coarse run and the cells, on one cluster: its jobs may have waited for long. plan: if it is there."""
+    """Train the coarse run and the cells on one cluster, which may have been waited for. plan: if it exists."""
     with open_engine(city.device, city.cluster, display.say) as engine:
         if not city.coarse.result():
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
@@ -57,7 +57,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
 def _train_coarse(city: City, engine: Engine, display: Display) -> None:
     """Train the coarse run on as many free GPUs as divide its batch, which does not change the result.
 
-    On one where these are fewer than two, or where ranks fail.
+    On one GPU if fewer than two are free, or if ranks fail.
     """
     jobs = coarse_jobs(city)
     single = jobs.pop(1)
