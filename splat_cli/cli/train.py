@@ -64,8 +64,9 @@ def command(
 
     SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), with
     transforms.json, or an export of Metashape, RealityScan, Polycam, ... (docs/formats.md); or a zip file of one. Of
-    photographs without camera poses, or a video, it makes a scene in scenes/NAME first, as `splat sfm` does. After an
-    interruption, run the same command again to continue.
+    photographs without camera poses, or a video, it makes a scene in scenes/NAME first, as `splat sfm` does; after an
+    interruption, the same command continues both. Runs on other scenes continue with --resume only: the same command
+    starts a new one.
     With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run. With
     --cluster, the --gpus processes run on workers of a Dask cluster, each with a GPU of its own.
     """

@@ -64,6 +64,7 @@ DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
 _SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
 _ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
 _MAX_FOLDERS = 1000  # that are searched
+_MAX_FILES = 10_000  # that are looked at
 _SHOWN = 3
 _MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
@@ -76,6 +77,11 @@ def has_dataset(root: Path) -> bool:
 def num_photographs(folder: Path) -> int:
     """Number of files in the folder that are photographs by their names; 0 if there is no folder."""
     return sum(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*.*"))
+
+
+def _has_photographs_below(folder: Path) -> bool:
+    """Whether one of the first files in the folder, at any depth, is a photograph by its name."""
+    return any(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in itertools.islice(folder.rglob("*"), _MAX_FILES))
 
 
 def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
@@ -134,7 +140,7 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     if not present and (nested := nested_scenes(root)):
         shown = " or ".join(map(str, nested[:_SHOWN]))
         raise SceneError(f"{root} is not a scene, but holds {len(nested)}: give {shown}")
-    if not present and (num_photographs(root) or num_photographs(root / "images")):
+    if not present and _has_photographs_below(root):
         raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
     if not present:
         raise SceneError(

@@ -59,6 +59,8 @@ def test_train_without_a_folder_takes_the_scene_s_name_and_counts(splat, scene, 
 def test_train_names_the_photographs_it_leaves_out(splat, scene, tmp_path):
     broken = shutil.copytree(scene, tmp_path / "broken")
     (broken / "images" / "a_01.jpg").unlink()
+    result = splat("train", broken, "--device", "cpu", "--steps", 2)
+    assert "left out 1 photograph: a_01.jpg: " in result.err
     (broken / "images" / "a_02.jpg").write_bytes(b"")
     result = splat("train", broken, "--device", "cpu", "--steps", 2)
     assert result.code == 0, result.err

@@ -101,3 +101,15 @@ def test_a_point_with_a_track_of_megabytes(tmp_path):
         file.write("7 0 0 0 1 2 3 0.5" + " 10" * (1 << 20) + "\n")
     with pytest.raises(SceneError, match="expected POINT3D_ID"):
         read_model(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("stem", FILES)
+def test_text_in_utf16_is_told(tmp_path, stem, encoding):
+    """As Windows PowerShell writes redirected output."""
+    for name in FILES:
+        text = "# COLMAP\n"
+        (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / f"{stem}.txt").write_bytes(f"\ufeff{text}".encode(encoding))
+    with pytest.raises(SceneError, match=f"{stem}.txt is in UTF-16, but expected in UTF-8"):
+        read_model(tmp_path)

@@ -164,8 +164,9 @@ def test_thin_prism_fisheye_in_transforms(tmp_path):
     assert "expected one of PINHOLE" in read_scene(tmp_path).skipped[0]
 
 
-def test_photographs_without_poses_are_told_what_to_do(scene, tmp_path):
-    shutil.copytree(scene / "images", tmp_path / "garden")
+@pytest.mark.parametrize("inside", [".", "images", "left", "a/b/c"])
+def test_photographs_without_poses_are_told_what_to_do(scene, tmp_path, inside):
+    shutil.copytree(scene / "images", tmp_path / "garden" / inside)
     with pytest.raises(
         SceneError, match="garden holds photographs without camera poses: `splat train .*garden` estimates"
     ):

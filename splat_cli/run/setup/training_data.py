@@ -146,7 +146,7 @@ def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
                 "give --depths none"
             )
     if missing and config.depth_weight != 0:
-        display.warn(f"left out {len(missing):,} depth maps: {_first_of(missing)}")
+        display.warn(f"left out {len(missing):,} depth map{'s' * (len(missing) != 1)}: {_first_of(missing)}")
     if config.depth_weight and not has_maps and not len(scene.points):
         raise SceneError(f"{scene.root} has no depth maps or points to compare depths with: leave out --depth-weight")
     if config.gpus > 1 and has_maps and config.depth_weight != 0:
@@ -190,7 +190,7 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
 
 def skipped_warning(skipped: Sequence[str]) -> str:
     """One line of "name: reason" of skipped photographs."""
-    return f"left out {len(skipped):,} photographs: {_first_of(skipped)}"
+    return f"left out {len(skipped):,} photograph{'s' * (len(skipped) != 1)}: {_first_of(skipped)}"
 
 
 def _first_of(lines: Sequence[str]) -> str:

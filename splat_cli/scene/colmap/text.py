@@ -1,5 +1,6 @@
 """COLMAP's text files: cameras.txt, images.txt, points3D.txt."""
 
+import codecs
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,7 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
     """(number, text) of the lines that are not comments; bytes that are not UTF-8 become surrogates."""
     try:
+        _refuse_utf16(path)
         with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
             for number, line in enumerate(file, 1):
                 text = line.strip()
@@ -89,6 +91,13 @@ def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
                     yield number, text
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _refuse_utf16(path: Path) -> None:
+    """SceneError for a file in UTF-16, as `>` of Windows PowerShell writes it. OSError."""
+    with path.open("rb") as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise SceneError(f"{path} is in UTF-16, but expected in UTF-8: save it in UTF-8, or export the model again")
 
 
 def _bad_line(path: Path, number: int, expected: str) -> SceneError:

@@ -87,7 +87,7 @@ def _read_all(
     broken = [reason for reason in found if isinstance(reason, str)]
     if broken:
         more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
-        warn(f"left out {len(broken):,} depth maps: {'; '.join(broken[:_SHOWN])}{more}")
+        warn(f"left out {len(broken):,} depth map{'s' * (len(broken) != 1)}: {'; '.join(broken[:_SHOWN])}{more}")
     return [None if isinstance(values, str) else values for values in found]
 
 
