@@ -61,6 +61,7 @@ class FieldShape:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> FieldShape:
+        """The shape that `to_dict` returned."""
         return cls(**{**values, "grid": GridShape(**values["grid"]), "hidden": tuple(values["hidden"])})
 
 
@@ -84,6 +85,7 @@ class ColorField:
 
     @property
     def rows(self) -> int:
+        """Maximum number of splats per evaluation."""
         return self.network.rows
 
     def with_rows(self, rows: int) -> ColorField:

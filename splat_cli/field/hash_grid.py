@@ -56,6 +56,7 @@ class GridShape:
 
     @property
     def num_entries(self) -> int:
+        """Number of entries of all levels."""
         last = self.level_table()[-1]
         return int(last["offset"]) + int(last["size"])
 

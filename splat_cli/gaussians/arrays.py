@@ -72,6 +72,7 @@ class SplatArrays:
 
     @property
     def num_features(self) -> int:
+        """Length of the feature vectors of a colour field, 0 without."""
         return 0 if self.features is None else self.features.shape[1]
 
     @property

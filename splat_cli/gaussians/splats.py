@@ -72,10 +72,12 @@ class Splats:
 
     @property
     def capacity(self) -> int:
+        """Number of splats that the planes have room for."""
         return int(self.params.shape[1])
 
     @property
     def sh_degree(self) -> int:
+        """Degree of the spherical harmonics, 0 to 3."""
         return round(((self.params.shape[0] - self.num_features - 14) / 3 + 1) ** 0.5) - 1
 
     @property

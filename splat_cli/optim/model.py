@@ -51,6 +51,7 @@ class Model:
 
     @property
     def num(self) -> int:
+        """Number of splats, frozen ones included."""
         return self.splats.num
 
     @property
@@ -161,6 +162,7 @@ class Model:
             reorder_columns(backend, array, order)
 
     def clear_stats(self) -> None:
+        """Set the statistics of all splats to zero."""
         self.stats[:, : self.num] = 0
 
     def _enlarged(self, array: Any, capacity: int) -> Any:

@@ -39,6 +39,7 @@ class Picture:
 
     @classmethod
     def allocate(cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool) -> Picture:
+        """Uninitialised buffers for the largest view. training: also those of the backward pass."""
         empty, slots = backend.xp.empty, pair_capacity // SEGMENT + max_tiles + 1
         picture = cls(
             image=empty(3 * max_pixels, "float32"),

@@ -26,6 +26,7 @@ def as_image(rows: np.ndarray) -> np.ndarray:
 
 
 def encode_webp(pixels: np.ndarray) -> bytes:
+    """The pixels uint8 [H, W, C] as a lossless WebP image."""
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, format="WebP", lossless=True, exact=True)
     return stream.getvalue()

@@ -35,6 +35,7 @@ class Checkpoint:
 
     @property
     def num_splats(self) -> int:
+        """Number of splats, frozen ones included."""
         return int(self.arrays["params"].shape[1])
 
     @property

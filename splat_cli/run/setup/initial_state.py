@@ -39,6 +39,7 @@ class InitialState:
 
     @property
     def num_points(self) -> int:
+        """Number of initial points or splats."""
         return len(self.points if isinstance(self.points, SplatArrays) else self.points[0])
 
     @property

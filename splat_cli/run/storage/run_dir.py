@@ -93,6 +93,7 @@ class RunDir:
 
     @property
     def log(self) -> TrainLog:
+        """The training log, train.jsonl."""
         return TrainLog(self.path / "train.jsonl")
 
     def config(self) -> TrainConfig:
@@ -118,6 +119,7 @@ class RunDir:
         return tuple(learned["color"]) if learned else background_color(self.config().background)
 
     def save_background(self, color: tuple[float, float, float]) -> None:
+        """Write background.json: RGB, 0 to 1."""
         _write_json(self.background_path, {"color": color})
 
     def responses(self) -> dict[int, CameraResponse]:
@@ -126,6 +128,7 @@ class RunDir:
         return {int(number): CameraResponse.from_dict(content) for number, content in cameras.items()}
 
     def save_responses(self, responses: dict[int, CameraResponse]) -> None:
+        """Write camera_response.json, by camera id."""
         cameras = {str(number): response.to_dict() for number, response in responses.items()}
         _write_json(self.responses_path, {"cameras": cameras})
 

@@ -45,6 +45,7 @@ class DepthMap:
 
     @property
     def num_bytes(self) -> int:
+        """Memory of the map, in bytes."""
         return self.values.nbytes + (0 if self.weights is None else self.weights.nbytes)
 
 

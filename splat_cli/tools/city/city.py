@@ -74,6 +74,7 @@ class City:
 
     @property
     def coarse(self) -> RunDir:
+        """Run folder of the coarse run."""
         return RunDir(self.out / "coarse")
 
     def coarse_config(self) -> TrainConfig:

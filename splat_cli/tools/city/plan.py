@@ -74,6 +74,7 @@ class CellFiles:
 
     @classmethod
     def of(cls, out: Path, number: int) -> CellFiles:
+        """Files of cell `number` in the folder `out` of a city."""
         return cls(out / "cells" / f"{number:03d}")
 
     @property
@@ -93,6 +94,7 @@ class CellFiles:
 
     @property
     def run(self) -> RunDir:
+        """Run folder of the cell."""
         return RunDir(self.folder / "run")
 
 
