@@ -1,6 +1,7 @@
 """Reading of a scene: views and points."""
 
 import dataclasses
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.dataset import Dataset, Unusable
 from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
+from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import ImageLocator
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
@@ -40,7 +42,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
             )
         raise SceneError(
             f"none of the {len(skipped)} photographs of {dataset.found} can be used in {dataset.photos}: {skipped[0]}; "
-            "check --images and that the photographs are complete"
+            f"{_where_else(dataset)}"
         )
     chosen = dataset.points
     if options.points is not None:
@@ -51,6 +53,16 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     return Scene(
         root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin, missing_depths
     )  # fmt: skip
+
+
+def _where_else(dataset: Dataset) -> str:
+    """What to do where no photograph is found: the subfolder with the first one, if there is one, for --images."""
+    name = dataset.frames[0].name if dataset.frames else ""
+    with suppress(Unusable):
+        found = Path(ImageIndex(dataset.photos).find_label(name)).as_posix()
+        if name and found.endswith(f"/{name}"):
+            return f"{name} is in {(folder := dataset.photos / found.removesuffix(name))}: give --images {folder}"
+    return "check --images and that the photographs are complete"
 
 
 def _why_no_folder(root: Path) -> str:

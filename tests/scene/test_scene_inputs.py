@@ -164,6 +164,16 @@ def test_thin_prism_fisheye_in_transforms(tmp_path):
     assert "expected one of PINHOLE" in read_scene(tmp_path).skipped[0]
 
 
+def test_photographs_in_a_subfolder_that_the_model_does_not_name_are_found_for_the_message(scene, tmp_path):
+    moved = shutil.copytree(scene, tmp_path / "garden")
+    (moved / "images").rename(tmp_path / "left")
+    (moved / "images").mkdir()
+    folder = (tmp_path / "left").rename(moved / "images" / "left")
+    with pytest.raises(SceneError, match=f"a_00.jpg is in {folder}: give --images {folder}$"):
+        read_scene(moved)
+    assert read_scene(moved, SceneOptions(images=str(folder))).views
+
+
 @pytest.mark.parametrize("inside", [".", "images", "left", "a/b/c"])
 def test_photographs_without_poses_are_told_what_to_do(scene, tmp_path, inside):
     shutil.copytree(scene / "images", tmp_path / "garden" / inside)
