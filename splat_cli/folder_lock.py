@@ -7,7 +7,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -35,9 +35,10 @@ class FolderInUse(UsageError):
 def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
     """Holds the lock of a folder. The system releases the lock of a killed process, whose file may stay.
 
-    make: the folder, where it is missing. FolderInUse where another process holds the lock, with its number and
-    command, UsageError where the folder cannot be written.
+    make: create the folder if it is missing; it is removed if an error leaves it empty. FolderInUse if another process
+    holds the lock, with its number and command, UsageError if the folder cannot be written.
     """
+    missing = [path for path in (folder, *folder.parents) if make and not path.exists()]
     lock = _acquire(folder, make)
     path = folder / LOCK_NAME
     locked = path.stat()
@@ -45,6 +46,9 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
     threading.Thread(target=_refresh_mtime, args=(path, released), daemon=True).start()
     try:
         yield
+    except BaseException:
+        _remove_empty(missing)  # while the lock is held
+        raise
     finally:
         released.set()
         with suppress(OSError):  # the folder may have been removed, and made and locked by others since
@@ -109,6 +113,15 @@ def _acquire(folder: Path, make: bool) -> FileLock:
             raise unwritable(folder, error) from None
         # its holder has just removed the folder, or the lock's file
     raise unwritable(folder, missing)  # as in /proc
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove the folders that this program created, innermost first, if they contain only the lock."""
+    for folder in folders:
+        with suppress(OSError):
+            if {found.name for found in folder.iterdir()} == {LOCK_NAME}:
+                (folder / LOCK_NAME).unlink()
+            folder.rmdir()
 
 
 def unwritable(folder: Path, error: OSError) -> UsageError:

@@ -39,6 +39,25 @@ def test_a_folder_that_cannot_be_made_is_no_endless_wait(tmp_path, monkeypatch):
         pass
 
 
+@pytest.mark.parametrize("content", [[], ["result"]])
+def test_folders_made_for_a_lock_are_removed_if_an_error_leaves_them_empty(tmp_path, content):
+    def fail():
+        with locked_folder(tmp_path / "a" / "b", make=True):
+            for name in content:
+                (tmp_path / "a" / "b" / name).touch()
+            raise UsageError
+
+    with pytest.raises(UsageError):
+        fail()
+    assert (tmp_path / "a").exists() == bool(content)
+
+
+def test_an_empty_folder_outlives_an_error_within_its_lock(tmp_path):
+    with pytest.raises(UsageError), locked_folder(tmp_path, make=True):
+        raise UsageError
+    assert tmp_path.exists()
+
+
 def test_lock_is_waited_for(hasty, tmp_path):
     inside, leave = threading.Event(), threading.Event()
 

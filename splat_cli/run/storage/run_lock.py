@@ -1,8 +1,8 @@
 """Run folders, locked: one process at a time writes into a folder."""
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.errors import UsageError
@@ -19,20 +19,13 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
     UsageError if it cannot be created or written, or is not empty. A run that was killed before reading its scene
     counts as empty.
     """
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     with locked_folder(path, make=True):
-        try:
-            if is_run(path):
-                raise UsageError(
-                    f"{path} holds a run: `splat train --resume {path}` continues it; or name another folder"
-                )
-            require_free(path)
-            _check_writable(path)
-            remove_leftovers(path)
-            yield RunDir(path)
-        except BaseException:
-            _remove_empty(missing)  # while the lock is held
-            raise
+        if is_run(path):
+            raise UsageError(f"{path} holds a run: `splat train --resume {path}` continues it; or name another folder")
+        require_free(path)
+        _check_writable(path)
+        remove_leftovers(path)
+        yield RunDir(path)
 
 
 @contextmanager
@@ -78,12 +71,3 @@ def _check_writable(folder: Path) -> None:
 def _counts_as_nothing(path: Path) -> bool:
     """Whether a file in a folder may be left from a run that was killed before reading its scene."""
     return is_leftover(path) or path.name in (LOCK_NAME, "cameras.json")
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove the folders that this program created, innermost first, if they contain only the lock."""
-    for folder in folders:
-        with suppress(OSError):
-            if {found.name for found in folder.iterdir()} == {LOCK_NAME}:
-                (folder / LOCK_NAME).unlink()
-            folder.rmdir()

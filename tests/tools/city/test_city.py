@@ -356,6 +356,14 @@ def test_a_file_cut_short_is_named_with_what_to_do(city, copy, splat, name, advi
     assert advice in refused.err
 
 
+def test_a_city_without_a_scene_leaves_no_folder(splat, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = splat("city", tmp_path / "empty", "-o", tmp_path / "out" / "city", "--device", "cpu")
+    assert result.code == 2
+    assert "holds neither photographs nor camera poses" in result.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_cells_cannot_have(city, splat, tmp_path):
     for options in (["--color", "field"], ["--appearance", "grid"], ["--gpus", "2"]):
         refused = splat("city", city[0], "-o", tmp_path / "new", *options)
