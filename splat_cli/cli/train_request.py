@@ -88,14 +88,15 @@ class TrainRequest:
         is_made = prepared != scene
         scene, dataset_format = scene_folder(prepared, config.format)
         config = dataclasses.replace(config, format=dataset_format)
-        if is_made:
-            begun = itertools.takewhile(Path.exists, numbered_folders(_default_folder(scene)))
-            interrupted = interrupted_run([self.out] if self.out else begun, scene, config)
-            if interrupted:
-                display.say(f"Continuing {interrupted}, which was interrupted")
-                with existing_run(interrupted) as run:
-                    yield run, plan_resumption(run, scene, {}, display)
-                return
+        begun = itertools.takewhile(Path.exists, numbered_folders(_default_folder(scene)))
+        interrupted = interrupted_run([self.out] if self.out else begun, scene, config)
+        if interrupted and is_made:
+            display.say(f"Continuing {interrupted}, which was interrupted")
+            with existing_run(interrupted) as run:
+                yield run, plan_resumption(run, scene, {}, display)
+            return
+        if interrupted and not self.out:
+            display.say(f"{interrupted} was interrupted: splat train --resume {interrupted} would continue it")
         with new_run_folder(self._new_folder(scene)) as run:
             yield run, Resumption(scene, config, None)
 

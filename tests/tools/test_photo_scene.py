@@ -73,6 +73,16 @@ def test_an_interrupted_run_continues(splat, photos, colmap, tmp_path):
     assert "Run: runs/garden\n" in result.out
 
 
+def test_an_interrupted_run_on_a_scene_with_poses_is_named(splat, scene, tmp_path):
+    first = splat("train", scene, *OPTIONS)
+    assert (first.code, "was interrupted" in first.err) == (0, False), first.err
+    run = f"runs/{scene.name}"
+    (tmp_path / "cwd" / run / "result.json").unlink()
+    second = splat("train", scene, *OPTIONS)
+    assert f"{run} was interrupted: splat train --resume {run} would continue it" in second.err
+    assert f"Run: {run}-2\n" in second.out
+
+
 def test_out_names_the_run(splat, photos, colmap, tmp_path):
     assert splat("train", photos, *OPTIONS, "-o", tmp_path / "out").code == 0
     (tmp_path / "out/result.json").unlink()
