@@ -89,14 +89,14 @@ class TrainRequest:
         scene, dataset_format = scene_folder(prepared, config.format)
         config = dataclasses.replace(config, format=dataset_format)
         begun = itertools.takewhile(Path.exists, numbered_folders(_default_folder(scene)))
-        interrupted = interrupted_run([self.out] if self.out else begun, scene, config)
-        if interrupted and is_made:
-            display.say(f"Continuing {interrupted}, which was interrupted")
-            with existing_run(interrupted) as run:
+        unfinished = interrupted_run([self.out] if self.out else begun, scene, config)
+        if unfinished and is_made:
+            display.say(f"Continuing {unfinished}, which was interrupted")
+            with existing_run(unfinished) as run:
                 yield run, plan_resumption(run, scene, {}, display)
             return
-        if interrupted and not self.out:
-            display.say(f"{interrupted} was interrupted: splat train --resume {interrupted} would continue it")
+        if unfinished and not self.out:  # of --out, new_run_folder says it; it may be training in another process
+            display.say(f"{unfinished} is not finished: splat train --resume {unfinished} continues it")
         with new_run_folder(self._new_folder(scene)) as run:
             yield run, Resumption(scene, config, None)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,23 @@ class Resumption:
 
 
 def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -> Path | None:
-    """The first of the folders that holds an unfinished run on the scene with these settings."""
+    """The first of the folders that holds an unfinished run on the scene with these settings.
+
+    Runs whose files cannot be read, damaged or of another version, are passed over: they cannot be continued.
+    """
     wanted = with_fixed_paths(config, scene)
     for folder in filter(is_run, folders):
-        run = RunDir(folder)
-        before = run.config()
-        asked = wanted if wanted.batch else dataclasses.replace(wanted, batch=before.batch)
-        same = before == with_whole_batches(asked, asked.steps or before.num_steps)
-        if same and not run.result() and run.provenance().get("scene") == str(scene.resolve()):
-            return folder
+        with suppress(UsageError):
+            if _is_interrupted(RunDir(folder), scene, wanted):
+                return folder
     return None
+
+
+def _is_interrupted(run: RunDir, scene: Path, wanted: TrainConfig) -> bool:
+    before = run.config()
+    asked = wanted if wanted.batch else dataclasses.replace(wanted, batch=before.batch)
+    same = before == with_whole_batches(asked, asked.steps or before.num_steps)
+    return same and not run.result() and run.provenance().get("scene") == str(scene.resolve())
 
 
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:

@@ -75,12 +75,22 @@ def test_an_interrupted_run_continues(splat, photos, colmap, tmp_path):
 
 def test_an_interrupted_run_on_a_scene_with_poses_is_named(splat, scene, tmp_path):
     first = splat("train", scene, *OPTIONS)
-    assert (first.code, "was interrupted" in first.err) == (0, False), first.err
+    assert (first.code, "is not finished" in first.err) == (0, False), first.err
     run = f"runs/{scene.name}"
     (tmp_path / "cwd" / run / "result.json").unlink()
     second = splat("train", scene, *OPTIONS)
-    assert f"{run} was interrupted: splat train --resume {run} would continue it" in second.err
+    assert f"{run} is not finished: splat train --resume {run} continues it" in second.err
     assert f"Run: {run}-2\n" in second.out
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("config.toml", "steps ="), ("config.toml", "newer = 1"), ("result.json", "{")]
+)
+def test_an_earlier_run_that_cannot_be_read_stops_no_other(splat, scene, tmp_path, name, content):
+    assert splat("train", scene, *OPTIONS).code == 0
+    (tmp_path / "cwd/runs" / scene.name / name).write_text(content)
+    second = splat("train", scene, *OPTIONS)
+    assert (second.code, f"Run: runs/{scene.name}-2\n" in second.out) == (0, True), second.err
 
 
 def test_out_names_the_run(splat, photos, colmap, tmp_path):
