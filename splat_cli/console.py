@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,6 +16,7 @@ from splat_cli.terminal import can_overwrite, wrapped
 Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 """`Display.counting`: (label, total) -> context of a function to call with the number of things just done."""
 _PLAIN_INTERVAL = 10.0
+_SHOWN = 5  # lines of a list in a message
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,17 @@ class _PlainCount:
         if now - self._last >= _PLAIN_INTERVAL:
             self._last = now
             self._say(f"{self._label}: {self._done:,} of {self._total:,}")
+
+
+def first_of(lines: Sequence[str]) -> str:
+    """The first few lines, joined, and the number of the others."""
+    more = len(lines) - _SHOWN
+    return "; ".join(lines[:_SHOWN]) + f" and {more} more" * (more > 0)
+
+
+def left_out(lines: Sequence[str], what: str) -> str:
+    """A warning: "left out 2 photographs: a.jpg: ...; b.jpg: ...". lines: what was left out; what: one of them."""
+    return f"left out {len(lines):,} {what}{'s' * (len(lines) != 1)}: {first_of(lines)}"
 
 
 def _status(progress: Progress) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display
+from splat_cli.console import Display, first_of, left_out
 from splat_cli.data.image_budget import depth_map_limit, image_budget
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
@@ -26,7 +26,6 @@ from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
 
-_SHOWN = 5
 _ANY = 1e-9  # fraction of the points
 _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
 
@@ -146,7 +145,7 @@ def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
                 "give --depths none"
             )
     if missing and config.depth_weight != 0:
-        display.warn(f"left out {len(missing):,} depth map{'s' * (len(missing) != 1)}: {_first_of(missing)}")
+        display.warn(left_out(missing, "depth map"))
     if config.depth_weight and not has_maps and not len(scene.points):
         raise SceneError(f"{scene.root} has no depth maps or points to compare depths with: leave out --depth-weight")
     if config.gpus > 1 and has_maps and config.depth_weight != 0:
@@ -181,18 +180,8 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
         display.warn(warning)
     skipped = [*scene.skipped, *(line for part in photographs for line in part.skipped)]
     if skipped:
-        display.warn(skipped_warning(skipped))
+        display.warn(left_out(skipped, "photograph"))
     bad = {name: count for part in photographs for name, count in part.bad_pixels.items()}
     if bad:
-        where = _first_of([f"{count:,} in {name}" for name, count in bad.items()])
+        where = first_of([f"{count:,} in {name}" for name, count in bad.items()])
         display.warn(f"{sum(bad.values()):,} pixels are not finite and do not count: {where}")
-
-
-def skipped_warning(skipped: Sequence[str]) -> str:
-    """One line of "name: reason" of skipped photographs."""
-    return f"left out {len(skipped):,} photograph{'s' * (len(skipped) != 1)}: {_first_of(skipped)}"
-
-
-def _first_of(lines: Sequence[str]) -> str:
-    more = len(lines) - _SHOWN
-    return "; ".join(lines[:_SHOWN]) + f" and {more} more" * (more > 0)

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from splat_cli.console import Display
+from splat_cli.console import Display, left_out
 from splat_cli.data.image_budget import images_fit
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
-from splat_cli.run.setup.training_data import load_image_set, skipped_warning
+from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.images.image_set import ImageSet
@@ -33,7 +33,7 @@ def load_run_images(
     photographs = load_image_set(present, config, backend, display, lazily)
     gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
     if skipped := [*gone, *photographs.skipped]:
-        display.warn(skipped_warning(skipped))
+        display.warn(left_out(skipped, "photograph"))
     return photographs
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.console import left_out
 from splat_cli.scene.depth_maps.align import aligned, resized
 from splat_cli.scene.depth_maps.depth_map import DepthMaps
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
@@ -20,7 +21,6 @@ from splat_cli.scene.view import DepthFile, View
 _MAX_SHARE = 4  # of a map's pixels relative to the photograph's
 _BYTES = 3  # a pixel, with confidence
 _LEVELS = 65536  # of integers in inverse depths with the scales of depth_params.json
-_SHOWN = 5
 
 Values = tuple[np.ndarray, np.ndarray | None]  # float32 [h, w], NaN where unknown; confidences float32 [h, w] or None
 
@@ -86,8 +86,7 @@ def _read_all(
         found = list(pool.map(read, views))
     broken = [reason for reason in found if isinstance(reason, str)]
     if broken:
-        more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
-        warn(f"left out {len(broken):,} depth map{'s' * (len(broken) != 1)}: {'; '.join(broken[:_SHOWN])}{more}")
+        warn(left_out(broken, "depth map"))
     return [None if isinstance(values, str) else values for values in found]
 
 
