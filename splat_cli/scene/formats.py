@@ -79,9 +79,10 @@ def num_photographs(folder: Path) -> int:
     return sum(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*.*"))
 
 
-def _has_photographs_below(folder: Path) -> bool:
-    """Whether one of the first files in the folder, at any depth, is a photograph by its name."""
-    return any(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in itertools.islice(folder.rglob("*"), _MAX_FILES))
+def has_photographs(folder: Path, most: int | None = None) -> bool:
+    """Whether there are photographs in the folder, at any depth. most: number of its entries that are looked at."""
+    below = filter(Path.is_dir, itertools.islice(folder.rglob("*"), most))
+    return any(map(num_photographs, itertools.chain([folder], below)))
 
 
 def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
@@ -140,7 +141,7 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     if not present and (nested := nested_scenes(root)):
         shown = " or ".join(map(str, nested[:_SHOWN]))
         raise SceneError(f"{root} is not a scene, but holds {len(nested)}: give {shown}")
-    if not present and _has_photographs_below(root):
+    if not present and has_photographs(root, _MAX_FILES):
         raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
     if not present:
         raise SceneError(

@@ -61,7 +61,8 @@ def _where_else(dataset: Dataset) -> str:
     with suppress(Unusable):
         found = Path(ImageIndex(dataset.photos).find_label(name)).as_posix()
         if name and found.endswith(f"/{name}"):
-            return f"{name} is in {(folder := dataset.photos / found.removesuffix(name))}: give --images {folder}"
+            folder = dataset.photos / found.removesuffix(name)
+            return f"{name} is in {folder}: give --images {folder}"
     return "check --images and that the photographs are complete"
 
 

@@ -11,7 +11,7 @@ from splat_cli.folder_lock import FolderInUse, wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
-from splat_cli.scene.formats import has_dataset, nested_scenes, num_photographs
+from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
@@ -38,7 +38,7 @@ def lacks_poses(path: Path) -> bool:
     made, here = SCENES.resolve(), path.resolve()
     is_inside = made in (here, *here.parents)  # as what is unpacked there
     scenes = [scene for scene in nested_scenes(path) if is_inside or made not in scene.resolve().parents]
-    return not scenes and any(map(num_photographs, (path, *filter(Path.is_dir, path.rglob("*")))))
+    return not scenes and has_photographs(path)
 
 
 def prepared_scene(path: Path, seed: int, display: Display) -> Path:
