@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
+import itertools
 import json
 import pickle
 import time
@@ -20,7 +22,7 @@ from splat_cli.errors import SplatError, UsageError
 
 _SAVING = 90.0  # seconds in which interrupted jobs must save
 _POLL = 0.2  # seconds
-_WORKERS_CHECK_INTERVAL = 10.0  # seconds
+_WORKERS_CHECK_INTERVAL = 2.0  # seconds
 
 
 class SchedulerLost(SplatError):
@@ -33,24 +35,35 @@ class SchedulerLost(SplatError):
 class DaskEngine:
     """An Engine that runs a job per device of each worker. A job whose worker is lost is run again on another one.
 
+    Jobs wait here until a worker is free: the scheduler would assign them all at once, by durations that it does not
+    know, and seldom moves them to a worker that becomes idle earlier.
+
     device: of the jobs. say: shows a line of progress. check: called often in `results`, may raise KeyboardInterrupt.
     """
 
     def __init__(self, client: Client, device: str, say: Callable[[str], None], check: Callable[[], None]) -> None:
         self._client, self._device, self._say, self._interrupted = client, device, say, check
+        self._waiting: list[tuple[float, int, Job]] = []  # a heap
+        self._num_queued = itertools.count()
         self._jobs: dict[Future, Job] = {}
         self._results = ResultQueue[Future](self._check)
         self._topic = f"splat-{uuid.uuid4()}"
-        self._has_workers, self._last_check = self._find_workers(), time.monotonic()
+        self._num_threads, self._last_check = self._count_threads(), time.monotonic()
         client.subscribe_topic(self._topic, self._show)
 
     def submit(self, job: Job) -> None:
         """See Engine.submit."""
-        call = remote_call(run_on_worker, visible_inputs(job), self._device, __version__, self._topic)
-        future = self._client.submit(*call, key=f"{job.name}-{uuid.uuid4()}", priority=job.priority, pure=False)
-        self._jobs[future] = job
+        heapq.heappush(self._waiting, (-job.priority, next(self._num_queued), job))
         self._results.expect()
-        future.add_done_callback(self._results.put)
+
+    def _assign(self) -> None:
+        """Give jobs to the scheduler, as many as workers have threads; one while there is no worker."""
+        while self._waiting and len(self._jobs) < max(self._num_threads, 1):
+            job = heapq.heappop(self._waiting)[-1]
+            call = remote_call(run_on_worker, visible_inputs(job), self._device, __version__, self._topic)
+            future = self._client.submit(*call, key=f"{job.name}-{uuid.uuid4()}", priority=job.priority, pure=False)
+            self._jobs[future] = job
+            future.add_done_callback(self._results.put)
 
     def results(self) -> Iterator[JobResult]:
         """See Engine.results. Raises SchedulerLost."""
@@ -72,6 +85,7 @@ class DaskEngine:
 
     def close(self) -> None:
         """See Engine.close."""
+        self._waiting.clear()
         drop(self._client, list(self._jobs), self._topic)
 
     def _check(self) -> None:
@@ -79,21 +93,22 @@ class DaskEngine:
         if self._client.status == "closed":
             raise SchedulerLost
         self._check_workers()
+        self._assign()
 
     def _check_workers(self) -> None:
-        """Display a message when the last worker has left."""
+        """Count the threads of the workers, and display a message when the last worker has left."""
         if time.monotonic() - self._last_check < _WORKERS_CHECK_INTERVAL:
             return
-        had_workers, self._has_workers, self._last_check = self._has_workers, self._find_workers(), time.monotonic()
-        if had_workers and not self._has_workers:
+        before, self._num_threads, self._last_check = self._num_threads, self._count_threads(), time.monotonic()
+        if before and not self._num_threads:
             self._say("All workers have left the cluster: waiting for others to join")
 
-    def _find_workers(self) -> bool:
-        """Whether the cluster has workers; True if the connection is lost."""
+    def _count_threads(self) -> int:
+        """Number of threads of all workers; 1 if the connection is lost."""
         try:
-            return bool(self._client.nthreads())
+            return sum(self._client.nthreads().values())
         except OSError:  # of a lost connection
-            return True
+            return 1
 
     def _result(self, future: Future) -> JobResult:
         job = self._jobs.pop(future)

@@ -1,5 +1,6 @@
 """What a worker of a Dask cluster does with a job, or a rank of one, without a cluster."""
 
+import dataclasses
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,3 +184,55 @@ def test_worker_without_the_program_is_told(tmp_path):
 def test_lost_scheduler_is_told(tmp_path):
     with pytest.raises(SplatError, match="the connection to the Dask scheduler is lost; run the same command again"):
         _results(tmp_path, CancelledError())
+
+
+class RunningFuture:
+    """A task that runs until `end`."""
+
+    def add_done_callback(self, function):
+        self._function = function
+
+    def end(self):
+        self._function(self)
+
+    def done(self):
+        return False
+
+    def result(self):
+        return "ended"
+
+
+class FakeCluster:
+    """A client of two workers of one thread each. submitted: names of the tasks; running: their futures."""
+
+    status = "running"
+
+    def __init__(self):
+        self.submitted, self.running = [], []
+
+    def subscribe_topic(self, *_):
+        pass
+
+    def nthreads(self):
+        return {"first": 1, "second": 1}
+
+    def submit(self, *_, key, **__):
+        self.submitted.append(key[0])
+        self.running.append(RunningFuture())
+        return self.running[-1]
+
+
+def test_jobs_wait_until_a_worker_is_free(tmp_path):
+    cluster, counts = FakeCluster(), []
+
+    def check():
+        counts.append(len(cluster.running))
+        if cluster.running:
+            cluster.running.pop(0).end()
+
+    engine = DaskEngine(cluster, "cpu", print, check)
+    for name, priority in [("a", 0), ("b", 1), ("c", 0), ("d", 2), ("e", 1)]:
+        engine.submit(dataclasses.replace(job(tmp_path, "--version"), name=name, priority=priority))
+    assert list(engine.results()) == ["ended"] * 5
+    assert cluster.submitted == ["d", "b", "e", "a", "c"]
+    assert max(counts) == 2
