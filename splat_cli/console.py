@@ -158,10 +158,10 @@ class _PlainCount:
             self._say(f"{self._label}: {self._done:,} of {self._total:,}")
 
 
-def first_of(lines: Sequence[str]) -> str:
-    """The first few lines, joined, and the number of the others."""
-    more = len(lines) - _SHOWN
-    return "; ".join(lines[:_SHOWN]) + f" and {more} more" * (more > 0)
+def first_of(lines: Sequence[str], count: int = _SHOWN, separator: str = "; ") -> str:
+    """The first `count` lines, joined, and the number of the others."""
+    more = len(lines) - count
+    return separator.join(lines[:count]) + f" and {more:,} more" * (more > 0)
 
 
 def left_out(lines: Sequence[str], what: str) -> str:

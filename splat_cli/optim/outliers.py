@@ -15,7 +15,7 @@ from splat_cli.render.iter_state import IterState
 
 WARM_UP = 0.1  # fraction of the steps without a mask
 QUANTILE = 0.75  # of the residuals of all views; the threshold is a multiple of it
-SHARE = 0.4  # a pixel is an outlier if this fraction of its neighbours exceeds the threshold (RobustNeRF)
+FRACTION = 0.4  # a pixel is an outlier if this fraction of its neighbours exceeds the threshold (RobustNeRF)
 _WIDTH, _HEIGHT, _WARPS, _BINS = 32, 16, 8, 128  # as in the kernels
 _MEMORY = 100  # views, at most, over which the histogram averages
 
@@ -58,7 +58,7 @@ class OutlierMask(AuxiliaryModel):
         extent = self.cameras.extent
         self.backend.kernel("optim/outliers", "find_outliers")(
             (-(-extent.width // _WIDTH), -(-extent.height // _HEIGHT)), (32, _WARPS),
-            self.cameras.array, state.array, self.learned, self.start, SHARE, image, self.outliers,
+            self.cameras.array, state.array, self.learned, self.start, FRACTION, image, self.outliers,
         )  # fmt: skip
 
     def learn(self, state: IterState, image: Any) -> None:

@@ -36,10 +36,14 @@ FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.m
 
 @dataclass(frozen=True)
 class RunPlan:
-    """requested: settings as given, with the number of steps. config: the resolved settings of training."""
+    """requested: settings as given, with the number of steps. config: the resolved settings of training.
+
+    num_views: number of training photographs.
+    """
 
     requested: TrainConfig
     config: ResolvedConfig
+    num_views: int
 
     @property
     def warnings(self) -> list[str]:
@@ -57,8 +61,11 @@ class RunPlan:
         return found
 
     def with_max_splats(self, limit: int) -> RunPlan:
-        """The plan with at most `limit` splats."""
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, max_splats=limit))
+        """The plan with at most `limit` splats, and the default dropout of so many."""
+        config = dataclasses.replace(self.config, max_splats=limit)
+        if self.requested.dropout is None:
+            config = dataclasses.replace(config, dropout=dropout_for(config.steps, self.num_views, limit))
+        return dataclasses.replace(self, config=config)
 
 
 def resolve_plan(
@@ -100,7 +107,7 @@ def resolve_plan(
         resolved["free_space"] = FREE_SPACE_WEIGHT if uses_free_space(requested) and points is not None else 0.0
     if requested.dropout is None:
         resolved["dropout"] = dropout_for(steps, len(views), budgeted.max_splats)
-    return RunPlan(requested, ResolvedConfig(**resolved))
+    return RunPlan(requested, ResolvedConfig(**resolved), len(views))
 
 
 def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:

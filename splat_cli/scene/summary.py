@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 
+from splat_cli.console import first_of
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.view import Scene
 
@@ -43,5 +44,4 @@ def summarize_scene(scene: Scene) -> dict[str, str]:
 
 def _listed(lines: list[str]) -> str:
     """Their number and the first ones."""
-    more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return f"{len(lines)}: {'; '.join(lines[:_SHOWN])}{more}"
+    return f"{len(lines):,}: {first_of(lines, _SHOWN)}"

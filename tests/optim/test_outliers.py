@@ -6,7 +6,7 @@ import pytest
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.optim.loss import PhotometricLoss
-from splat_cli.optim.outliers import QUANTILE, SHARE, OutlierMask
+from splat_cli.optim.outliers import FRACTION, QUANTILE, OutlierMask
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
@@ -53,7 +53,7 @@ def test_outliers_and_threshold(backend: Backend, comparison: Comparison, size: 
     np.testing.assert_allclose(case.learned()[1:], histogram, atol=1.01 / case.kept.sum())
     expected = FACTOR * outliers.quantile(case.learned()[1:].astype(float), QUANTILE)
     comparison.check("learn_threshold", "threshold", case.learned()[:1], np.array([expected]), FORWARD)
-    found = outliers.find(case.residuals, case.kept, float(case.learned()[0]), SHARE)
+    found = outliers.find(case.residuals, case.kept, float(case.learned()[0]), FRACTION)
     np.testing.assert_array_equal(case.found(), found)
 
 

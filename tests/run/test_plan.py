@@ -183,3 +183,12 @@ def test_budget_follows_pixels():
 def test_memory_lowers_the_cap_and_leaves_the_request():
     plan = resolve_plan(TrainConfig(), VIEWS).with_max_splats(123)
     assert (plan.config.max_splats, plan.requested.max_splats) == (123, 1_000_000)
+
+
+def test_dropout_is_that_of_the_splats_that_fit():
+    config = TrainConfig(steps=30_000, splat_budget=0, max_splats=10_000)
+    plan = resolve_plan(config, VIEWS)
+    fewer = plan.with_max_splats(1_000)
+    assert plan.config.dropout > fewer.config.dropout == dropout_for(30_000, len(VIEWS), 1_000)
+    given = resolve_plan(dataclasses.replace(config, dropout=0.2), VIEWS).with_max_splats(1_000)
+    assert given.config.dropout == 0.2

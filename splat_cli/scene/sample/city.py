@@ -153,9 +153,9 @@ def _surroundings(corner: np.ndarray) -> Texture:
 
 def _halton(number: int, base: int) -> float:
     """The number-th element, from 1, of the van der Corput sequence in a base."""
-    value, share = 0.0, 1.0
+    value, fraction = 0.0, 1.0
     while number:
-        share /= base
+        fraction /= base
         number, digit = divmod(number, base)
-        value += share * digit
+        value += fraction * digit
     return value

@@ -83,10 +83,10 @@ def _direct(shapes: Sequence[Shape], points: np.ndarray, normals: np.ndarray) ->
             toward = sample[:, None] - points
             distance = np.sqrt(dot(toward, toward))
             toward /= distance
-            share = np.maximum(dot(toward, normals), 0) * np.maximum(-dot(toward, facing), 0)
-            lit = np.flatnonzero(share > 0)
+            cosines = np.maximum(dot(toward, normals), 0) * np.maximum(-dot(toward, facing), 0)
+            lit = np.flatnonzero(cosines > 0)
             clear = lit[~blocked(shapes, points.take(lit, axis=1), toward.take(lit, axis=1), distance[lit])]
-            light[:, clear] += power * (share[clear] / (np.pi * np.maximum(distance[clear], 0.3) ** 2))
+            light[:, clear] += power * (cosines[clear] / (np.pi * np.maximum(distance[clear], 0.3) ** 2))
     return light
 
 

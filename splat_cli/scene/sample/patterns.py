@@ -21,12 +21,12 @@ def palette(*codes: str) -> np.ndarray:
     return np.concatenate([rgb(code) for code in codes], axis=1)
 
 
-def mix(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Interpolation of `a` (share 0) and `b` (share 1 or true)."""
+def mix(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Interpolation of `a` (weight 0) and `b` (weight 1 or true)."""
     difference = b - a
-    if share.dtype == bool:
-        return np.where(share, a + difference, a)
-    return a + difference * share.astype(np.float32, copy=False)
+    if weight.dtype == bool:
+        return np.where(weight, a + difference, a)
+    return a + difference * weight.astype(np.float32, copy=False)
 
 
 def smooth(low: float, high: float, x: np.ndarray) -> np.ndarray:

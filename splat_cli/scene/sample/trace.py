@@ -20,7 +20,7 @@ class _Mirrored:
     origins: np.ndarray
     directions: np.ndarray
     tint: np.ndarray
-    share: np.ndarray
+    reflectance: np.ndarray
 
 
 def radiance(
@@ -49,8 +49,8 @@ def radiance(
 def _mirrored(shape: Shape, index: np.ndarray, met: np.ndarray, place: np.ndarray, arriving: np.ndarray) -> _Mirrored:
     normals = shape.normals(place)
     facing = dot(normals, arriving)
-    share = shape.mirror + (1 - shape.mirror) * 0.6 * np.clip(1 + facing, 0, 1) ** 5  # Schlick's approximation
-    return _Mirrored(index, met + 2 * EPSILON * normals, arriving - 2 * facing * normals, shape.tint, share)
+    reflectance = shape.mirror + (1 - shape.mirror) * 0.6 * np.clip(1 + facing, 0, 1) ** 5  # Schlick's approximation
+    return _Mirrored(index, met + 2 * EPSILON * normals, arriving - 2 * facing * normals, shape.tint, reflectance)
 
 
 def _add_reflections(
@@ -63,4 +63,4 @@ def _add_reflections(
     ends = np.cumsum([mirror.index.size for mirror in mirrors])
     for mirror, part in zip(mirrors, np.split(reflected, ends[:-1], axis=1), strict=True):
         seen = colors.take(mirror.index, axis=1)
-        colors[:, mirror.index] = seen + (part * mirror.tint - seen) * mirror.share
+        colors[:, mirror.index] = seen + (part * mirror.tint - seen) * mirror.reflectance

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from splat_cli.console import Counting
+from splat_cli.console import Counting, first_of
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.files import replacing
 from splat_cli.scene.dataset import sanitize_name
@@ -58,9 +58,8 @@ class Mapping:
         """
         if not self.unregistered:
             return []
-        names = ", ".join(map(sanitize_name, self.unregistered[:_NAMED]))
-        more = f" and {len(self.unregistered) - _NAMED:,} more" if len(self.unregistered) > _NAMED else ""
-        named = f"Not registered: {names}{more} (listed in {self.scene / UNREGISTERED})"
+        names = first_of([sanitize_name(name) for name in self.unregistered], _NAMED, ", ")
+        named = f"Not registered: {names} (listed in {self.scene / UNREGISTERED})"
         if self.num_registered >= _FEW_REGISTERED * self.num_photographs:
             return [named]
         lines = [f"Only {self.num_registered} of {self.num_photographs} photographs were registered. What helps:"]
