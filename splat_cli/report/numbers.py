@@ -26,11 +26,17 @@ def size(num_bytes: float) -> str:
 
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """About `count` round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten."""
+    """About `count` round numbers from `low` to `high`, at least two: multiples of 1, 2 or 5 times a power of ten."""
     if not high > low:
         return [low]
     rough = (high - low) / count
     power = 10 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= 0.999 * rough)
+    steps = [factor * power for factor in (1, 2, 5, 10)]
+    chosen = next(number for number, step in enumerate(steps) if step >= 0.999 * rough)
+    found = _multiples(steps[chosen], low, high)
+    return found if len(found) > 1 else _multiples(steps[chosen - 1], low, high)
+
+
+def _multiples(step: float, low: float, high: float) -> list[float]:
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(number * step, 12) for number in range(first, last + 1)]

@@ -41,10 +41,16 @@ def test_numbers_are_short(written, expected):
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(0, 100, [0, 50, 100]), (12.3, 13.1, [12.4, 12.6, 12.8, 13.0]), (3, 3, [3])],
+    [(0, 100, [0, 50, 100]), (12.3, 13.1, [12.4, 12.6, 12.8, 13.0]), (3, 3, [3]), (101, 199, [120, 140, 160, 180])],
 )  # fmt: skip
 def test_ticks_are_round(low, high, expected):
     assert ticks(low, high) == pytest.approx(expected)
+
+
+def test_a_range_has_two_ticks_at_least():
+    rng = np.random.default_rng(0)
+    for low, width in zip(rng.uniform(-1e3, 1e3, 1_000), 10 ** rng.uniform(-2, 4, 1_000), strict=True):
+        assert 2 <= len(ticks(low, low + width)) <= 10, (low, width)
 
 
 def _decoded(address):
