@@ -12,6 +12,8 @@ from splat_cli.scene.trajectories.capture import perpendicular
 
 MARGIN = 0.2
 """Width of the margin that is trained around a cell, relative to the cell's side."""
+_REACH = 2.0
+"""Standard deviations that a splat must not reach beyond the margin of its cell."""
 MIN_SPLATS = 100
 """Cells with fewer coarse splats are not split."""
 _STRAYS = (1, 99)
@@ -43,6 +45,11 @@ class Cell:
         """Mask of the places in the cell or its margin."""
         low, high = self._outer()
         return np.logical_and(places >= low, places < high).all(axis=1)
+
+    @property
+    def max_scale(self) -> float:
+        """Longest standard deviation of a splat of the cell that stays within the margins."""
+        return min(self.margins) / _REACH
 
     def meets(self, other: Cell) -> bool:
         """Whether a place can be in both cells, margins included."""

@@ -17,7 +17,7 @@ from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.threads import run_in_threads
 from splat_cli.tools.city.cells import cell_numbers, ground_axes, rounds_of, split_cells
 from splat_cli.tools.city.coarse_views import CoarseViews, covered_shares, views_of_cells
-from splat_cli.tools.city.plan import CellPlan, CityPlan, last_ply, max_scale, write_plan
+from splat_cli.tools.city.plan import CellPlan, CityPlan, last_ply, trainable_places, write_plan
 
 _THREADS = 2
 """Threads that add up weights while the device renders the next view."""
@@ -33,10 +33,10 @@ def divide(
     splats, views = read_ply(last_ply(coarse)), coarse.views("train")
     axes = ground_axes(up_direction(views, splats.means))
     growth = max(max_splats / len(splats), 1.0)
-    cells = split_cells(splats.means @ axes.T, cell_splats / growth)
-    whole = CityPlan(axes, growth, max_scale(cells), [])
-    places, pictures = whole.places(splats), CoarseViews(backend, splats, views, (0, 0, 0))
-    numbers = cell_numbers(cells, places)
+    ground = splats.means.astype(np.float64) @ axes.T
+    cells = split_cells(ground, cell_splats / growth)
+    pictures = CoarseViews(backend, splats, views, (0, 0, 0))
+    numbers = cell_numbers(cells, trainable_places(ground, splats, cells))
     shares = _shares(pictures, numbers, len(cells), display)
     found = [
         (cell, tuple(views[i].name for i in chosen)) for cell, chosen in zip(cells, views_of_cells(shares), strict=True)
@@ -46,7 +46,7 @@ def divide(
         raise SceneError(f"no photograph shows any of the splats of {coarse.path}: look at that run")
     rounds = rounds_of([cell for cell, _ in photographed])
     plans = [CellPlan(cell, number, names) for (cell, names), number in zip(photographed, rounds, strict=True)]
-    plan = CityPlan(axes, growth, whole.max_scale, plans)
+    plan = CityPlan(axes, growth, plans)
     write_plan(out, plan)
     return plan
 

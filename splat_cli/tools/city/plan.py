@@ -15,10 +15,7 @@ from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
-from splat_cli.tools.city.cells import Cell
-
-_REACH = 2.0
-"""Standard deviations that a splat must not reach beyond the margin of a cell."""
+from splat_cli.tools.city.cells import Cell, cell_numbers
 
 
 @dataclass(frozen=True)
@@ -32,15 +29,10 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class CityPlan:
-    """Cells of a city that are photographed. axes: float64 [2, 3], of the ground. growth: of the number of splats.
-
-    max_scale: longest standard deviation of coarse splats that cells train, world units. Larger ones reach into several
-    cells, which would all correct the same error: they stay as they are.
-    """
+    """Cells of a city that are photographed. axes: float64 [2, 3], of the ground. growth: of the number of splats."""
 
     axes: np.ndarray
     growth: float
-    max_scale: float
     cells: list[CellPlan]
 
     def ground(self, means: np.ndarray) -> np.ndarray:
@@ -49,10 +41,8 @@ class CityPlan:
         return places
 
     def places(self, splats: SplatArrays) -> np.ndarray:
-        """Positions of coarse splats on the ground, float64 [N, 2]; infinite for those that no cell trains."""
-        places = self.ground(splats.means)
-        places[np.exp(splats.log_scales.max(axis=1)) > self.max_scale] = np.inf
-        return places
+        """See `trainable_places`."""
+        return trainable_places(self.ground(splats.means), splats, [one.cell for one in self.cells])
 
     def filled(self, places: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
         """Mask of the places [N, 2] that these cells hold."""
@@ -106,9 +96,16 @@ def last_ply(run: RunDir) -> Path:
     return run.ply_path(steps[-1])
 
 
-def max_scale(cells: Sequence[Cell]) -> float:
-    """Longest standard deviation of a splat that stays within the margins of all cells."""
-    return min(min(cell.margins) for cell in cells) / _REACH
+def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Cell]) -> np.ndarray:
+    """Positions of coarse splats on the ground, float64 [N, 2]; infinite for those that no cell trains.
+
+    places: of the splats. Splats of a cell that reach beyond its margins are parts of several cells, which would all
+    correct the same error: they stay as they are.
+    """
+    limits = np.array([*(cell.max_scale for cell in cells), np.inf])[cell_numbers(cells, places)]
+    is_large = np.exp(splats.log_scales.max(axis=1)) > limits
+    found: np.ndarray = np.where(is_large[:, None], np.inf, places)
+    return found
 
 
 def read_plan(out: Path) -> CityPlan | None:
@@ -120,7 +117,9 @@ def read_plan(out: Path) -> CityPlan | None:
         content = read_json(path)
         cells = [_cell_plan(entry) for entry in content["cells"]]
         axes = np.array(content["axes"], np.float64).reshape(2, 3)
-        plan = CityPlan(axes, float(content["growth"]), float(content["max_scale"]), cells)
+        plan = CityPlan(axes, float(content["growth"]), cells)
+        if "max_scale" in content:
+            raise ValueError("written by an earlier version")
         _check(plan)
         return plan
     except (KeyError, TypeError, ValueError, OverflowError, FormatError) as error:
@@ -139,8 +138,8 @@ def _check(plan: CityPlan) -> None:
     """ValueError if the plan has invalid numbers."""
     if not plan.cells or not all(cell.views for cell in plan.cells):
         raise ValueError("cells or their photographs are missing")
-    if not (np.isfinite(plan.axes).all() and 1 <= plan.growth < np.inf and plan.max_scale >= 0):
-        raise ValueError("axes, growth or max_scale is out of range")
+    if not (np.isfinite(plan.axes).all() and 1 <= plan.growth < np.inf):
+        raise ValueError("axes or growth is out of range")
     if any(cell.round < 0 or not np.isfinite(cell.cell.margins).all() for cell in plan.cells):
         raise ValueError("a round or margin is out of range")
 
