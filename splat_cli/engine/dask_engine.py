@@ -117,6 +117,7 @@ class DaskEngine:
         except KilledWorker as error:
             reason = f"{error.allowed_failures + 1} workers were lost while they ran it, see {job.log}"
             return _failed(job, reason, 1)
+        future.release()  # else the job is run again if the worker that holds its result is lost
         return result
 
     def _show(self, event: tuple[float, tuple[str, str]]) -> None:

@@ -201,6 +201,9 @@ class RunningFuture:
     def result(self):
         return "ended"
 
+    def release(self):
+        self.is_released = True
+
 
 class FakeCluster:
     """A client of two workers of one thread each. submitted: names of the tasks; running: their futures."""
@@ -208,7 +211,7 @@ class FakeCluster:
     status = "running"
 
     def __init__(self):
-        self.submitted, self.running = [], []
+        self.submitted, self.running, self.futures = [], [], []
 
     def subscribe_topic(self, *_):
         pass
@@ -219,6 +222,7 @@ class FakeCluster:
     def submit(self, *_, key, **__):
         self.submitted.append(key[0])
         self.running.append(RunningFuture())
+        self.futures.append(self.running[-1])
         return self.running[-1]
 
 
@@ -236,3 +240,4 @@ def test_jobs_wait_until_a_worker_is_free(tmp_path):
     assert list(engine.results()) == ["ended"] * 5
     assert cluster.submitted == ["d", "b", "e", "a", "c"]
     assert max(counts) == 2
+    assert all(future.is_released for future in cluster.futures)
