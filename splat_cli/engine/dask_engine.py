@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
-import itertools
 import json
 import pickle
 import time
@@ -43,8 +41,7 @@ class DaskEngine:
 
     def __init__(self, client: Client, device: str, say: Callable[[str], None], check: Callable[[], None]) -> None:
         self._client, self._device, self._say, self._interrupted = client, device, say, check
-        self._waiting: list[tuple[float, int, Job]] = []  # a heap
-        self._num_queued = itertools.count()
+        self._waiting: list[Job] = []
         self._jobs: dict[Future, Job] = {}
         self._results = ResultQueue[Future](self._check)
         self._topic = f"splat-{uuid.uuid4()}"
@@ -53,13 +50,14 @@ class DaskEngine:
 
     def submit(self, job: Job) -> None:
         """See Engine.submit."""
-        heapq.heappush(self._waiting, (-job.priority, next(self._num_queued), job))
+        self._waiting.append(job)
         self._results.expect()
 
     def _assign(self) -> None:
         """Give jobs to the scheduler, as many as workers have threads; one while there is no worker."""
         while self._waiting and len(self._jobs) < max(self._num_threads, 1):
-            job = heapq.heappop(self._waiting)[-1]
+            job = max(self._waiting, key=lambda job: job.priority)  # of equal ones, the first
+            self._waiting.remove(job)
             call = remote_call(run_on_worker, visible_inputs(job), self._device, __version__, self._topic)
             future = self._client.submit(*call, key=f"{job.name}-{uuid.uuid4()}", priority=job.priority, pure=False)
             self._jobs[future] = job

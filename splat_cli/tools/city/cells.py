@@ -39,12 +39,11 @@ class Cell:
 
     def holds(self, places: np.ndarray) -> Any:
         """Mask of the places float64 [N, 2] in the cell: of all cells, exactly one holds a place."""
-        return np.logical_and(places >= self.low, places < self.high).all(axis=1)
+        return _within(places, self.low, self.high)
 
     def trains(self, places: np.ndarray) -> Any:
         """Mask of the places in the cell or its margin."""
-        low, high = self._outer()
-        return np.logical_and(places >= low, places < high).all(axis=1)
+        return _within(places, *self._outer())
 
     @property
     def max_scale(self) -> float:
@@ -111,6 +110,12 @@ def _split(places: np.ndarray, low: np.ndarray, high: np.ndarray, ground: np.nda
     inner = np.arange(2) == axis
     left = _split(places, low, np.where(inner, border, high), ground, capacity)
     return left + _split(places, np.where(inner, border, low), high, ground, capacity)
+
+
+def _within(places: np.ndarray, low: Any, high: Any) -> Any:
+    """Mask of the places with low <= place < high; a column at a time, which is faster than rows of two."""
+    x, y = places.T
+    return (low[0] <= x) & (x < high[0]) & (low[1] <= y) & (y < high[1])
 
 
 def _pair(values: np.ndarray) -> tuple[float, float]:

@@ -33,7 +33,7 @@ def divide(
     splats, views = read_ply(last_ply(coarse)), coarse.views("train")
     axes = ground_axes(up_direction(views, splats.means))
     growth = max(max_splats / len(splats), 1.0)
-    ground = splats.means.astype(np.float64) @ axes.T
+    ground = splats.means @ axes.T
     cells = split_cells(ground, cell_splats / growth)
     pictures = CoarseViews(backend, splats, views, (0, 0, 0))
     numbers = cell_numbers(cells, trainable_places(ground, splats, cells))
