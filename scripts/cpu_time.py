@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from splat_cli.cli.main import main
-from splat_cli.device.cpu_kernel import CpuKernel
+from splat_cli.device.cpu import CpuKernel
 
 
 class CpuTimes:

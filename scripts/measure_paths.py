@@ -25,10 +25,9 @@ from PIL import Image
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.depth_order import depth_factors
 from splat_cli.render.frame import RenderOutput, render_frame
 from splat_cli.render.pictures import to_8bit
-from splat_cli.render.view import ViewRenderer
+from splat_cli.render.view import ViewRenderer, depth_factors
 from splat_cli.run.storage.load_splats import load_trained_splats
 from splat_cli.scene.trajectories.camera_path import CameraPath
 from splat_cli.scene.view import View, evenly_spread

@@ -12,8 +12,8 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.adam import Moments
 from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.optim.model import Moments
 from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState

@@ -2,18 +2,82 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, device_option, spz_axes_option
+from splat_cli.cli.options import PATH, device_option, spz_axes_of, spz_axes_option
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size, WholeRange
+from splat_cli.errors import UsageError
+from splat_cli.render.output.frame_files import MAPS, FrameFiles
+from splat_cli.scene.trajectories.camera_path import CameraPath
+from splat_cli.tools.render import RenderJob, plan_job
 
 if TYPE_CHECKING:
     from splat_cli.console import Display
+
+
+_PANORAMA = (2048, 1024)  # pixels
+
+
+def render_job(source: Path, views: str | None, cameras: Path | None, **options: Any) -> RenderJob:
+    """The job that the options of `splat render` describe. UsageError if they contradict each other."""
+
+    if views and cameras:
+        raise UsageError("--views and --cameras exclude each other")
+    if options["transparent"] and options["background"]:
+        raise UsageError("--transparent and --background exclude each other")
+    path, files = _path(options), _files(options)
+    job = plan_job(source, views, cameras, path, spz_axes_of(options["spz_axes"], source))
+    job = dataclasses.replace(
+        job.with_overrides(options["background"], options["antialias"]).with_appearance(options["appearance"]),
+        files=files,
+        frames_per_second=options["fps"] or job.frames_per_second,
+        splat_scale=options["splat_scale"],
+        samples=options["samples"],
+    )
+    return _with_projection(job, options["projection"], options["size"], options["stereo"], options["up"])
+
+
+def _path(options: dict[str, Any]) -> CameraPath | None:
+    if options["kind"]:
+        names = ("kind", "frames", "seconds", "fps", "arc", "focus", "up")
+        return CameraPath(**{name: options[name] for name in names})
+    if options["frames"] or options["seconds"] or options["focus"] or options["arc"]:
+        raise UsageError("--frames, --seconds, --arc and --focus need a camera path: add --path")
+    if options["up"] and options["projection"] == "perspective":
+        raise UsageError("--up needs --path or --projection equirectangular: add one of them")
+    return None
+
+
+def _files(options: dict[str, Any]) -> FrameFiles:
+    levels, file_format = options["depth_levels"], options["depth_format"]
+    if not options["depth"] and (levels or file_format):
+        raise UsageError("--depth-format and --depth-levels need --depth: add it")
+    maps = frozenset(name for name in MAPS if options[name])
+    return FrameFiles(maps, options["transparent"], levels or 1000.0, file_format or "png")
+
+
+def _with_projection(
+    job: RenderJob,
+    projection: str,
+    size: tuple[int, int] | None,
+    stereo: float | None,
+    up: tuple[float, float, float] | None,
+) -> RenderJob:
+    if projection == "equirectangular":
+        width, height = size or _PANORAMA
+        if stereo:
+            raise UsageError("--stereo and --projection equirectangular exclude each other")
+        if width != 2 * height:
+            raise UsageError(f"{width}x{height}: an equirectangular picture is twice as wide as high, like 2048x1024")
+        return job.as_panorama(width, up)
+    job = job.with_size(*size) if size else job
+    return job.as_stereo(stereo) if stereo else job
 
 
 @click.command(
@@ -119,7 +183,6 @@ def command(
 
     Repeating the command keeps the frames that are up to date and removes those beyond the end of a shorter path.
     """
-    from splat_cli.cli.render_job import render_job
     from splat_cli.device import open_backend
     from splat_cli.render.output.video import require_video
 

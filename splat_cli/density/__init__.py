@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.adc import ADCStrategy
-from splat_cli.density.error_copy import ErrorCopyStrategy
-from splat_cli.density.error_split import ErrorSplitStrategy
-from splat_cli.density.mcmc import MCMCStrategy
+from splat_cli.density.mcmc import ErrorCopyStrategy, ErrorSplitStrategy, MCMCStrategy
 from splat_cli.density.strategy import Strategy
 
 STRATEGIES: dict[str, Callable[[ResolvedConfig, float], Strategy]] = {

@@ -6,13 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.density.operations import relocate
-from splat_cli.density.periodic import PeriodicStrategy
+from splat_cli.config import ResolvedConfig
+from splat_cli.density.operations import relocate, split_long_axis
 from splat_cli.density.ratings import Ratings, rate_splats
-from splat_cli.density.sampling import WeightedSampler
+from splat_cli.density.sampling import WeightedSampler, sample_distinct
 from splat_cli.density.strategy import ErrorScorer
+from splat_cli.gaussians.splats import OPACITY
 from splat_cli.optim.columns import list_slots
 from splat_cli.optim.model import Model
+
+
+class PeriodicStrategy:
+    """Rounds every densify_interval steps, from densify_start to densify_stop."""
+
+    collects_stats = False
+    num_score_views = 0
+
+    def __init__(self, config: ResolvedConfig, extent: float) -> None:
+        self.config, self.extent = config, extent
+        self.noise_scale = config.noise_scale
+
+    def due(self, step: int) -> bool:
+        """See Strategy.due."""
+        c = self.config
+        return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0
 
 
 class MCMCStrategy(PeriodicStrategy):
@@ -56,4 +73,38 @@ class MCMCStrategy(PeriodicStrategy):
     def _relocate(self, model: Model, parents: Any, slots: Any) -> list[Any]:
         """Copy parents to slots; returns both."""
         relocate(model, parents, slots, self.config.prune_opacity)
+        return [parents, slots]
+
+
+MIN_COPY_OPACITY = 0.05  # of a copy
+
+
+class ErrorCopyStrategy(MCMCStrategy):
+    """MCMCStrategy whose copies are of splats sampled by their share of the error over several views.
+
+    A large transparent splat has a share in the error of all pixels that it covers. It gets no more copies than its
+    opacity can be shared among: copies at the limit of opacity are dead in the next round, and until then fill the
+    lists of all tiles (docs/experiments/densification.md, "Copies of transparent splats").
+    """
+
+    def __init__(self, config: ResolvedConfig, extent: float) -> None:
+        super().__init__(config, extent)
+        self.num_score_views = config.score_views
+
+    def _num_copies(self, model: Model, sampler: WeightedSampler, wanted: int) -> int:
+        return sampler.limit(model.splats.params[OPACITY], wanted, MIN_COPY_OPACITY)
+
+    def _errors(self, scorer: ErrorScorer) -> Any | None:
+        return scorer.scores(self.num_score_views)[1]
+
+
+class ErrorSplitStrategy(ErrorCopyStrategy):
+    """ErrorCopyStrategy with splits in place of copies: coincident copies need many steps of noise to separate."""
+
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[Any]:
+        """See Strategy.refine."""
+        ratings, num_new = self._demand(model, scorer)
+        parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, rng)
+        slots = self._add(model, len(parents), ratings.dead[: len(parents)])
+        split_long_axis(model, parents, slots)
         return [parents, slots]

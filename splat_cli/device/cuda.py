@@ -1,22 +1,127 @@
 """The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream and its branches."""
 
+from __future__ import annotations
+
+import ctypes
 import functools
 import os
+import sys
 import threading
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from splat_cli.device.arguments import (
+    Parameter,
+    check_count,
+    check_launch,
+    check_pointer,
+    describe,
+    scalar_value,
+    struct_value,
+)
 from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits, Unit
-from splat_cli.device.cuda_graph import PrioritizedGraph
-from splat_cli.device.cuda_kernel import CudaKernel
-from splat_cli.device.cuda_timer import CudaTimer
 from splat_cli.device.uploads import CudaUploads
-from splat_cli.errors import DeviceError
+from splat_cli.errors import DeviceError, KernelError
+
+
+class CudaKernel:
+    """One function of a compiled module. wait: None, or what waits for the device before and after each launch."""
+
+    def __init__(
+        self, name: str, parameters: tuple[Parameter, ...], function: Any, array_type: type,
+        wait: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._parameters = parameters
+        self._function = function
+        self._array_type = array_type
+        self._wait = wait
+
+    def __call__(self, grid: Sequence[int], block: Sequence[int], *args: Any) -> None:
+        """See Kernel."""
+        shape = check_launch(self.name, grid, block)
+        check_count(self.name, self._parameters, args)
+        values = tuple(map(self._value, self._parameters, args))
+        if self._wait is None:
+            self._function(shape[:3], shape[3:], values)
+            return
+        try:  # an error stays with the device: what failed before is no fault of this kernel
+            self._wait()
+        except RuntimeError as error:  # CuPy's errors of CUDA's runtime and driver are RuntimeErrors
+            raise KernelError(f"work of the device before kernel {self.name} failed: {error}") from error
+        try:
+            self._function(shape[:3], shape[3:], values)
+            self._wait()
+        except RuntimeError as error:
+            raise KernelError(f"{self._described(shape, args)} failed: {error}") from error
+
+    def _described(self, shape: Sequence[int], args: Sequence[Any]) -> str:
+        """A launch in words: kernel, grid, block, arguments."""
+        shown = ", ".join(f"{p.name} {describe(arg)}" for p, arg in zip(self._parameters, args, strict=True))
+        return f"kernel {self.name} on grid {tuple(shape[:3])}, block {tuple(shape[3:])} with {shown}"
+
+    def _value(self, parameter: Parameter, arg: Any) -> Any:
+        if parameter.is_pointer:
+            if arg is None:
+                return np.uint64(0)
+            check_pointer(self.name, parameter, arg, self._array_type)
+            return arg
+        if parameter.dtype is not None:
+            return scalar_value(self.name, parameter, arg)
+        return struct_value(self.name, parameter, arg)
+
+
+USE_NODE_PRIORITY = 8  # CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY; else the launching stream's priority counts
+
+
+class PrioritizedGraph:
+    """An executable of a captured cupy.cuda.Graph, whose own one ignores priorities: CuPy passes no flags."""
+
+    def __init__(self, graph: Any) -> None:
+        """DeviceError if the driver refuses the graph."""
+        self._driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        self._graph, self._executable = graph, ctypes.c_void_p()
+        self._check(self._driver.cuGraphInstantiateWithFlags(
+            ctypes.byref(self._executable), ctypes.c_void_p(graph.graph), ctypes.c_ulonglong(USE_NODE_PRIORITY)
+        ))  # fmt: skip
+        weakref.finalize(self, self._driver.cuGraphExecDestroy, self._executable).atexit = False
+
+    def launch(self, stream: Any) -> None:
+        """Queue the graph on a cupy.cuda.Stream."""
+        self._check(self._driver.cuGraphLaunch(self._executable, ctypes.c_void_p(stream.ptr)))
+
+    @staticmethod
+    def _check(code: int) -> None:
+        if code:
+            raise DeviceError(f"CUDA rejects a captured graph (error {code}): update the driver, or use --debug")
+
+
+class CudaTimer:
+    """Device time between two events on a stream."""
+
+    def __init__(self, xp: Any, stream: Any) -> None:
+        self._xp, self._stream = xp, stream
+        self._start, self._end = xp.cuda.Event(), xp.cuda.Event()
+
+    def __enter__(self) -> CudaTimer:
+        self._start.record(self._stream)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.record(self._stream)
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds between entry and exit; waits for the end."""
+        self._end.synchronize()
+        return self._xp.cuda.get_elapsed_time(self._start, self._end)
+
 
 LIBRARY_SIZE = 1 << 16  # numbers to sort and to add up: as many as use the kernels for many
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time

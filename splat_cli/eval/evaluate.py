@@ -1,5 +1,7 @@
 """Evaluation of splats on a set of images: render each view and compare it with its photograph."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,17 +13,38 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
-from splat_cli.eval.color_correction import fit_color_on_left_half
 from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appearances
 from splat_cli.eval.flip import flip
 from splat_cli.eval.metrics import Score
 from splat_cli.eval.picture_scorer import PictureScorer
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.optim.appearance.camera_response import CameraResponse
-from splat_cli.render.pictures import background_color
+from splat_cli.render.pictures import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.threads import run_in_threads
+
+
+def fit_color_on_left_half(
+    render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Right halves of the colour-corrected render, of the photograph and of the mask, if any.
+
+    The correction is an affine map fitted to the left halves by least squares, as embeddings are in NeRF in the Wild
+    (Martin-Brualla et al. 2021, sec. 5). render: float32 [H, W, 3]; the result and the photograph are uint8. If the
+    mask excludes the whole right half, the full picture is returned, unchanged.
+    """
+    half = render.shape[1] // 2
+    kept = np.ones(render.shape[:2], bool) if mask is None else mask > 0
+    if not kept[:, half:].any():
+        return to_8bit(render), photograph, mask
+    left = kept[:, :half]
+    colors = np.column_stack([render[:, :half][left], np.ones(left.sum())]).astype(np.float64)
+    difference = np.linalg.lstsq(colors, photograph[:, :half][left] / 255 - colors[:, :3], rcond=None)[0]  # [4, 3]
+    right = render[:, half:]
+    fitted = right + right @ difference[:3] + difference[3]
+    return to_8bit(fitted), photograph[:, half:], None if mask is None else mask[:, half:]
+
 
 MAX_AHEAD = 8  # photographs decoded ahead
 _Photograph = tuple[np.ndarray, np.ndarray | None]

@@ -1,10 +1,24 @@
 """Attributes of splats: opacities, and the degree of their spherical harmonics."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
+
+
+def rotations(xp: Any, quats: Any) -> Any:
+    """Rotation matrices [K, 3, 3] of raw quaternions [4, K] (wxyz)."""
+    w, x, y, z = quats / xp.maximum(xp.linalg.norm(quats, axis=0), 1e-12)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
 def limit_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:

@@ -3,8 +3,7 @@
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities
-from splat_cli.gaussians.rotations import rotations
+from splat_cli.gaussians.attributes import opacities, rotations
 
 _OPTICAL_DEPTH = 0.5
 """Optical depth of a dense cell: 40 % opacity."""

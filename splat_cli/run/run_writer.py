@@ -12,7 +12,7 @@ from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.export_splats import SavedSplats, save_splats
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
-from splat_cli.run.storage.metrics_file import updated_metrics
+from splat_cli.run.storage.result import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer

@@ -15,7 +15,7 @@ from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import restore_state
 from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.plan import RunPlan
-from splat_cli.run.restart import resume_advice
+from splat_cli.run.resume import resume_advice
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.result import RunResult

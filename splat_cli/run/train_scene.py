@@ -25,7 +25,7 @@ from splat_cli.run.device import prepare_kernels
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.plan import RunPlan
 from splat_cli.run.ranks import started_ranks
-from splat_cli.run.restart import Restarts, free_memory, interruption
+from splat_cli.run.resume import Restarts, free_memory, interruption
 from splat_cli.run.session import Session
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state, placeholder_state

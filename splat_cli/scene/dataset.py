@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.camera_center import camera_center
 from splat_cli.scene.lens import Lens
+from splat_cli.scene.quaternion import camera_center
 
 MAX_PHOTOGRAPHS = 1 << 16
 """Maximum number of photographs, more than any public dataset has; names and poses then take 50 MB."""

@@ -37,3 +37,8 @@ def matrix_from_quat(quat: Sequence[float] | np.ndarray) -> np.ndarray:
         [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
         [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
     ])  # fmt: skip
+
+
+def camera_center(w2c: np.ndarray) -> np.ndarray:
+    """Position in world coordinates, float64 [3], of a camera with the pose w2c float64 [4, 4]."""
+    return -w2c[:3, :3].T @ w2c[:3, 3]

@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from splat_cli.errors import UsageError
-from splat_cli.scene.camera_center import camera_center
 from splat_cli.scene.lens import MAX_SIDE, Lens
+from splat_cli.scene.quaternion import camera_center
 
 T = TypeVar("T")
 

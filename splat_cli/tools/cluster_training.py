@@ -17,7 +17,7 @@ from splat_cli.interrupt import deferred_interrupt
 from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.ranks import check_settings
-from splat_cli.run.restart import Restarts, interruption, resume_advice
+from splat_cli.run.resume import Restarts, interruption, resume_advice
 from splat_cli.run.storage.find_run import is_run, open_run
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.storage.run_dir import RunDir

@@ -9,23 +9,44 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.console import Display
-from splat_cli.device import open_backend
+from splat_cli.device import Backend, open_backend
 from splat_cli.errors import UsageError
 from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits, SplatStats
 from splat_cli.gaussians.editing.move import with_origin
-from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.editing.selection import keep_largest, merged
 from splat_cli.gaussians.formats import FORMATS
 from splat_cli.gaussians.knn import neighbor_distances
 from splat_cli.render.contribution import contributions
+from splat_cli.run.export_splats import fine_tune
+from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import field_path
 from splat_cli.run.storage.load_splats import bake_for_viewers, load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import relative_crop
-from splat_cli.tools.lod import levels_of_detail
+
+
+def levels_of_detail(
+    backend: Backend, run: RunDir, splats: SplatArrays, num_levels: int, steps: int, display: Display
+) -> Iterator[SplatArrays]:
+    """The run's splats, then successive halves: those that contribute most, fine-tuned for `steps` steps.
+
+    SceneError if the run's photographs are missing.
+    """
+    yield splats
+    if num_levels < 2:
+        return
+    photographs = load_run_images(run, run.views("train"), None, backend, display)
+    for level in range(1, num_levels):
+        scores = contributions(backend, splats, photographs.views)
+        half = keep_largest(splats, scores, max(1, len(splats) // 2))
+        display.say(f"Level {level}: {len(half):,} splats, {steps} steps")
+        with display.training(steps) as show:
+            splats = fine_tune(backend, half, photographs, run.config(), steps, show)
+        yield splats
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from splat_cli.config import TrainConfig
 from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
-from splat_cli.field.file import read_field
+from splat_cli.field.coloring import FieldColoring
+from splat_cli.field.file import FieldFile, read_field
+from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.dense_cells import dense_cells
 from splat_cli.gaussians.editing.move import resized
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply_comments import origin_of_file
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render.coloring import Coloring
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
 from splat_cli.render.output.panorama import Panorama
@@ -36,7 +40,29 @@ from splat_cli.scene.trajectories.interpolate import with_size
 from splat_cli.scene.trajectories.look_at import levelled
 from splat_cli.scene.trajectories.overview import middle_of, overview
 from splat_cli.scene.view import View
-from splat_cli.tools.appearance import colorings
+
+
+def embeddings_along(saved: FieldFile, appearance: str | None, num_frames: int) -> np.ndarray:
+    """Embedding of each frame, float32 [num_frames, size].
+
+    appearance: name of a training photograph, "mean" (same as None), or A,B for linear interpolation over the frames.
+    UsageError for others.
+    """
+    names = [None] if appearance is None else [appearance] if appearance in saved.names else appearance.split(",")
+    if len(names) > 2:
+        raise UsageError(f"appearance {appearance}: expected one photograph's name, or two separated by a comma")
+    first, last = saved.embedding(names[0]), saved.embedding(names[-1])
+    share = np.linspace(0, 1, num_frames, dtype=np.float32)[:, None]
+    return (1 - share) * first + share * last
+
+
+def colorings(
+    saved: FieldFile, backend: Backend, rows: int, appearance: str | None, num_frames: int
+) -> Callable[[Sequence[int]], Coloring]:
+    """Function from frame numbers of views to a Coloring of `rows` splats."""
+    field, looks = saved.open(backend, rows), embeddings_along(saved, appearance, num_frames)
+    return lambda frames: FieldColoring(field, Parameters(backend, looks[list(frames)]))
+
 
 _CELL = 0.02
 """Size of the grid cells of obstacles, relative to the viewing distance of the cameras."""
@@ -62,7 +88,7 @@ class RenderJob:
     field_file: Path | None = None
     """Colour field of `file`, with its own splats, if the run has one."""
     appearance: str | None = None
-    """See tools/appearance.py."""
+    """See tools/render.py."""
     rig: CameraRig = field(default_factory=SingleCamera)
     files: FrameFiles = field(default_factory=FrameFiles)
     frames_per_second: float = DEFAULT_FPS
@@ -81,7 +107,7 @@ class RenderJob:
         )
 
     def with_appearance(self, appearance: str | None) -> RenderJob:
-        """The job with a photograph's appearance, or a transition between two (tools/appearance.py). UsageError."""
+        """The job with a photograph's appearance, or a transition between two (tools/render.py). UsageError."""
         if appearance is not None and self.field_file is None:
             raise UsageError(f"--appearance {appearance}: only runs with --color field have appearances; name a run")
         return dataclasses.replace(self, appearance=appearance)

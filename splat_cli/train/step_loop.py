@@ -8,6 +8,34 @@ from typing import Protocol
 from splat_cli.data.image_streamer import ImageStreamer
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+
+
+class CapturedGraph:
+    """Captures what `launch` queues, and replays it; captured again after buffers were reallocated.
+
+    launch: queues kernels and copies with fixed arrays and scalars; values that vary lie in device memory.
+    """
+
+    def __init__(self, rasterizer: Rasterizer, launch: Callable[[], None]) -> None:
+        self._rasterizer, self._launch = rasterizer, launch
+        self._replay = launch
+        self._generation = -1
+
+    @property
+    def current(self) -> bool:
+        """Whether a graph is captured and its buffers were not reallocated since."""
+        return self._generation == self._rasterizer.generation
+
+    def run(self, count: int) -> None:
+        """Queue the graph `count` times."""
+        if count > 0 and not self.current:
+            self._launch()  # loads kernels: not allowed during capture
+            self._replay = self._rasterizer.backend.capture_graph(self._launch)
+            self._generation = self._rasterizer.generation
+            count -= 1
+        for _ in range(count):
+            self._replay()
 
 
 class Replay(Protocol):

@@ -27,11 +27,10 @@ from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.train.auxiliary import AuxiliaryModels
 from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.buffers import make_model, make_rasterizer
-from splat_cli.train.captured_graph import CapturedGraph
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
-from splat_cli.train.step_loop import StepLoop
+from splat_cli.train.step_loop import CapturedGraph, StepLoop
 from splat_cli.train.training_inputs import TrainingInputs
 from splat_cli.train.view_scores import ViewScorer
 

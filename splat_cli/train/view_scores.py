@@ -17,10 +17,8 @@ from splat_cli.optim.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.batch_step import MAX_AHEAD
-from splat_cli.train.captured_graph import CapturedGraph
-from splat_cli.train.step_loop import Replay
-from splat_cli.train.view_pipeline import ViewPipeline
+from splat_cli.train.batch_step import MAX_AHEAD, ViewPipeline
+from splat_cli.train.step_loop import CapturedGraph, Replay
 
 MAX_AT_ONCE = 16  # views of a graph
 

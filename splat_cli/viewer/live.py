@@ -13,11 +13,31 @@ from splat_cli.train.trainer import Trainer
 from splat_cli.viewer.browse import IDLE_SECONDS, serve_until_interrupt, unused_file
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import LiveSource
-from splat_cli.viewer.throttle import Throttle
 from splat_cli.viewer.window import Window
 
 if TYPE_CHECKING:
     from viser import ViserServer
+
+
+class Throttle:
+    """Spaces interruptions so that they take at most `share` of the time: longer pauses after slow ones."""
+
+    def __init__(self, share: float = 0.05) -> None:
+        self._waits = 1 / share - 1
+        self._next = 0.0
+
+    def due(self) -> bool:
+        """Whether an interruption is allowed now."""
+        return time.perf_counter() >= self._next
+
+    @contextmanager
+    def interruption(self) -> Iterator[None]:
+        """Measures the time of an interruption."""
+        began = time.perf_counter()
+        yield
+        ended = time.perf_counter()
+        self._next = ended + (ended - began) * self._waits
+
 
 _NUM_VIEWS = 4
 """Views over which opacities are averaged in each update."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splat_cli.gaussians.attributes import rotations
+from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
+from splat_cli.render.bake_antialiasing import without_antialiasing
+from splat_cli.scene.crop import Box, Crop
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
@@ -16,14 +22,98 @@ from splat_cli.scene.view import View
 from splat_cli.viewer.camera_defaults import pivot_point, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.panels.comparison import Comparison
-from splat_cli.viewer.panels.crop import CropPanel
 from splat_cli.viewer.panels.saved_views import SavedViews
-from splat_cli.viewer.splat_colors import Appearance, appearance
 from splat_cli.viewer.splat_source import SplatSource, picture
 from splat_cli.viewer.viser_camera import field_of_view
 
 if TYPE_CHECKING:
     from viser import ViserServer
+
+
+_AXES = "xyz"
+_COLOR = (90, 200, 255)
+
+
+class CropPanel:
+    """Panel folder. box: region in which splats are shown, or None. on_change: called when it changes."""
+
+    def __init__(self, server: ViserServer, centers: np.ndarray, on_change: Callable[[], None]) -> None:
+        self._server, self._on_change = server, on_change
+        low, high = np.quantile(centers, (0.005, 0.995), axis=0) if len(centers) else (-np.ones(3), np.ones(3))
+        margin = 0.05 * (high - low) + 1e-3
+        self.box: Box | None = None
+        with server.gui.add_folder("Crop", expand_by_default=False):
+            self._on = server.gui.add_checkbox("Crop", False)
+            self._sliders = [
+                _slider(server, axis, float(a), float(b))
+                for axis, a, b in zip(_AXES, low - margin, high + margin, strict=True)
+            ]
+            self._option: Any = server.gui.add_text(
+                "Option", "", disabled=True, visible=False, hint="For splat export and splat train"
+            )
+        for control in (self._on, *self._sliders):
+            control.on_update(lambda _: self._changed())
+
+    def _changed(self) -> None:
+        corners = [slider.value for slider in self._sliders]
+        low, high = (tuple(float(corner[end]) for corner in corners) for end in (0, 1))
+        kept = self._on.value and all(a < b for a, b in corners)
+        self.box = Box((low[0], low[1], low[2]), (high[0], high[1], high[2])) if kept else None
+        self._option.value = "--crop " + ",".join(f"{value:g}" for value in (*low, *high))
+        self._option.visible = kept
+        self._server.scene.add_box(
+            "/crop", color=_COLOR, dimensions=tuple(max(b - a, 1e-6) for a, b in corners), wireframe=True,
+            position=tuple((a + b) / 2 for a, b in corners), visible=self.box is not None,
+        )  # fmt: skip
+        self._on_change()
+
+
+def _slider(server: ViserServer, axis: str, low: float, high: float) -> Any:
+    step = float(f"{(high - low) / 200:.1g}")
+    low, high = np.floor(low / step) * step, np.ceil(high / step) * step
+    return server.gui.add_multi_slider(axis, float(low), float(high), step, (float(low), float(high)))
+
+
+_FAINTEST = 1 / 255
+_LARGEST = 6e4  # maximum of covariances, stored as 16-bit floats
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """N splats, float32; colours, 0 to 1, without view dependence."""
+
+    centers: np.ndarray  # [N, 3]
+    covariances: np.ndarray  # [N, 3, 3]
+    rgbs: np.ndarray  # [N, 3]
+    opacities: np.ndarray  # [N, 1]
+
+    def inside(self, crop: Crop) -> Appearance:
+        """The splats with centres inside a region."""
+        kept = crop.contains(self.centers)
+        return Appearance(**{name: array[kept] for name, array in self.arrays().items()})
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name, in viser's order."""
+        return dict(vars(self))
+
+
+def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) -> Appearance:
+    """Conversion of splats. views: of splats trained with antialiasing; at most `num_views` are used.
+
+    Antialiased splats are baked for these views, since browsers render without antialiasing. Computed on the device, to
+    reduce transfers. Invisible and non-finite splats are removed.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # non-finite splats are removed below
+        if views and splats.num:
+            splats = without_antialiasing(splats, views, num_views)
+        xp, params = splats.backend.xp, splats.params[:, : splats.num]
+        opacities = 1 / (1 + xp.exp(-params[OPACITY]))
+        axes = rotations(xp, params[QUATS]) * xp.exp(params[LOG_SCALES]).T[:, None]  # [N, 3, 3], a column an axis
+        covariances = xp.clip(xp.einsum("nik,njk->nij", axes, axes), -_LARGEST, _LARGEST)
+    finite = xp.isfinite(params[:14]).all(axis=0) & xp.isfinite(covariances).all(axis=(1, 2))
+    kept = finite & (opacities >= _FAINTEST)
+    columns = (params[MEANS].T, covariances, xp.clip(0.5 + SH_C0 * params[SH0].T, 0, 1), opacities[:, None])
+    return Appearance(*(splats.backend.download(xp.ascontiguousarray(column[kept])) for column in columns))
 
 
 class Window:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splat_cli.cli.unused_options import BELONGING
+from splat_cli.cli.train_request import BELONGING
 from splat_cli.config import SETTINGS
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import check_arrays
-from splat_cli.device.signature import parse_kernels
+from splat_cli.device.arguments import parse_kernels
 from splat_cli.errors import DeviceError, ShapeError
 
 F4 = np.float32

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from splat_cli.cli.main import run
-from splat_cli.device.arguments import describe
+from splat_cli.device.arguments import Parameter, describe
 from splat_cli.device.cpu import CpuBackend
-from splat_cli.device.cuda import CudaBackend
-from splat_cli.device.cuda_kernel import CudaKernel
-from splat_cli.device.signature import Parameter
+from splat_cli.device.cuda import CudaBackend, CudaKernel
 from splat_cli.errors import DeviceError, KernelError
 from splat_cli.paths import resource_dir
 

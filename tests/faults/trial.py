@@ -28,7 +28,7 @@ from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
 # What a run imports, once for all forks. Imported only: threads that are started here would be missing there.
-for name in ("splat_cli.cli.train", "splat_cli.cli.unused_options", "splat_cli.device.cpu", "splat_cli.report",
+for name in ("splat_cli.cli.train", "splat_cli.cli.train_request", "splat_cli.device.cpu", "splat_cli.report",
              "splat_cli.run.resume", "splat_cli.run.train_scene", "splat_cli.viewer.live"):  # fmt: skip
     importlib.import_module(name)
 

@@ -16,7 +16,7 @@ from splat_cli.scene import read_scene
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.colmap.binary import POINT
 from splat_cli.scene.split import read_split
-from splat_cli.scene.trajectories.path_file import read_path
+from splat_cli.scene.trajectories.camera_path import read_path
 from tests.fuzz.large_splats import Builder, build_sog, build_splats, build_spz, build_spz_zstd
 from tests.scene.models import small_model, write_scene
 from tests.scene.transforms_files import write_transforms

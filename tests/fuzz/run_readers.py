@@ -20,7 +20,7 @@ from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_ch
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split
-from splat_cli.scene.trajectories.path_file import read_path
+from splat_cli.scene.trajectories.camera_path import read_path
 from splat_cli.tools.batch_list import plan_batch
 from tests.fuzz.containers import (
     forge_checkpoint,

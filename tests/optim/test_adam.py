@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.optim.adam import Moments
+from splat_cli.optim.model import Moments
 from splat_cli.render.project_backward import Update
 from tests.compare import BACKWARD, Comparison
 from tests.reference import adam as reference

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend, open_backend
-from splat_cli.optim.adam import Moments
+from splat_cli.optim.model import Moments
 from splat_cli.render.project_backward import Update
 from splat_cli.run.checkpoints.state import capture_state, restore_state
 from tests.compare import BACKWARD, Comparison

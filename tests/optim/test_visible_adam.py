@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend, open_backend
-from splat_cli.optim.adam import Moments
+from splat_cli.optim.model import Moments
 from splat_cli.optim.noise import langevin_noise
 from splat_cli.render import project_backward
 from splat_cli.render.project_backward import Update

@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 from splat_cli.ranks import followers, watch
-from splat_cli.run import restart
+from splat_cli.run import resume
 from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 from tests.ranks.disturbances import kill, lost, restarts
 from tests.ranks.runs import SETTINGS, children
@@ -26,7 +26,7 @@ def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):
 
 
 def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
-    monkeypatch.setattr(restart, "MAX_RESTARTS", 0)
+    monkeypatch.setattr(resume, "MAX_RESTARTS", 0)
     stopped = []
 
     def stop(trainer):

@@ -10,7 +10,7 @@ import pytest
 from splat_cli.interrupt import Interrupted
 from splat_cli.ranks import watch
 from splat_cli.ranks.protocol import RankError
-from splat_cli.run import restart, train_scene
+from splat_cli.run import resume, train_scene
 from tests.processes import HANG, wait_until
 from tests.ranks.disturbances import kill, once, restarts
 from tests.ranks.runs import Callback, bits, children, train
@@ -57,7 +57,7 @@ class KilledInTheFirstStep(Callback):
 
 
 def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, monkeypatch):
-    monkeypatch.setattr(restart, "MAX_RESTARTS", 2)
+    monkeypatch.setattr(resume, "MAX_RESTARTS", 2)
     with pytest.raises(RankError, match=r"was ended by SIGKILL; continue with: splat train --resume"):
         train(training, tmp_path / "run", 2, KilledInTheFirstStep(), tensorboard=True)
     assert len(restarts(training)) == 2
@@ -73,7 +73,7 @@ def test_restarts_are_counted_from_checkpoint_to_checkpoint(alone, training, tmp
             kill(killed[-1], 0)
 
     killed = []
-    monkeypatch.setattr(restart, "MAX_RESTARTS", 1)
+    monkeypatch.setattr(resume, "MAX_RESTARTS", 1)
     run = train(training, tmp_path / "run", 2, Callback(work))
     assert len(killed) == len(restarts(training)) == 2
     assert bits(run) == bits(alone)

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.smooth_3d import smoothed_3d
-from splat_cli.gaussians.splats import Splats
+from splat_cli.gaussians.splats import Splats, smoothed_3d
 from splat_cli.render import bake_antialiasing as module
 from splat_cli.render.bake_antialiasing import bake_antialiasing, without_antialiasing
 from splat_cli.render.project import Projection

@@ -5,10 +5,9 @@ import pytest
 
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.depth_order import sort_outside_by_distance
 from splat_cli.render.project import Projection
 from splat_cli.render.rasterization_settings import RasterizationSettings
-from splat_cli.render.view import ViewRenderer
+from splat_cli.render.view import ViewRenderer, sort_outside_by_distance
 from splat_cli.scene.view import View
 
 VIEW = View("view", None, 64, 48, 50.0, 50.0, 32.0, 24.0, np.eye(4))

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from splat_cli.report.camera_map import camera_map
+from splat_cli.report.page import camera_map
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from splat_cli.config.presets import load_config
-from splat_cli.run.fine_tune import fine_tune
+from splat_cli.run.export_splats import fine_tune
 from splat_cli.scene.images.image_set import ImageSet
 from tests.noise_trainer import noise_trainer
 from tests.views import ring_of_views

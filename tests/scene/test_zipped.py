@@ -65,7 +65,7 @@ def test_a_full_disk_is_not_the_fault_of_the_archive(tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("splat_cli.scene.colmap.zipped._unpack", full)
+    monkeypatch.setattr("splat_cli.scene.colmap.dataset._unpack", full)
     monkeypatch.setattr("shutil.copyfileobj", full)
     for unpack in (lambda: read_scene(tmp_path), lambda: unzip_scene(path, tmp_path / "unpacked")):
         with pytest.raises(DiskError, match=r"not enough space in .* to unpack .*model\.zip: free some"):

@@ -8,14 +8,14 @@ import pytest
 from splat_cli.cli.main import run
 from splat_cli.console import Display, Progress
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.viewer import live, throttle
+from splat_cli.viewer import live
 from tests.viewer.stand_ins import Panel
 
 
 def test_updates_take_a_twentieth_of_the_time(monkeypatch):
     now = 100.0
-    monkeypatch.setattr(throttle.time, "perf_counter", lambda: now)
-    paced = throttle.Throttle(share=0.05)
+    monkeypatch.setattr(live.time, "perf_counter", lambda: now)
+    paced = live.Throttle(share=0.05)
     assert paced.due()
     with paced.interruption():
         now += 0.1

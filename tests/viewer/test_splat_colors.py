@@ -4,7 +4,7 @@ import numpy as np
 
 from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.crop import Box
-from splat_cli.viewer.splat_colors import appearance
+from splat_cli.viewer.window import appearance
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 

@@ -1,5 +1,6 @@
 """Compilation of kernel files to shared libraries by the host's C++ compiler, cached by all their inputs."""
 
+import atexit
 import errno
 import functools
 import hashlib
@@ -11,10 +12,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from splat_cli.device.compilation.compiler_process import run_compiler
+import psutil
+
+from splat_cli.child_process import NEW_SESSION
 from splat_cli.device.compilation.kernel_cache import (
     add_library,
     build_folder,
@@ -24,8 +28,77 @@ from splat_cli.device.compilation.kernel_cache import (
     unusable_cache,
 )
 from splat_cli.device.compilation.sources import headers_digest
-from splat_cli.device.compilation.windows_linker import link_commands
 from splat_cli.errors import DeviceError, escape_unprintable
+
+_IMPORTS = {
+    "ucrtbase": "__acrt_iob_func __stdio_common_vfprintf abort fflush free malloc memcmp memcpy memmove memset "
+    "acos acosf asin asinf atan atan2 atan2f atanf cbrt cbrtf ceil ceilf cos cosf cosh coshf erf erff exp exp2 exp2f "
+    "expf expm1 expm1f floor floorf fma fmaf fmod fmodf log log10 log10f log1p log1pf log2 log2f logf pow powf "
+    "rint rintf round roundf sin sinf sinh sinhf sqrt sqrtf tan tanf tanh tanhf trunc truncf",
+    "kernel32": "AcquireSRWLockExclusive CloseHandle CreateSemaphoreA CreateThread ReleaseSRWLockExclusive "
+    "ReleaseSemaphore VirtualAlloc WaitForSingleObject",
+}
+"""Functions that kernels and the runtime take from libraries of Windows 10 and later."""
+
+
+def link_commands(built: Path, library: Path, has_entry: bool) -> list[list[str]]:
+    """The commands that make a library of an object file, in whose folder they write.
+
+    has_entry: its DllMain is called when it is loaded.
+    """
+    zig = [sys.executable, "-m", "ziglang"]
+    commands, imports = [], []
+    for name, functions in _IMPORTS.items():
+        definition, archive = built.with_name(f"{name}.def"), built.with_name(f"{name}.lib")
+        definition.write_text("\n".join([f"LIBRARY {name}.dll", "EXPORTS", *functions.split()]), encoding="utf-8")
+        commands.append([*zig, "dlltool", "-m", "i386:x86-64", "-d", str(definition), "-l", str(archive)])
+        imports.append(str(archive))
+    entry = "/entry:DllMain" if has_entry else "/noentry"
+    return [*commands, [*zig, "lld-link", "/dll", entry, f"/out:{library}", str(built), *imports]]
+
+
+_running: set[subprocess.Popen[str]] = set()
+
+
+def run_compiler(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a compiler to its end, without the sanitizer libraries that this process may have preloaded.
+
+    In a session of its own: a Ctrl-C in the terminal reaches this process alone, which ends the compiler and its
+    children when it ends itself. `variables`: added to the environment.
+    """
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
+        env=environment, **NEW_SESSION,
+    )  # fmt: skip
+    try:  # not `with`, whose end waits for a compiler that a Ctrl-C before `communicate` has left running
+        _running.add(process)
+        out, err = process.communicate()
+    except BaseException:
+        _kill(process)
+        process.wait()
+        raise
+    finally:
+        _running.discard(process)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Ends a compiler and the programs that it runs."""
+    with suppress(psutil.NoSuchProcess):
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+@atexit.register
+def _kill_all() -> None:
+    """Ends compilers of threads that end with this process."""
+    for process in tuple(_running):
+        _kill(process)
+
 
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
 # Kernels view arrays of floats as float4 and the like, as CUDA allows: no strict aliasing.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from splat_cli.device.signature import Parameter, parse_kernels
+from splat_cli.device.arguments import Parameter, parse_kernels
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
 

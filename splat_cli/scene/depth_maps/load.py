@@ -5,18 +5,122 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.console import left_out
-from splat_cli.scene.depth_maps.align import aligned, resized
-from splat_cli.scene.depth_maps.depth_map import DepthMaps
+from splat_cli.scene.depth_maps.depth_map import DepthMap, DepthMaps
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
-from splat_cli.scene.depth_maps.fit import Sampled, fit_errors
-from splat_cli.scene.depth_maps.units import depth_map_in, error_of, units_of
+from splat_cli.scene.depth_maps.fit import MIN_POINTS, FitErrors, Sampled, fit_errors, robust_line
+from splat_cli.scene.lens import Lens
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import DepthFile, View
+
+
+class Units(Enum):
+    """Units of the values of a set of depth maps; values of members are descriptions."""
+
+    METRIC = "depths in world units"
+    SCALED = "inverse depths with the scales of depth_params.json"
+    RELATIVE = "depths up to scale and shift"
+    RELATIVE_INVERSE = "inverse depths up to scale and shift"
+
+    @property
+    def is_relative(self) -> bool:
+        return self in (Units.RELATIVE, Units.RELATIVE_INVERSE)
+
+
+def units_of(files: Sequence[DepthFile], found: FitErrors | None, wanted: str) -> Units:
+    """By --depth-maps (`wanted`) and, with "auto", the errors relative to the scene's points; without points, metric.
+
+    Relative maps are inverse depths, as monocular networks make them, unless points or the dataset's format say
+    otherwise.
+    """
+    if all(file.inverse is not None for file in files):
+        return Units.SCALED
+    if wanted == "metric" or (wanted == "auto" and (found is None or found.is_metric)):
+        return Units.METRIC
+    are_depths = all(file.is_metric for file in files) if found is None else found.depth < found.inverse
+    return Units.RELATIVE if are_depths else Units.RELATIVE_INVERSE
+
+
+def error_of(units: Units, found: FitErrors | None) -> float | None:
+    """Median error of inverse depths relative to the points', with these units; None if it is not known."""
+    if found is None or units is Units.SCALED:
+        return None
+    return {Units.METRIC: found.metric, Units.RELATIVE: found.depth, Units.RELATIVE_INVERSE: found.inverse}[units]
+
+
+def depth_map_in(units: Units, values: np.ndarray, confidence: np.ndarray | None, seen: Sampled) -> DepthMap | None:
+    """The map of values float32 [h, w], NaN where unknown.
+
+    Scale and shift of relative maps are fitted to the points where the view shows them, `seen`; without enough of these
+    they stay unknown.
+    """
+    relative = units.is_relative and len(seen.values) < MIN_POINTS
+    with np.errstate(all="ignore"):  # what becomes infinite or no number is left out
+        if units is Units.METRIC:
+            inverse = 1 / values
+        elif units is Units.RELATIVE:
+            scale, shift = (1.0, 0.0) if relative else robust_line(seen.values, seen.depths)
+            inverse = 1 / (scale * values + shift)
+        elif units is Units.RELATIVE_INVERSE and not relative:
+            scale, shift = robust_line(seen.values, 1 / seen.depths)
+            inverse = scale * values + shift
+        else:
+            inverse = values
+    return DepthMap.of(inverse, confidence, relative)
+
+
+_RATIO_TOLERANCE = 0.03
+
+
+def aligned(values: np.ndarray, view: View, shrink: int = 1) -> np.ndarray:
+    """Values float32 [h, w] of a photograph, of any resolution, as its pinhole view's; NaN outside of the photograph.
+
+    At most as large as the view shrunk by this factor. Nothing is interpolated: depths jump at edges. ValueError for
+    another aspect ratio.
+    """
+    height, width = values.shape
+    whole = view.lens or view
+    if abs(width * whole.height / (height * whole.width) - 1) > _RATIO_TOLERANCE:
+        raise ValueError(f"is {width}x{height}, the photograph {whole.width}x{whole.height}: another aspect ratio")
+    if view.lens is not None:
+        values = _undistorted(values, view.lens)
+    return reduced(values, max(1, view.height // shrink), max(1, view.width // shrink))
+
+
+def reduced(values: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Values [h, w] downscaled to at most [height, width] by nearest-neighbour sampling."""
+    for axis, size in enumerate((height, width)):
+        have = values.shape[axis]
+        if have > size:
+            values = values.take(((np.arange(size) + 0.5) * have / size).astype(int), axis)
+    return values
+
+
+def resized(values: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Values [h, w] resampled to [height, width] by nearest-neighbour sampling."""
+    rows = ((np.arange(height) + 0.5) * values.shape[0] / height).astype(int)
+    columns = ((np.arange(width) + 0.5) * values.shape[1] / width).astype(int)
+    return values[rows[:, None], columns]
+
+
+def _undistorted(values: np.ndarray, lens: Lens) -> np.ndarray:
+    assert lens.distortion is not None
+    height, width = values.shape
+    small, x, y = lens.resized(width, height), width / lens.width, height / lens.height
+    pinhole = lens.pinhole.resized(max(1, round(lens.pinhole.width * x)), max(1, round(lens.pinhole.height * y)))
+    rows, columns = np.mgrid[: pinhole.height, : pinhole.width] + 0.5
+    rays = np.stack([(columns - pinhole.cx) / pinhole.fx, (rows - pinhole.cy) / pinhole.fy], axis=-1)
+    with np.errstate(all="ignore"):
+        seen = lens.distortion.distort(rays) * [small.fx, small.fy] + [small.cx, small.cy]
+        inside = np.all((seen >= 0) & (seen < [width, height]), axis=-1)
+    column, row = np.where(inside[..., None], seen, 0).astype(int).transpose(2, 0, 1)
+    return np.where(inside, values[row, column], np.float32(np.nan))
+
 
 _MAX_SHARE = 4  # of a map's pixels relative to the photograph's
 _BYTES = 3  # a pixel, with confidence

@@ -1,20 +1,176 @@
 """Structure from motion of a folder of photographs by COLMAP."""
 
+import math
+import re
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import combinations, pairwise
 from pathlib import Path
+
+import numpy as np
+from PIL.ExifTags import GPS, IFD, Base
 
 from splat_cli.console import Counting, first_of
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.files import replacing
+from splat_cli.image_files import open_image
 from splat_cli.scene.dataset import sanitize_name
 from splat_cli.scene.images.decode import decode_photo, image_size
-from splat_cli.scene.sfm.camera_groups import camera_groups
 from splat_cli.scene.sfm.colmap_process import run_colmap
-from splat_cli.scene.sfm.gps import gps_locations
 from splat_cli.scene.sfm.options import SfmOptions
-from splat_cli.scene.sfm.pairs import choose_matcher, sequential_pairs
 from splat_cli.scene.sfm.scene_folder import UNREGISTERED
+from splat_cli.scene.view import evenly_spread
+
+_LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
+"""EXIF tags that distinguish the lenses of a phone, and settings of a zoom lens."""
+
+
+def camera_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
+    """Groups of two or more names with equal make, model, lens, focal length and size in pixels, sorted.
+
+    Photographs without a camera model in their EXIF data are in no group.
+    """
+    groups = defaultdict(list)
+    for name in sorted(names):
+        key = _camera(images / name)
+        if key is not None:
+            groups[key].append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _camera(path: Path) -> tuple[str, ...] | None:
+    """Key of the camera that took a photograph; None if unknown."""
+    try:
+        with open_image(path) as image:
+            size, exif = image.size, image.getexif()
+        details = exif.get_ifd(IFD.Exif)
+    except Exception:  # damaged EXIF data: exceptions of any type
+        return None
+    model = _text(exif.get(Base.Model))
+    if not model:
+        return None
+    return (_text(exif.get(Base.Make)), model, *(_text(details.get(tag)) for tag in _LENS), *map(str, size))
+
+
+def _text(value: object) -> str:
+    return str(value or "").strip("\0 ")
+
+
+EXHAUSTIVE_LIMIT = 200
+"""Photographs up to which all pairs are matched by default."""
+_MIN_SEQUENCE = 60
+"""Numbered files from which a folder may be the frames of a video; of fewer, all pairs take little time."""
+_MIN_FRAMES = 25
+_OVERLAP = 10
+_FARTHEST = 512  # frames
+_KEY_FRAMES = 5.0
+_NUMBERED = re.compile(r"(.*?)(\d+)(\.\w+)")
+
+
+def choose_matcher(matcher: str, names: Sequence[str], is_video: bool, have_camera: bool) -> str:
+    """ "exhaustive" or "sequential" for `matcher`, one of these or "auto".
+
+    "auto": sequential for videos and folders of their frames, and above EXHAUSTIVE_LIMIT photographs. have_camera:
+    whether photographs name a camera in their EXIF data, which frames of a video do not.
+    """
+    if matcher != "auto":
+        return matcher
+    is_sequence = is_video or (len(names) >= _MIN_SEQUENCE and not have_camera and are_frames(names))
+    return "sequential" if (is_sequence and len(names) > _MIN_FRAMES) or len(names) > EXHAUSTIVE_LIMIT else "exhaustive"
+
+
+def are_frames(names: Sequence[str]) -> bool:
+    """Whether files are numbered without gaps, in even steps, and otherwise called the same."""
+    found = [_NUMBERED.fullmatch(name) for name in names]
+    parts = [match.groups() for match in found if match]
+    if len(parts) < len(names) or len({(head, end.lower()) for head, _, end in parts}) > 1:
+        return False
+    numbers = sorted(int(number) for _, number, _ in parts)
+    return len({after - before for before, after in pairwise(numbers)} - {0}) == 1
+
+
+def sequential_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of each frame with the next 10 and with those 16, 32, ... 512 later, and all pairs of key frames.
+
+    The former are those of COLMAP's sequential matcher. Key frames, evenly spread, close loops where a camera
+    returns to an earlier place, for which COLMAP needs a vocabulary tree. Frames are in the order of their numbers,
+    padded or not.
+    """
+    ordered = sorted(names, key=_natural)
+    offsets = [*range(1, _OVERLAP + 1), *(2**k for k in range(4, _FARTHEST.bit_length()))]
+    near = {(i, i + offset) for offset in offsets for i in range(len(ordered) - offset)}
+    keys = evenly_spread(range(len(ordered)), math.isqrt(int(_KEY_FRAMES * len(ordered))))
+    return [(ordered[i], ordered[j]) for i, j in sorted(near.union(combinations(keys, 2)))]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort key in which a2 comes before a10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+
+
+_SEMI_MAJOR, _ECCENTRICITY2 = 6_378_137.0, 6.694379990141e-3  # of the ellipsoid of WGS 84
+_BELOW_SEA = (1, b"\x01")
+
+
+def gps_locations(images: Path, names: Sequence[str]) -> dict[str, tuple[float, float, float]]:
+    """Name -> (east, north, up) in metres from the mean location, of the photographs with GPS data.
+
+    Without altitudes, all are at the same height.
+    """
+    places = {name: place for name in names if (place := _place(images / name)) is not None}
+    if not places:
+        return {}
+    values = np.array(list(places.values()))
+    known = np.isfinite(values[:, 2])
+    values[~known, 2] = np.median(values[known, 2]) if known.any() else 0.0
+    local = _east_north_up(values)
+    return {name: (float(e), float(n), float(u)) for name, (e, n, u) in zip(places, local, strict=True)}
+
+
+def _place(path: Path) -> tuple[float, float, float] | None:
+    """(latitude, longitude) in degrees and altitude in metres, NaN if missing; None without GPS."""
+    try:
+        with open_image(path) as image:
+            tags = image.getexif().get_ifd(IFD.GPSInfo)
+        latitude = _degrees(tags[GPS.GPSLatitude], tags.get(GPS.GPSLatitudeRef), "S")
+        longitude = _degrees(tags[GPS.GPSLongitude], tags.get(GPS.GPSLongitudeRef), "W")
+        altitude = float(tags.get(GPS.GPSAltitude, math.nan))
+        if tags.get(GPS.GPSAltitudeRef) in _BELOW_SEA:
+            altitude = -altitude
+    except Exception:  # no GPS data, or damaged: Pillow's parser raises exceptions of any type
+        return None
+    is_somewhere = abs(latitude) <= 90 and abs(longitude) <= 180 and (latitude, longitude) != (0, 0)
+    return (latitude, longitude, altitude if abs(altitude) < 1e5 else math.nan) if is_somewhere else None
+
+
+def _degrees(parts: Sequence[float], reference: object, negative: str) -> float:
+    """Decimal degrees from degrees, minutes and seconds; negative if `reference` is `negative`."""
+    degrees, minutes, seconds = (float(part) for part in parts)
+    value = degrees + minutes / 60 + seconds / 3600
+    return -value if str(reference).strip("\0 ").upper() == negative else value
+
+
+def _east_north_up(places: np.ndarray) -> np.ndarray:
+    """East, north, up [N, 3] in metres from the mean of latitudes, longitudes and altitudes [N, 3]."""
+    middle = np.median(places, axis=0)
+    latitude, longitude = np.radians(middle[:2])
+    (sin_a, cos_a), (sin_o, cos_o) = ((math.sin(angle), math.cos(angle)) for angle in (latitude, longitude))
+    east, up = (-sin_o, cos_o, 0.0), (cos_a * cos_o, cos_a * sin_o, sin_a)
+    axes = np.array([east, np.cross(up, east), up])
+    local = (_geocentric(places) - _geocentric(middle[None])) @ axes.T
+    return local - local.mean(axis=0)
+
+
+def _geocentric(places: np.ndarray) -> np.ndarray:
+    """Geocentric coordinates (ECEF, WGS 84) [N, 3] in metres of latitudes, longitudes and altitudes [N, 3]."""
+    latitude, longitude, altitude = np.radians(places[:, 0]), np.radians(places[:, 1]), places[:, 2]
+    radius = _SEMI_MAJOR / np.sqrt(1 - _ECCENTRICITY2 * np.sin(latitude) ** 2)
+    across = (radius + altitude) * np.cos(latitude)
+    z = (radius * (1 - _ECCENTRICITY2) + altitude) * np.sin(latitude)
+    return np.stack([across * np.cos(longitude), across * np.sin(longitude), z], axis=1)
+
 
 _FEW_REGISTERED = 0.8
 _NAMED = 5

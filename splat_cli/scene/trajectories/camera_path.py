@@ -2,23 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from splat_cli.errors import UsageError
-from splat_cli.scene.trajectories.capture import Capture
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.scene.cameras_json import is_rotation, read_cameras, read_json
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.lens import MAX_SIDE
+from splat_cli.scene.trajectories.capture import FULL_CIRCLE, Capture
 from splat_cli.scene.trajectories.clearance import Obstacles
 from splat_cli.scene.trajectories.focus import focus_point, up_direction
 from splat_cli.scene.trajectories.interpolate import interpolate_path
-from splat_cli.scene.trajectories.orbits import BANDWIDTHS, REACHES, orbit_path, spiral_path
-from splat_cli.scene.trajectories.path_file import read_path
+from splat_cli.scene.trajectories.look_at import frame, look_at
 from splat_cli.scene.trajectories.walk import BANDWIDTHS as WALK_BANDWIDTHS
 from splat_cli.scene.trajectories.walk import walk_path
 from splat_cli.scene.view import View
+
+_AXES = np.diag([1.0, -1.0, -1.0, 1.0])
+"""nerfstudio's cameras have y up and look along -z."""
+
+
+def read_path(path: Path) -> tuple[list[View], float | None]:
+    """(view of each frame, frames per second if stated). Raises FormatError.
+
+    nerfstudio: `camera_path` with `camera_to_world` (row-major) and `fov` (degrees, vertical), `render_width`,
+    `render_height`, `fps`; coordinates are taken as those of the scene.
+    """
+    content = read_json(path)
+    if isinstance(content, list):
+        return read_cameras(path), None
+    try:
+        width, height = int(content["render_width"]), int(content["render_height"])
+        fps = float(content["fps"]) if "fps" in content else None
+        frames = list(content["camera_path"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise FormatError(
+            f"{path}: expected a list of cameras, or camera_path, render_width and render_height (wrong: {error})"
+        ) from None
+    if not (frames and 1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE and (fps is None or 0 < fps <= 1000)):
+        raise FormatError(f"{path}: {len(frames)} cameras of {width}x{height} pixels at {fps} frames a second: none")
+    return [_view(entry, number, width, height, f"{path}: camera {number}") for number, entry in enumerate(frames)], fps
+
+
+def _view(entry: Any, number: int, width: int, height: int, where: str) -> View:
+    try:
+        pose = np.array(entry["camera_to_world"], np.float64).reshape(4, 4)
+        fov = float(entry["fov"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise FormatError(f"{where}: expected camera_to_world [16] and fov (wrong: {error})") from None
+    is_pose = np.isfinite(pose).all() and is_rotation(pose[:3, :3]) and np.allclose(pose[3], (0, 0, 0, 1))
+    if not (is_pose and 0 < fov < 180):
+        raise FormatError(f"{where}: camera_to_world has to be a rotation and a position, fov between 0 and 180")
+    focal = 0.5 * height / math.tan(0.5 * math.radians(fov))
+    w2c = np.linalg.inv(pose @ _AXES)
+    return View(f"{number:05d}", None, width, height, focal, focal, 0.5 * width, 0.5 * height, w2c)
+
+
+BANDWIDTHS = (0.6, 0.3, 0.15, 0.08)
+"""Bandwidths in radians of the average of an orbit's distance and height: the first is the smoothest path."""
+REACHES = (1.0, 0.7, 0.5, 0.3, 0.1)
+"""Scales of a spiral, tried in this order."""
+_REACH = 90
+"""Percentile of the cameras' distances that is the radius of a spiral, robust to outliers."""
+_FACING_ONE_WAY = np.cos(np.radians(45))
+_TURNS = 2
+_ARC_STEPS = 2048
+
+
+def orbit_path(
+    capture: Capture,
+    num_frames: int,
+    arc: float | None,
+    avoid: Callable[[np.ndarray], np.ndarray],
+    bandwidth: float,
+) -> list[View]:
+    """A circle around the focus if cameras surround it, otherwise an arc back and forth; a loop in both cases.
+
+    Constant speed, with distance and height of the nearby cameras. arc: width, radians; None: that of the cameras.
+    avoid: moves positions [M, 3] away from obstacles.
+    """
+    middle, width = capture.covered()
+    width = width if arc is None else min(arc, FULL_CIRCLE)
+    is_circle = width >= FULL_CIRCLE
+    low = middle if is_circle else middle - width / 2
+    angles = low + np.linspace(0, width, _ARC_STEPS)
+    points = avoid(capture.position(angles, bandwidth))
+    travelled = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(points, axis=0), axis=1))])
+    share = np.arange(num_frames) / num_frames
+    at = travelled[-1] * (share if is_circle else (1 - np.cos(FULL_CIRCLE * share)) / 2)
+    positions = np.stack([np.interp(at, travelled, column) for column in points.T], axis=1)
+    return [frame(capture.template, i, p, capture.focus, capture.up) for i, p in enumerate(positions)]
+
+
+def spiral_path(views: Sequence[View], num_frames: int, focus: np.ndarray, up: np.ndarray, size: float) -> list[View]:
+    """Two turns before the scene, with the radius of nine tenths of the cameras that face one way.
+
+    Where cameras face several ways, these are the ones within 45 degrees of the camera that has the most there. As in
+    LLFF (Mildenhall et al. 2019): oscillates in the image plane and, at half the frequency, in depth, looking at a
+    point at the distance of the focus. size: scale of the path.
+    """
+    centers, directions = np.array([view.center for view in views]), np.array([view.w2c[2, :3] for view in views])
+    is_alike = directions @ directions.T > _FACING_ONE_WAY
+    chosen = is_alike[np.argmax(is_alike.sum(axis=1))]
+    centers, forward = centers[chosen], directions[chosen].mean(axis=0)
+    middle = centers.mean(axis=0)
+    axes = look_at(middle, middle + forward, up)[:3, :3]
+    reach = size * np.percentile(np.abs((centers - middle) @ axes.T), _REACH, axis=0)
+    ahead = float(axes[2] @ (focus - middle))
+    target = middle + axes[2] * (ahead if ahead > 0 else scene_extent(views))
+    angles = np.arange(num_frames) * 2 * np.pi * _TURNS / num_frames
+    sway = np.stack([np.cos(angles), np.sin(angles), np.sin(angles / 2)], axis=1) * reach
+    return [frame(views[0], i, middle + offset @ axes, target, up) for i, offset in enumerate(sway)]
+
 
 KINDS = ("auto", "orbit", "arc", "spiral", "walk", "interpolate")
 

@@ -11,8 +11,7 @@ from splat_cli.files import remove_leftovers
 from splat_cli.folder_lock import locked_folder
 from splat_cli.phase_timer import PhaseTimer
 from splat_cli.run.device import open_device
-from splat_cli.run.restart import free_memory
-from splat_cli.run.resume import Resumption, plan_resumption
+from splat_cli.run.resume import Resumption, free_memory, plan_resumption
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.result import RunResult, read_result
 from splat_cli.run.train_scene import train_scene

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.captured_graph import CapturedGraph
 from splat_cli.train.ranked.ranked_views import RankedViews
+from splat_cli.train.step_loop import CapturedGraph
 
 
 class Stages:

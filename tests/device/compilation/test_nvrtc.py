@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from splat_cli.config.presets import load_config
+from splat_cli.device.arguments import parse_kernels
 from splat_cli.device.compilation.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
-from splat_cli.device.signature import parse_kernels
 from splat_cli.errors import DeviceError
 from splat_cli.paths import resource_dir
 from splat_cli.run.device import kernels_of_run

@@ -2,8 +2,7 @@
 
 import pytest
 
-from splat_cli.scene.sfm.mapping import Mapping
-from splat_cli.scene.sfm.pairs import are_frames, choose_matcher, sequential_pairs
+from splat_cli.scene.sfm.mapping import Mapping, are_frames, choose_matcher, sequential_pairs
 
 FRAMES = [f"frame_{number:05d}.jpg" for number in range(1, 151)]
 PHOTOGRAPHS = [f"{number * number}.jpg" for number in range(150)]

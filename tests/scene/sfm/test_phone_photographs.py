@@ -15,7 +15,7 @@ from splat_cli.errors import DiskError
 from splat_cli.image_files import FORMATS, open_image
 from splat_cli.scene import read_scene
 from splat_cli.scene.images.decode import decode_photo, image_size
-from splat_cli.scene.sfm.gps import gps_locations
+from splat_cli.scene.sfm.mapping import gps_locations
 from splat_cli.scene.sfm.photographs import collect_photographs
 from tests.scene.sfm.exif import METRES, gps_exif
 

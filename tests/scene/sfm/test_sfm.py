@@ -16,8 +16,7 @@ from splat_cli.console import Display
 from splat_cli.errors import DiskError, UsageError
 from splat_cli.scene import read_scene
 from splat_cli.scene.sfm import SfmOptions, mapping, video
-from splat_cli.scene.sfm.camera_groups import camera_groups
-from splat_cli.scene.sfm.mapping import Mapping, map_photographs
+from splat_cli.scene.sfm.mapping import Mapping, camera_groups, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
