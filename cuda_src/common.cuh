@@ -22,7 +22,7 @@
 enum { LR_MEANS, LR_LOG_SCALES, LR_QUATS, LR_OPACITIES, LR_SH0, LR_SHN, LR_FIELD, LR_FIELD_FEATURES, NUM_LR };
 
 // Columns of d_splats [capacity, SPLAT_SUMS]: what blend_backward sums over pixels (struct SplatSums in raster/splat_sums.cuh).
-#ifndef SPLAT_SUMS                  // a benchmark tries wider rows (scripts/blend_stages.py)
+#ifndef SPLAT_SUMS                  // a benchmark tries wider rows (scripts/bench/blend_stages.py)
 #define SPLAT_SUMS 12
 #endif
 #define SUM_RED 6                   // column of d rgb

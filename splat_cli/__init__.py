@@ -13,40 +13,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splat_cli.api import open_run, read_scene, train_scene
+    from splat_cli.api.rendered_image import RenderedImage
+    from splat_cli.api.result import Result, Scores, TrainedScene
+    from splat_cli.api.scenes import open_run, read_scene, train_scene
+    from splat_cli.api.splats import convert, evaluate, render_view
     from splat_cli.config import TrainConfig
     from splat_cli.config.presets import load_config
-    from splat_cli.console import Progress
     from splat_cli.errors import SplatError
     from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.gaussians.formats import read_splats, write_splats
-    from splat_cli.rendered_image import RenderedImage
-    from splat_cli.result import Result, Scores
-    from splat_cli.scene.sample import make_sample_city, make_sample_scene
+    from splat_cli.sample import make_sample_city, make_sample_scene
     from splat_cli.scene.view import Scene, View
-    from splat_cli.splats_api import convert, evaluate, render_view
+    from splat_cli.terminal.console import Progress
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Progress", "RenderedImage", "Result", "Scene", "Scores", "SplatArrays", "SplatError", "TrainConfig", "View",
-    "convert", "evaluate", "load_config", "make_sample_city", "make_sample_scene", "open_run", "read_scene",
-    "read_splats", "render_view", "train_scene", "write_splats",
+    "Progress", "RenderedImage", "Result", "Scene", "Scores", "SplatArrays", "SplatError", "TrainConfig",
+    "TrainedScene", "View", "convert", "evaluate", "load_config", "make_sample_city", "make_sample_scene",
+    "open_run", "read_scene", "read_splats", "render_view", "train_scene", "write_splats",
 ]  # fmt: skip
 
 _MODULES = {
-    "api": ("open_run", "read_scene", "train_scene"),
+    "api.scenes": ("open_run", "read_scene", "train_scene"),
     "config": ("TrainConfig",),
-    "console": ("Progress",),
+    "terminal.console": ("Progress",),
     "errors": ("SplatError",),
     "gaussians.arrays": ("SplatArrays",),
     "gaussians.formats": ("read_splats", "write_splats"),
     "config.presets": ("load_config",),
-    "rendered_image": ("RenderedImage",),
-    "result": ("Result", "Scores"),
-    "scene.sample": ("make_sample_city", "make_sample_scene"),
+    "api.rendered_image": ("RenderedImage",),
+    "api.result": ("Result", "Scores", "TrainedScene"),
+    "sample": ("make_sample_city", "make_sample_scene"),
     "scene.view": ("Scene", "View"),
-    "splats_api": ("convert", "evaluate", "render_view"),
+    "api.splats": ("convert", "evaluate", "render_view"),
 }
 
 

@@ -22,7 +22,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the test run."""
-    parser.addoption("--sanitize", action="store_true", help="sanitize the CPU's kernels, see scripts/sanitized.py")
+    parser.addoption("--sanitize", action="store_true", help="sanitize CPU kernels, see scripts/checks/sanitized.py")
 
 
 @pytest.fixture(scope="session", autouse=True)

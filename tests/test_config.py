@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.settings_table import settings_table
+from scripts.figures.settings_table import settings_table
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.config.presets import changed_settings, config_toml, load_config, preset_names, read_settings
 from splat_cli.errors import UsageError
@@ -113,7 +113,7 @@ def test_command_line_text_becomes_values():
 
 def test_page_of_settings_is_current():
     assert settings_table() == (ROOT / "docs" / "settings.md").read_text(), (
-        "run: python scripts/settings_table.py > docs/settings.md"
+        "run: python scripts/figures/settings_table.py > docs/settings.md"
     )
 
 

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from tests.processes import ROOT, finished
+from tests.subprocesses import ROOT, finished
 
 DOCKERFILE = ROOT / "Dockerfile"
 

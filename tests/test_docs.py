@@ -144,7 +144,7 @@ def _unknown_options(code):
     code = code.removeprefix("$ ")
     if code.startswith(OTHER_PROGRAMS):
         return []
-    if script := re.search(r"scripts/\w+\.py", code):
+    if script := re.search(r"scripts/[\w/]+\.py", code):
         known = set(OPTION.findall((ROOT / script[0]).read_text() + (ROOT / "tests" / "conftest.py").read_text()))
     elif (named := re.match(r"(?:\S*/)?splat ([a-z]+)", code)) and named[1] in _options():
         known = _options()[named[1]]

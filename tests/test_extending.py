@@ -12,7 +12,7 @@ from splat_cli.config import SETTINGS
 from splat_cli.density import STRATEGIES
 from splat_cli.run.checkpoints.file import read_checkpoint
 from tests.documented import ROOT
-from tests.processes import finished
+from tests.subprocesses import finished
 
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 BLOCK = re.compile(r"^(?:`([\w./]+)`:\n\n)?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -2,7 +2,7 @@
 
 import sys
 
-from tests.processes import finished
+from tests.subprocesses import finished
 
 # Twice: the second time other packages, whose imports are their own affair, are loaded already.
 IMPORT_ALL = """

@@ -1,10 +1,10 @@
-"""The table of scripts/mutate.py names modules and tests that exist."""
+"""The table of scripts/checks/mutate.py names modules and tests that exist."""
 
 from pathlib import Path
 
 import pytest
 
-from scripts.mutate import TESTS
+from scripts.checks.mutate import TESTS
 
 ROOT = Path(__file__).parents[1]
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from scripts.draw_packages import _without_implied, packages_svg
+from scripts.figures.draw_packages import _without_implied, packages_svg
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "packages.svg"
 
 
 def test_the_drawing_of_the_packages_is_current():
-    assert PICTURE.read_text() == packages_svg(), "run: python scripts/draw_packages.py > docs/images/packages.svg"
+    assert PICTURE.read_text() == packages_svg(), "run scripts/figures/draw_packages.py"
 
 
 def test_implied_arrows_are_left_out():

@@ -8,13 +8,13 @@ import venv
 import pytest
 
 from splat_cli import __version__
-from tests.processes import ROOT, finished
 from tests.small_scene import write_small_scene
+from tests.subprocesses import ROOT, finished
 
 pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
 
 FIND_RESOURCES = """
-from splat_cli.paths import resource_dir
+from splat_cli.io.paths import resource_dir
 from splat_cli.config.presets import preset_names
 print(*sorted(path.name for path in resource_dir("cuda_src").rglob("*") if path.is_file()), *preset_names())
 print(resource_dir("cuda_src"))

@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH, SettingsCommand, cluster_option, device_
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 
 @click.command(
@@ -41,8 +41,8 @@ def command(
     its path (relative to the file) and settings; settings above the tables apply to all scenes of the file. Runs are
     written to OUT/SCENE. Repeating the command skips finished runs and resumes the others.
     """
-    from splat_cli.tools.batch import run_batch, summary
-    from splat_cli.tools.batch_list import plan_batch
+    from splat_cli.commands.batch import run_batch, summary
+    from splat_cli.commands.batch_list import plan_batch
 
     results = run_batch(plan_batch(scenes, out, preset, given(options)), out, device, display, cluster)
     failed = sum(result.status == "failed" for result in results)

@@ -8,10 +8,10 @@ import click
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
-from splat_cli.phase_timer import PhaseTimer
+from splat_cli.terminal.phase_timer import PhaseTimer
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 
 @click.command(hidden=True)
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(out: Path, number: int, device: str, display: "Display") -> Output:
     """Prepare and train cell NUMBER of the city in OUT."""
     timer = PhaseTimer("starting")
-    from splat_cli.tools.city.cell_job import train_cell
+    from splat_cli.commands.city.cell_job import train_cell
 
     result = train_cell(out, number, device, display, timer)
     return Output(result.lines(), result.to_dict())

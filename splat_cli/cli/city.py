@@ -11,7 +11,7 @@ from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 _NO_LIMIT = 2**28  # the most that the setting accepts
 
@@ -64,13 +64,13 @@ def command(
     --max-splats is the number of splats of the whole; by default it follows the number of training pixels. Settings
     apply to all runs; --steps are those of the coarse run.
     """
+    from splat_cli.commands.city.city import open_city
+    from splat_cli.commands.city.merge import levels_of
+    from splat_cli.commands.city.stages import train_city
+    from splat_cli.commands.photo_scene import prepared_scene
     from splat_cli.config.presets import load_config
-    from splat_cli.folder_lock import locked_folder
+    from splat_cli.io.folder_lock import locked_folder
     from splat_cli.scene.formats import scene_folder
-    from splat_cli.tools.city.city import open_city
-    from splat_cli.tools.city.merge import levels_of
-    from splat_cli.tools.city.stages import train_city
-    from splat_cli.tools.photo_scene import prepared_scene
 
     unlimited = {} if options["splat_budget"] == 0 else {"max_splats": _NO_LIMIT}
     config = load_config(preset, {**unlimited, **given(options)})

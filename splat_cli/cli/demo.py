@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH, device_option, given, setting_options
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 
 @click.command(epilog="\b\nExample:\n  splat demo\n  splat demo /tmp/demo --device cpu")
@@ -23,11 +23,11 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
 
     Writes everything to OUT, a new or empty folder (by default splat-demo; if it is taken, splat-demo-2, ...).
     """
+    from splat_cli.commands.demo import run_demo
     from splat_cli.config.presets import load_config
     from splat_cli.report import try_report
     from splat_cli.run.device import open_device
     from splat_cli.run.storage.run_lock import new_run_folder, unused_folder
-    from splat_cli.tools.demo import run_demo
 
     config = load_config("demo", given(options))
     with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:

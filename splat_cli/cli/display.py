@@ -26,7 +26,7 @@ def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-v", "--verbose", is_flag=True, help="Show more, such as the time of each phase.")
     @functools.wraps(function)
     def with_display(*args: Any, progress: str, quiet: bool, verbose: bool, **options: Any) -> Any:
-        from splat_cli.console import Display, Level
+        from splat_cli.terminal.console import Display, Level
 
         if quiet and verbose:
             raise UsageError("--quiet and --verbose exclude each other")

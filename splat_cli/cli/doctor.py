@@ -12,7 +12,7 @@ def command() -> Output:
     Checks Python, CuPy, the GPU and its driver, the C++ compiler and the extras, and runs a kernel on every device.
     The exit code is 1 if no device can train.
     """
-    from splat_cli.tools.doctor import run_checks
+    from splat_cli.commands.doctor import run_checks
 
     checks = run_checks()
     width = max(len(check.part) for check in checks)

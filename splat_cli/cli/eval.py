@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 
 @click.command(
@@ -35,9 +35,9 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
     of FLIP if the extra `flip` is installed, and the share of the scene's points that splats hide; adds the numbers and
     the protocol to RUN/metrics.json.
     """
+    from splat_cli.commands.evaluate import evaluate_run
     from splat_cli.device import open_backend
     from splat_cli.eval.flip import has_flip
-    from splat_cli.tools.evaluate import evaluate_run
 
     metrics = evaluate_run(source, scene, open_backend(device), display, pictures=save_pictures, with_flip=has_flip())
     width = max(len(name) for name in metrics.scores)

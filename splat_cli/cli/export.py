@@ -15,11 +15,11 @@ from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import FiniteRange, FormatName, Numbers, WholeRange
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.commands.export import ExportJob
+    from splat_cli.commands.exported_file import ExportedFile
     from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.gaussians.editing.edits import Edits
-    from splat_cli.tools.export import ExportJob
-    from splat_cli.tools.exported_file import ExportedFile
+    from splat_cli.terminal.console import Display
 
 
 _LENGTH = FiniteRange(0, min_open=True)
@@ -159,10 +159,10 @@ def command(
 
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     """
+    from splat_cli.commands.export import ExportJob
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.formats.streamed_sog import NAME as STREAMED
     from splat_cli.run.storage.load_splats import save_cameras
-    from splat_cli.tools.export import ExportJob
 
     if not sources:
         raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
@@ -236,9 +236,9 @@ def _write_levels(
     numbered: bool,
 ) -> list[ExportedFile]:  # fmt: skip
     """Write a file for each level: OUT_lod0, ... if `numbered`, else OUT. Returns the files written."""
+    from splat_cli.commands.export import level_path
+    from splat_cli.commands.exported_file import ExportedFile
     from splat_cli.gaussians.formats import FORMATS, format_for
-    from splat_cli.tools.export import level_path
-    from splat_cli.tools.exported_file import ExportedFile
 
     found = FORMATS["compressed-ply"] if _has_format(out, format_name, "html") else format_for(out, format_name)
     files = []

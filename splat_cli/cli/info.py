@@ -19,7 +19,7 @@ def command(path: Path, spz_axes: str | None) -> Output:
 
     For a folder of runs, lists all runs below it, with their relative paths.
     """
-    from splat_cli.tools.info import describe_path
+    from splat_cli.commands.info import describe_path
 
     rows = describe_path(path, spz_axes_of(spz_axes, path))
     width = max(map(len, rows))

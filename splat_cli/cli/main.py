@@ -17,9 +17,9 @@ import click
 from splat_cli import __version__
 from splat_cli.cli.output import Output, to_json
 from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, name_advice, one_line
-from splat_cli.files import is_full
-from splat_cli.interrupt import Interrupted, interrupt_code, raise_on_signals
-from splat_cli.terminal import wrapped
+from splat_cli.io.files import is_full
+from splat_cli.terminal.interrupt import Interrupted, interrupt_code, raise_on_signals
+from splat_cli.terminal.lines import wrapped
 
 _MIN_WIDTH = 20
 _NARROW = 60

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from splat_cli.terminal import wrapped
+from splat_cli.terminal.lines import wrapped
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from splat_cli.color import parse_color
 from splat_cli.config.setting import range_text
 from splat_cli.errors import UsageError
+from splat_cli.io.color import parse_color
 
 _MAX_SIDE = 16384
 

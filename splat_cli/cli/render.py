@@ -12,13 +12,13 @@ from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, device_option, spz_axes_of, spz_axes_option
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size, WholeRange
+from splat_cli.commands.render import RenderJob, plan_job
 from splat_cli.errors import UsageError
 from splat_cli.render.output.frame_files import MAPS, FrameFiles
 from splat_cli.scene.trajectories.camera_path import CameraPath
-from splat_cli.tools.render import RenderJob, plan_job
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 
 _PANORAMA = (2048, 1024)  # pixels

@@ -10,7 +10,7 @@ from splat_cli.cli.options import PATH, device_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 
 @click.command(epilog="\b\nExample:\n  splat report runs/garden\n  splat report runs/garden -o garden.html")

@@ -11,7 +11,7 @@ from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
+    from splat_cli.terminal.console import Display
 
 
 @click.command(
@@ -75,8 +75,8 @@ def command(
     level. After an interruption, run the same command again to continue. Needs the extra `sfm` (pip install
     'splat-cli[sfm]'), but no GPU. `splat train PHOTOS` does this, too, with the default options.
     """
+    from splat_cli.commands.photo_scene import refuse_run
     from splat_cli.scene.sfm import SfmOptions, make_scene
-    from splat_cli.tools.photo_scene import refuse_run
 
     refuse_run(photos)
     options = SfmOptions(frames, matcher, camera_model, one_camera, seed)

@@ -17,11 +17,11 @@ from splat_cli.cli.options import (
     setting_options,
 )
 from splat_cli.cli.output import Output
-from splat_cli.phase_timer import PhaseTimer
+from splat_cli.terminal.phase_timer import PhaseTimer
 
 if TYPE_CHECKING:
-    from splat_cli.console import Display
-    from splat_cli.run.storage.result import RunResult
+    from splat_cli.run.storage.result import RunSummary
+    from splat_cli.terminal.console import Display
 
 
 @click.command(
@@ -95,7 +95,7 @@ def command(
     return _output(result)
 
 
-def _output(result: "RunResult") -> Output:
+def _output(result: "RunSummary") -> Output:
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s", *result.lines()]
     if result.run.report_path.is_file():
         lines.append(f"Report: {result.run.report_path} (open it in a browser)")

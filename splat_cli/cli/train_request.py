@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splat_cli.commands.photo_scene import prepared_scene
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.config.presets import load_config
-from splat_cli.console import Display
 from splat_cli.errors import UsageError
-from splat_cli.phase_timer import PhaseTimer
 from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
-from splat_cli.run.storage.result import RunResult
+from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
 from splat_cli.scene.formats import scene_folder
-from splat_cli.tools.photo_scene import prepared_scene
+from splat_cli.terminal.console import Display
+from splat_cli.terminal.phase_timer import PhaseTimer
 
 BELONGING: dict[str, tuple[Callable[[TrainConfig], bool], tuple[str, ...]]] = {
     "--eval": (lambda config: config.eval, ("test_every", "split_by", "split")),
@@ -85,9 +85,9 @@ class TrainRequest:
         elif self.scene:
             yield from self._new_run(self.scene, display, timer)
 
-    def train_on_cluster(self, cluster: str, device: str, viewer: bool, display: Display) -> RunResult:
+    def train_on_cluster(self, cluster: str, device: str, viewer: bool, display: Display) -> RunSummary:
         """Train the run on the workers of a Dask cluster, which lock its folder. Raises UsageError."""
-        from splat_cli.tools.cluster_training import new_run_on_cluster, resumed_run_on_cluster
+        from splat_cli.commands.cluster_training import new_run_on_cluster, resumed_run_on_cluster
 
         if viewer:
             raise UsageError("--viewer does not work with --cluster: leave out one of them")

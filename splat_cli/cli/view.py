@@ -19,8 +19,8 @@ def command(source: Path, host: str, port: int, spz_axes: str | None, device: st
     Navigate, compare renders with photographs, crop, and save views for `splat render --cameras`. Needs the extra
     `viewer` (pip install 'splat-cli[viewer]'). Accepts connections from this computer only, unless --host is given.
     """
-    from splat_cli.console import Display
     from splat_cli.device import open_backend
+    from splat_cli.terminal.console import Display
     from splat_cli.viewer.browse import browse
 
     axes = spz_axes_of(spz_axes, source)

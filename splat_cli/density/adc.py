@@ -8,8 +8,8 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.density.operations import reset_opacities, split_random
 from splat_cli.density.ratings import prune_mask, rate_gradients, split_by_size
 from splat_cli.density.strategy import ErrorScorer
-from splat_cli.optim.columns import list_slots, partition
-from splat_cli.optim.model import Model
+from splat_cli.model.columns import list_slots, partition
+from splat_cli.model.model import Model
 
 DENSE_SCALE = 0.01  # of the scene's extent: smaller splats are cloned, larger ones split
 HUGE_SCALE = 0.1  # of the scene's extent: pruned, after the first opacity reset

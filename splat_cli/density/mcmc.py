@@ -12,8 +12,8 @@ from splat_cli.density.ratings import Ratings, rate_splats
 from splat_cli.density.sampling import WeightedSampler, sample_distinct
 from splat_cli.density.strategy import ErrorScorer
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.optim.columns import list_slots
-from splat_cli.optim.model import Model
+from splat_cli.model.columns import list_slots
+from splat_cli.model.model import Model
 
 
 class PeriodicStrategy:

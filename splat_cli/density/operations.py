@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.optim.columns import launch
-from splat_cli.optim.model import Model
+from splat_cli.model.columns import launch
+from splat_cli.model.model import Model
 
 FILE = "density/refine"
 

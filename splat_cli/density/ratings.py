@@ -7,8 +7,8 @@ from typing import Any
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.optim.columns import launch, partition
-from splat_cli.optim.model import Model
+from splat_cli.model.columns import launch, partition
+from splat_cli.model.model import Model
 
 FILE = "density/ratings"
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.density.ratings import Ratings
 from splat_cli.device import Backend
-from splat_cli.optim.columns import launch
+from splat_cli.model.columns import launch
 
 FILE = "density/sampling"
 

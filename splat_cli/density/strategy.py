@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from splat_cli.optim.model import Model
+from splat_cli.model.model import Model
 
 
 class ErrorScorer(Protocol):

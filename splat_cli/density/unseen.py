@@ -12,8 +12,8 @@ from typing import Any
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.strategy import Strategy
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.optim.columns import launch, partition
-from splat_cli.optim.model import Model
+from splat_cli.model.columns import launch, partition
+from splat_cli.model.model import Model
 
 FILE = "density/unseen"
 HIDDEN_LOGIT = -100.0  # logit of an opacity that float32 cannot distinguish from 0

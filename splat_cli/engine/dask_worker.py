@@ -21,7 +21,7 @@ from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import describe_device, device_environments
 from splat_cli.engine.process import run_job
 from splat_cli.errors import UsageError
-from splat_cli.folder_lock import wait_until_unlocked
+from splat_cli.io.folder_lock import wait_until_unlocked
 
 LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
 TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command after SIGTERM

@@ -13,7 +13,7 @@ from splat_cli.device.cuda import visible_gpus, why_no_cuda
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.process import run_job
 from splat_cli.engine.result_queue import ResultQueue
-from splat_cli.folder_lock import wait_until_unlocked
+from splat_cli.io.folder_lock import wait_until_unlocked
 
 _LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, or for a lost computer's lock to expire
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from splat_cli.device.cuda import require_cuda
 from splat_cli.engine.local import LocalEngine, device_environments
 from splat_cli.engine.protocol import Engine
-from splat_cli.interrupt import Interrupted, deferred_interrupt
+from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
 
 
 @contextmanager

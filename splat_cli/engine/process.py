@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from splat_cli.child_process import NEW_SESSION, child_environment
 from splat_cli.engine.job import Job, JobResult
+from splat_cli.processes.child_process import NEW_SESSION, child_environment
 
 _POLL = 0.1  # seconds
 _TAIL = 4096  # bytes
@@ -32,7 +32,7 @@ def run_job(
     with tempfile.TemporaryFile() as output:
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "splat_cli.child_process", *job.command()], cwd=job.folder,
+                [sys.executable, "-P", "-m", "splat_cli.processes.child_process", *job.command()], cwd=job.folder,
                 env=child_environment(environment), stdin=subprocess.PIPE, stdout=output, stderr=errors,
                 pass_fds=files, **NEW_SESSION,
             )  # fmt: skip

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from distributed import Reschedule
 
-from splat_cli.child_process import NEW_SESSION, child_environment
 from splat_cli.engine.dask_worker import (
     LOCK_PATIENCE,
     WorkerTask,
@@ -26,7 +25,8 @@ from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import describe_device
 from splat_cli.engine.process import run_job
 from splat_cli.errors import SplatError, reason_of
-from splat_cli.folder_lock import wait_until_unlocked
+from splat_cli.io.folder_lock import wait_until_unlocked
+from splat_cli.processes.child_process import NEW_SESSION, child_environment
 from splat_cli.ranks.links import accepted, joined, listening
 from splat_cli.ranks.shared import make_shared_memory
 

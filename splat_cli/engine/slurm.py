@@ -12,7 +12,7 @@ from typing import Any
 
 from splat_cli.config.presets import read_toml
 from splat_cli.errors import UsageError, name_advice, one_line
-from splat_cli.interrupt import kept_signal_handlers
+from splat_cli.terminal.interrupt import kept_signal_handlers
 
 _RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
 _OURS = ("n_workers", "asynchronous", "loop", "job_cls", "scheduler_cls", "silence_logs")

@@ -15,7 +15,7 @@ from splat_cli.field.color_field import EMBEDDING_RATE, RATE, ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters, adam_bias
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import LEARNING_RATES, IterState

@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.depth.free_space import FreeSpaceRays
+from splat_cli.joint.depth.free_space import FreeSpaceRays
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import View, evenly_spread

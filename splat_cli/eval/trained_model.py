@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.appearance.camera_response import CameraResponse
+from splat_cli.joint.appearance.camera_response import CameraResponse
 
 
 @dataclass(frozen=True)

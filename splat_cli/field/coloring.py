@@ -18,8 +18,8 @@ from splat_cli.field.directions import backward_directions, encode_directions
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import MEANS, Splats
-from splat_cli.optim.auxiliary_model import AuxiliaryModel, TrainingSetup
-from splat_cli.optim.model import Model
+from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.model.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, batch_defines, batch_size_defines
@@ -29,7 +29,7 @@ THREADS = 256
 WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.cu
 
 
-class FieldColoring(AuxiliaryModel):
+class FieldColoring(JointModel):
     """Colours visible splats by a field: a render.rasterizer.Coloring.
 
     embeddings: one row per view of the camera table; by default those of the field. moves: also write gradients of
@@ -74,7 +74,7 @@ class FieldColoring(AuxiliaryModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> FieldColoring:
-        """See AuxiliaryModel.make. UsageError with --deterministic on a GPU."""
+        """See JointModel.make. UsageError with --deterministic on a GPU."""
         config, splats = setup.config, setup.splats
         return cls(new_field(splats, len(setup.cameras.views), config), moves=config.field_moves)
 
@@ -84,11 +84,11 @@ class FieldColoring(AuxiliaryModel):
         return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row + 4 * shape.features)
 
     def position_gradients(self, capacity: int) -> Any | None:
-        """See AuxiliaryModel.position_gradients."""
+        """See JointModel.position_gradients."""
         return self.d_means
 
     def update(self, model: Model, state: IterState, views: Any | None, dense: bool) -> None:
-        """See AuxiliaryModel.update: Adam on the field, and on the features of all splats."""
+        """See JointModel.update: Adam on the field, and on the features of all splats."""
         self.field.step(state, views)
         if size := self.field.shape.features:
             defines = batch_defines(views) | moment_defines(model.moments.packed)

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.archives import read_npz
 from splat_cli.device import Backend
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, UsageError, reason_of
 from splat_cli.field.bounds import BOUNDS_DTYPE
 from splat_cli.field.color_field import ColorField, FieldShape
 from splat_cli.field.directions import MAX_DIRECTION_DEGREE
 from splat_cli.field.network import check_widths
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.json_input import parse_json
+from splat_cli.io.archives import read_npz
+from splat_cli.io.files import replacing
+from splat_cli.io.json_input import parse_json
 
 FORMAT = 1
 NAME = "field.npz"

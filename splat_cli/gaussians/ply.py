@@ -9,11 +9,11 @@ import plyfile
 
 from splat_cli.device import num_cores
 from splat_cli.errors import FormatError
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SplatArrays
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
-from splat_cli.ply_header import check_header, header_comments, plain_name
+from splat_cli.io.files import replacing
+from splat_cli.io.ply_header import check_header, header_comments, plain_name
 
 MEANS = ("x", "y", "z")
 NORMALS = ("nx", "ny", "nz")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.ply_header import header_comments
+from splat_cli.io.ply_header import header_comments
 
 _ANTIALIASED = "antialiased:"
 _ANTIALIASED_SPLATS = f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"

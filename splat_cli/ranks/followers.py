@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 
-from splat_cli.child_process import child_environment
+from splat_cli.processes.child_process import child_environment
 from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.ranks.watch import Loss, RankWatch
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from splat_cli.child_process import end_with_parent
-from splat_cli.interrupt import ENDING_SIGNALS
+from splat_cli.processes.child_process import end_with_parent
 from splat_cli.ranks.protocol import FailedRankError, RankError
+from splat_cli.terminal.interrupt import ENDING_SIGNALS
 
 HEARTBEAT_INTERVAL = 1.0  # seconds
 HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat, after which a process counts as lost

@@ -18,7 +18,7 @@ MIN_ALPHA = 1 / 255
 
 
 @dataclass(frozen=True)
-class RenderOutput:
+class RenderedMaps:
     """Rendered maps of a view, float32; None for maps that were not requested."""
 
     color: np.ndarray
@@ -42,14 +42,14 @@ def render_frame(
     background: Sequence[float] = (0.0, 0.0, 0.0),
     maps: Collection[str] = (),
     distances: bool = False,
-) -> RenderOutput:
+) -> RenderedMaps:
     """View `index` with the requested ones of the maps "alpha", "depth" and "normal".
 
     distances: depths are distances from the camera centre instead of z.
     """
     color = renderer.render(index, background)
     if not maps:
-        return RenderOutput(color)
+        return RenderedMaps(color)
     alpha = renderer.alpha(index)
     seen = alpha >= MIN_ALPHA
     depth = normal = None
@@ -62,7 +62,7 @@ def render_frame(
         total = renderer.blended(index, splat_normals(renderer.splats, w2c))
         length = np.linalg.norm(total, axis=-1, keepdims=True)
         normal = np.where(seen[..., None], total / np.maximum(length, 1e-12), 0)
-    return RenderOutput(color, alpha if "alpha" in maps else None, depth, normal)
+    return RenderedMaps(color, alpha if "alpha" in maps else None, depth, normal)
 
 
 def splat_normals(splats: Splats, w2c: np.ndarray) -> Any:

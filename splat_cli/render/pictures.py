@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 from splat_cli.errors import UsageError
-from splat_cli.files import replacing
-from splat_cli.image_files import open_image
+from splat_cli.io.files import replacing
+from splat_cli.io.image_files import open_image
 
 _TEXT, _DESCRIPTION = "splat", 270
 """Place of the key: a PNG text chunk of this name, the TIFF tag ImageDescription."""

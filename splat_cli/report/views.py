@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.eval.error_map import error_map
 from splat_cli.eval.evaluate import evaluate
@@ -19,6 +18,7 @@ from splat_cli.report.pictures import jpeg
 from splat_cli.report.run_data import RunData
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.scene.view import View, evenly_spread
+from splat_cli.terminal.console import Display
 
 _NUM_VIEWS = 8
 _MAX_SIDE, _MAX_BYTES = 1000, 240_000  # of a picture: all 24 take 5.8 MB at most, a third more as text

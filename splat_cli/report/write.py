@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import SplatError, one_line
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.io.files import replacing
 from splat_cli.report.page import page
 from splat_cli.report.run_data import RunData, read_run_data
 from splat_cli.report.views import ComparedView, compare_views
 from splat_cli.run.storage.load_model import load_model
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
 
 
 def write_report(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from splat_cli.console import Progress
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Progress
 from splat_cli.train.trainer import Trainer
 
 OnProgress = Callable[[Progress], bool | None]

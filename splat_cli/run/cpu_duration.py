@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.console import Display
 from splat_cli.device import num_cores
 from splat_cli.run.plan import MIN_BUDGET
 from splat_cli.scene.view import View
+from splat_cli.terminal.console import Display
 
 SECONDS_PER_PIXEL, SECONDS_PER_SPLAT = 4e-7, 1.7e-6
 """Seconds of one step on one core with AVX-512, measured on the sample scene (up to 100,000 splats, 172,800 pixels)."""

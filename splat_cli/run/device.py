@@ -8,18 +8,18 @@ from pathlib import Path
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.joint import uses_free_space
-from splat_cli.console import Display
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.compiled_units import Unit
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.eval.picture_scorer import SCORE_KERNELS
-from splat_cli.optim.depth.free_space import FREE_SPACE_KERNELS
+from splat_cli.joint.depth.free_space import FREE_SPACE_KERNELS
 from splat_cli.render.project import batch_size_defines
 from splat_cli.render.project_backward import FEW_BLOCKS, moment_defines
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import resolve_schedule
 from splat_cli.run.scene_defaults import MIN_VIEWS_OF_BATCH, STEPS_RANGE, default_batch
-from splat_cli.train.auxiliary import auxiliary_kernels
+from splat_cli.terminal.console import Display
+from splat_cli.train.joint_models import joint_kernels
 from splat_cli.train.view_scores import has_fixed_scores
 
 _NVIDIA_DRIVER = Path("/dev/nvidiactl")
@@ -78,7 +78,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units += [("optim/free_space", fixed)] if uses_free_space(config) else []
     if config.smooth_3d > 0:
         units.append(("optim/smooth_3d", {}))
-    units += _of_initialization(config) + _of_density(config, device) + auxiliary_kernels(config)
+    units += _of_initialization(config) + _of_density(config, device) + joint_kernels(config)
     return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
 
 

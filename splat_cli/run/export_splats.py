@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Progress
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
 from splat_cli.errors import DivergedError, OutOfMemory
@@ -22,6 +21,7 @@ from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.terminal.console import Progress
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
@@ -79,7 +79,7 @@ def save_splats(
     origin: of the scene, which the PLY states.
     DivergedError if no splat is finite; DiskError, UsageError as in `write_ply`.
     """
-    splats, field = finite_splats(trainer.splats.to_arrays()), trainer.auxiliary.field
+    splats, field = finite_splats(trainer.splats.to_arrays()), trainer.joint.field
     if len(splats) == 0:
         raise DivergedError(
             f"training diverged: after step {trainer.step} no splat has finite parameters; lower the learning rates, "

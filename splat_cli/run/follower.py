@@ -6,7 +6,6 @@ import io
 import sys
 from multiprocessing.connection import Connection
 
-from splat_cli.console import Display
 from splat_cli.data.view_order import own_views
 from splat_cli.errors import DeviceError, SplatError, one_line
 from splat_cli.ranks.agreement import OUT_OF_MEMORY_ADVICE
@@ -18,6 +17,7 @@ from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_splats
 from splat_cli.run.setup.training_data import load_part
+from splat_cli.terminal.console import Display
 from splat_cli.train.ranked.following_trainer import FollowingTrainer
 from splat_cli.train.training_inputs import TrainingInputs
 

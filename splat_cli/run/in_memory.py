@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display, Progress
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.run.callback import OnProgress
 from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, load_data
 from splat_cli.scene.view import Scene
+from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.initialization import check_source
 from splat_cli.train.trainer import Trainer
 

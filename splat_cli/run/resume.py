@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from splat_cli.config import SETTINGS, TrainConfig
-from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
-from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_path, checkpoint_paths, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
@@ -22,6 +20,8 @@ from splat_cli.run.plan import with_whole_batches
 from splat_cli.run.setup.training_data import with_fixed_paths
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
+from splat_cli.terminal.interrupt import Interrupted
 
 _FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
           "field_appearance", "field_direction_degree", "field_sh_degree", "field_features", "crop_start", "points",

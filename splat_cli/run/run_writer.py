@@ -3,7 +3,6 @@
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display
 from splat_cli.errors import DiskError, SceneError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
@@ -14,6 +13,7 @@ from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.result import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
@@ -63,15 +63,15 @@ class RunWriter:
         saved = save_splats(
             self.trainer, self.config, path, self.data.training, self.display.say, self.data.scene.origin
         )
-        self.save_auxiliary()
+        self.save_joint_models()
         return saved
 
-    def save_auxiliary(self) -> None:
+    def save_joint_models(self) -> None:
         """Write learned background, camera responses and poses."""
-        learned = self.trainer.auxiliary.background_color()
+        learned = self.trainer.joint.background_color()
         if learned:
             self.run.save_background(learned)
-        responses = self.trainer.auxiliary.camera_responses()
+        responses = self.trainer.joint.camera_responses()
         if responses:
             self.run.save_responses(responses)
         if self.trainer.config.pose_opt:
@@ -106,6 +106,6 @@ class RunWriter:
         def on_render(index: int, render: np.ndarray) -> None:
             self.board.render(trainer.step, index, held_out.views[index].name, render)
 
-        auxiliary = trainer.auxiliary
-        model = TrainedModel(trainer.splats, auxiliary.field, trainer.background, auxiliary.camera_responses())
+        joint = trainer.joint
+        model = TrainedModel(trainer.splats, joint.field, trainer.background, joint.camera_responses())
         return evaluate(model, held_out, trainer.config, on_render=on_render)

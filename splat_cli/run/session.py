@@ -4,10 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from splat_cli.console import Display, Progress
 from splat_cli.errors import DiskError, SceneError
-from splat_cli.interrupt import Interrupted, deferred_interrupt
-from splat_cli.phase_timer import Stopwatch
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
@@ -18,8 +15,11 @@ from splat_cli.run.plan import RunPlan
 from splat_cli.run.resume import resume_advice
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.setup.training_data import TrainingData
-from splat_cli.run.storage.result import RunResult
+from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display, Progress
+from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
+from splat_cli.terminal.phase_timer import Stopwatch
 from splat_cli.train.trainer import Trainer
 
 
@@ -55,10 +55,10 @@ class Session:
         self.clock = Stopwatch(checkpoint.metadata["seconds"])
         self.checkpoints.start_from(checkpoint.step)
         self.run.log.cut(checkpoint.step)
-        self.writer.save_auxiliary()
+        self.writer.save_joint_models()
         self.display.say(f"Continuing from step {checkpoint.step}")
 
-    def train(self, wait_for_kernels: Callable[[], None]) -> RunResult:
+    def train(self, wait_for_kernels: Callable[[], None]) -> RunSummary:
         """Train to the last step and save the result.
 
         wait_for_kernels: returns when those of later steps are compiled.
@@ -88,7 +88,7 @@ class Session:
                     self.checkpoints.finish()
                     raise
         self._close_log()
-        result = RunResult(
+        result = RunSummary(
             self.run, trainer.step, trainer.splats.num, self.clock.seconds, self.writer.score, trainer.nonfinite_counts
         )
         self.run.save_result(result.to_dict())

@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
-from splat_cli.files import require_space
 from splat_cli.gaussians.ply import ply_bytes
-from splat_cli.phase_timer import PhaseTimer
+from splat_cli.io.files import require_space
 from splat_cli.ranks.links import inherited_links
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.callback import TrainingCallback
@@ -30,10 +28,12 @@ from splat_cli.run.session import Session
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state, placeholder_state
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
-from splat_cli.run.storage.result import RunResult
+from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import scene_folder
 from splat_cli.scene.split import write_split
+from splat_cli.terminal.console import Display
+from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import check_source
 
 
@@ -46,7 +46,7 @@ def train_scene(
     checkpoint: Checkpoint | None = None,
     callback: TrainingCallback | None = None,
     timer: PhaseTimer | None = None,
-) -> RunResult:
+) -> RunSummary:
     """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
 
     timer: has measured since the command started.
@@ -64,7 +64,7 @@ def train_scene(
     job = _Job(scene_path, run, config, backend, display, callback)
     timers = iter([timer] if timer else [])  # of the first attempt: each logs its own seconds
 
-    def attempt(start: Checkpoint | None) -> RunResult:
+    def attempt(start: Checkpoint | None) -> RunSummary:
         own = next(timers, None) or PhaseTimer("starting")
         with started_ranks(config, backend) as ranks:
             return _train(job, start, ranks, own)
@@ -95,7 +95,7 @@ class _Job:
     callback: TrainingCallback | None
 
 
-def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseTimer) -> RunResult:
+def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseTimer) -> RunSummary:
     """`train_scene` as rank 0 of `ranks`."""
     run, backend, display = job.run, job.backend, job.display
     wait_for_kernels = prepare_kernels(backend, job.config)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import FormatError
-from splat_cli.files import replacing
-from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.io.files import replacing
+from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.lens import MAX_SIDE
 from splat_cli.scene.view import MAX_NUMBER, View
 

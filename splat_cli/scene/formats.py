@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.errors import SceneError
-from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.colmap import FILES, has_model
 from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
 from splat_cli.scene.dataset import Dataset
-from splat_cli.scene.exports.bundler import find_bundler, read_bundler
-from splat_cli.scene.exports.metashape import find_metashape, read_metashape
-from splat_cli.scene.exports.opensfm import find_opensfm, read_opensfm
-from splat_cli.scene.exports.phones import (
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.readers.bundler import find_bundler, read_bundler
+from splat_cli.scene.readers.metashape import find_metashape, read_metashape
+from splat_cli.scene.readers.opensfm import find_opensfm, read_opensfm
+from splat_cli.scene.readers.phones import (
     find_polycam,
     find_record3d,
     find_scanner_app,
@@ -21,8 +22,7 @@ from splat_cli.scene.exports.phones import (
     read_record3d,
     read_scanner_app,
 )
-from splat_cli.scene.exports.realityscan import find_realityscan, read_realityscan
-from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.readers.realityscan import find_realityscan, read_realityscan
 from splat_cli.scene.transforms import (
     find_blender,
     find_transforms,

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import FormatError
-from splat_cli.files import replacing
-from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.io.files import replacing
+from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import MAX_PHOTOGRAPHS
 from splat_cli.scene.view import View
 

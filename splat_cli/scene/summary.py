@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from splat_cli.console import first_of
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.view import Scene
+from splat_cli.terminal.console import first_of
 
 _SHOWN = 10
 

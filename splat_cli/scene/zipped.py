@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from splat_cli.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
 from splat_cli.errors import ZIP_ERRORS
-from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+from splat_cli.io.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
+from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.formats import has_dataset
 
 _SUFFIXES = (".zip", ".r3d")

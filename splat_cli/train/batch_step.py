@@ -12,15 +12,15 @@ from splat_cli.density.strategy import Strategy
 from splat_cli.density.unseen import tracks_unseen
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.columns import copy_columns
-from splat_cli.optim.model import Model
-from splat_cli.optim.noise import langevin_noise
+from splat_cli.model.columns import copy_columns
+from splat_cli.model.model import Model
+from splat_cli.model.noise import langevin_noise
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState, copy_view_state
 from splat_cli.render.project import Projection
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.auxiliary import AuxiliaryModels
+from splat_cli.train.joint_models import JointModels
 
 
 class ViewPipeline:
@@ -72,19 +72,19 @@ class BatchStep:
 
     schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
     size, by which regularisers and noise are scaled. projects_ahead: the next view of a batch is projected while one is
-    rendered; not with auxiliary models that may change its camera or background.
+    rendered; not with joint models that may change its camera or background.
     """
 
     def __init__(
-        self, config: ResolvedConfig, model: Model, rasterizer: Rasterizer, auxiliary: AuxiliaryModels,
+        self, config: ResolvedConfig, model: Model, rasterizer: Rasterizer, joint: JointModels,
         state: IterState, strategy: Strategy, schedule: Any, order: Any,
     ) -> None:  # fmt: skip
         self.backend, self.config, self.state, self.rasterizer = rasterizer.backend, config, state, rasterizer
         self.unit = 1.0
-        self._model, self._auxiliary, self._strategy = model, auxiliary, strategy
+        self._model, self._joint, self._strategy = model, joint, strategy
         self._schedule, self._order = schedule, order
         self._d_means: Any | None = None  # of a batch's views
-        self.projects_ahead = config.batch_size > 1 and all(model.PROJECTS_AHEAD for model in auxiliary.models)
+        self.projects_ahead = config.batch_size > 1 and all(model.PROJECTS_AHEAD for model in joint.models)
         self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
 
     @property
@@ -100,8 +100,8 @@ class BatchStep:
             if slot == last:
                 self.rasterizer.update(self.splats, self.state, self.update())
                 self.add_noise(updated)
-            self._auxiliary.step(self.state)
-        self._auxiliary.update(self._model, self.state, updated.views, not self.config.visible_adam)
+            self._joint.step(self.state)
+        self._joint.update(self._model, self.state, updated.views, not self.config.visible_adam)
 
     @property
     def view_source(self) -> tuple[Any, Any]:
@@ -110,20 +110,20 @@ class BatchStep:
 
     def measure_loss(self) -> None:
         """Queue the loss of the rendered picture."""
-        self._auxiliary.loss.forward(self.state, self.rasterizer.picture.image)
+        self._joint.loss.forward(self.state, self.rasterizer.picture.image)
 
     def differentiate(self) -> None:
         """Queue the backward pass from the loss to the gradients of projected splats."""
-        picture, loss = self.rasterizer.picture, self._auxiliary.loss
+        picture, loss = self.rasterizer.picture, self._joint.loss
         loss.backward(self.state, picture.image, picture.d_image)
-        self._auxiliary.add_losses(self.state, picture)
-        self._auxiliary.add_gradients(self.state, self.rasterizer)
+        self._joint.add_losses(self.state, picture)
+        self._joint.add_gradients(self.state, self.rasterizer)
         self.rasterizer.backward_to_projection(self.splats, self.state, self._absgrad)
 
     def update(self) -> Update:
         """Options and target arrays of the update of parameters."""
         c, model = self.config, self._model
-        d_means = self._auxiliary.position_gradients(self.splats.capacity)
+        d_means = self._joint.position_gradients(self.splats.capacity)
         return Update(
             moments1=model.moments.first, moments2=model.moments.second,
             stats=model.stats if self._strategy.collects_stats else None,
@@ -166,8 +166,8 @@ class BatchStep:
         raster.blend(self.splats, self.state)
         self.measure_loss()
         self.differentiate()
-        d_means = self._auxiliary.position_gradients(self.splats.capacity)
-        self._auxiliary.accumulate(self.splats, self.state, raster)
+        d_means = self._joint.position_gradients(self.splats.capacity)
+        self._joint.accumulate(self.splats, self.state, raster)
         raster.record_view(slot, self.state)
         if d_means is not None and self.config.batch_size > 1:
             copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])

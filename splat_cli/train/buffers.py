@@ -7,14 +7,14 @@ from splat_cli.device import Backend
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
-from splat_cli.optim.loss import PhotometricLoss
-from splat_cli.optim.model import Model
+from splat_cli.joint.loss import PhotometricLoss
+from splat_cli.model.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.coloring import Coloring
 from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.auxiliary import auxiliary_memory
+from splat_cli.train.joint_models import joint_memory
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
 
@@ -58,7 +58,7 @@ def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool 
     if config.gpus > 1:
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)
     scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
-    return splats + scratch + scores + PhotometricLoss.buffer_cost() + auxiliary_memory(config, num_views)
+    return splats + scratch + scores + PhotometricLoss.buffer_cost() + joint_memory(config, num_views)
 
 
 def _rasterization_settings(config: ResolvedConfig, deterministic: bool) -> RasterizationSettings:

@@ -11,8 +11,8 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.density import make_strategy
 from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks, tracks_unseen
-from splat_cli.optim.columns import partition
-from splat_cli.optim.model import Model
+from splat_cli.model.columns import partition
+from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.view_scores import ViewScorer

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.optim.model import Model
+from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.view_scores import ViewScorer

@@ -14,7 +14,7 @@ _MIN_OFFSETS = 4
 
 def refined_views(trainer: Trainer, views: Sequence[View]) -> list[View]:
     """`views` at refined poses and intrinsics; without --pose-opt, `views` unchanged."""
-    refined = trainer.auxiliary.refined_views()
+    refined = trainer.joint.refined_views()
     return list(views) if refined is None else views_following(views, trainer.cameras.views, refined)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from splat_cli.data.image_streamer import ImageStreamer
-from splat_cli.phase_timer import PhaseTimer
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.terminal.phase_timer import PhaseTimer
 
 
 class CapturedGraph:

@@ -10,24 +10,24 @@ from typing import Any, TypeVar
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.console import Progress
 from splat_cli.data.training_images import TrainingImages
 from splat_cli.data.view_order import view_order
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.auxiliary_model import TrainingSetup
-from splat_cli.optim.smooth_3d import update_smooth_3d_sigmas
-from splat_cli.phase_timer import PhaseTimer
+from splat_cli.joint.joint_model import TrainingSetup
+from splat_cli.model.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.ranks.share import WHOLE
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.pictures import background_color
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
-from splat_cli.train.auxiliary import AuxiliaryModels
+from splat_cli.terminal.console import Progress
+from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.buffers import make_model, make_rasterizer
 from splat_cli.train.density_control import DensityControl
+from splat_cli.train.joint_models import JointModels
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
 from splat_cli.train.step_loop import CapturedGraph, StepLoop
@@ -74,18 +74,18 @@ class Trainer:
         )
         self.cameras, self.stream = self.images.cameras, self.images.stream
         self.schedule = upload_schedule(backend, config)
-        self.auxiliary = AuxiliaryModels(TrainingSetup(
+        self.joint = JointModels(TrainingSetup(
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats,
             inputs.points, inputs.pose_offsets, images.depth_maps,
         ))  # fmt: skip
-        self.rasterizer = make_rasterizer(backend, config, self.cameras, self.model, self.auxiliary.coloring)
-        self.loss = self.auxiliary.loss
+        self.rasterizer = make_rasterizer(backend, config, self.cameras, self.model, self.joint.coloring)
+        self.loss = self.joint.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         rng = rng or np.random.default_rng(config.seed)
         self.scorer = self._make_scorer(rng)
         self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, rng)
         self.batch_step = BatchStep(
-            config, self.model, self.rasterizer, self.auxiliary, self.state, self.density.strategy, self.schedule,
+            config, self.model, self.rasterizer, self.joint, self.state, self.density.strategy, self.schedule,
             backend.upload(order),
         )  # fmt: skip
         self.set_size(scene_size(images.views, splats.means))
@@ -109,7 +109,7 @@ class Trainer:
     @property
     def background(self) -> tuple[float, float, float]:
         """Background colour, learned or from the settings; RGB, 0 to 1."""
-        return self.auxiliary.background_color() or background_color(self.config.background)
+        return self.joint.background_color() or background_color(self.config.background)
 
     @property
     def step(self) -> int:
@@ -199,14 +199,14 @@ class Trainer:
     def _set_resolution(self) -> None:
         """Show photographs at the resolution of the next step; it changes at multiples of densify_interval only."""
         if self.images.set_downscale(downscale_at(self.config, self.step)):
-            self.auxiliary.set_views(self.cameras.current_views)
+            self.joint.set_views(self.cameras.current_views)
             self.rasterizer.generation += 1  # graphs of the other resolution are out of date
 
     def _constrain(self) -> None:
-        """Every `densify_interval` steps: lower limit of scales, --smooth-3d, constraints of auxiliary models."""
+        """Every `densify_interval` steps: lower limit of scales, --smooth-3d, constraints of joint models."""
         if self.step % self.config.densify_interval:
             return
         limit_scales(self.model, MIN_SCALE * self.size)
         if self.config.smooth_3d > 0:
             update_smooth_3d_sigmas(self.splats, self.cameras, self.config.smooth_3d)
-        self.auxiliary.constrain()
+        self.joint.constrain()

@@ -12,8 +12,8 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.data.view_order import in_slots
 from splat_cli.density.ratings import mean_scores
 from splat_cli.device.memory_cost import MemoryCost
-from splat_cli.optim.loss import PhotometricLoss
-from splat_cli.optim.model import Model
+from splat_cli.joint.loss import PhotometricLoss
+from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterizer import Rasterizer

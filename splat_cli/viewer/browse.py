@@ -4,8 +4,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from splat_cli.console import Display
 from splat_cli.device import Backend
+from splat_cli.terminal.console import Display
 from splat_cli.viewer.server import require_viser, serving
 from splat_cli.viewer.splat_source import open_source
 from splat_cli.viewer.window import Window

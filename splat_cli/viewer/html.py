@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import UsageError, escape_unprintable
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.formats.compressed_ply import write_compressed_ply
+from splat_cli.io.files import replacing
 from splat_cli.scene.view import View
 from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from splat_cli.console import Display, Progress
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.trainer import Trainer
 from splat_cli.viewer.browse import IDLE_SECONDS, serve_until_interrupt, unused_file
 from splat_cli.viewer.server import serving

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
-from splat_cli.console import Display
 from splat_cli.errors import UsageError
+from splat_cli.terminal.console import Display
 from splat_cli.viewer.request_guard import guarded_websockets, is_loopback, new_token, own_names, require_guard
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display, Level
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.formats import read_splats
@@ -22,6 +21,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
+from splat_cli.terminal.console import Display, Level
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.config.presets import load_config
-from splat_cli.files import write_error
+from splat_cli.io.files import write_error
 from splat_cli.run.storage.run_dir import RunDir
 
 

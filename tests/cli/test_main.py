@@ -11,8 +11,8 @@ import pytest
 from splat_cli import __version__
 from splat_cli.cli.main import splat as group
 from splat_cli.config import SETTINGS
-from tests.processes import SPLAT, environment, finished
 from tests.small_scene import write_small_scene
+from tests.subprocesses import SPLAT, environment, finished
 
 COMMANDS = ["train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor"]
 

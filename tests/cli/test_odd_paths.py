@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.processes import HANG, ROOT, SPLAT
 from tests.small_scene import write_small_scene
+from tests.subprocesses import HANG, ROOT, SPLAT
 
 NAMES = [b"a\x7fb", b"a\xff\xfeb", b"a\nb", b'a"b\\c']
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from splat_cli.optim.model import Model
+from splat_cli.model.model import Model
 from tests.gaussians.some_splats import some_splats
 
 NUM = 400

@@ -15,7 +15,7 @@ import pytest
 from splat_cli.device import open_backend
 from splat_cli.device.cuda import CudaBackend, why_no_cuda
 from splat_cli.errors import DeviceError, UsageError
-from tests.processes import finished
+from tests.subprocesses import finished
 
 
 def test_unknown_device():

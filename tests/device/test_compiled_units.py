@@ -6,7 +6,7 @@ import pytest
 
 from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.errors import DeviceError
-from tests.processes import HANG
+from tests.subprocesses import HANG
 
 
 def _all_threads_end():

@@ -14,7 +14,7 @@ from splat_cli.device.arguments import Parameter, describe
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.device.cuda import CudaBackend, CudaKernel
 from splat_cli.errors import DeviceError, KernelError
-from splat_cli.paths import resource_dir
+from splat_cli.io.paths import resource_dir
 
 PARAMETERS = (
     Parameter("means2d", "float2*", True, np.dtype("float32")),
@@ -121,7 +121,7 @@ def test_an_error_in_cleaning_up_does_not_hide_the_kernel(monkeypatch, capsys):
         finally:
             illegal_access()
 
-    monkeypatch.setattr("splat_cli.tools.info.describe_path", fail)
+    monkeypatch.setattr("splat_cli.commands.info.describe_path", fail)
     assert run(["info", "somewhere"]) == 1
     assert capsys.readouterr().err == "Error: kernel blend failed\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import finished
+from tests.subprocesses import finished
 
 KERNELS = Path(__file__).parent / "kernels"
 RUN = """

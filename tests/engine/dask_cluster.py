@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.processes import environment, started, wait_until
+from tests.subprocesses import environment, started, wait_until
 
 # distributed leaves sockets open where no scheduler answers, or where a signal interrupts a connection
 LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"

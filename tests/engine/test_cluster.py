@@ -14,9 +14,9 @@ from importlib.util import find_spec
 import psutil
 import pytest
 
-from splat_cli.console import Display
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import HANG, environment, newest_checkpoint, wait_until
+from splat_cli.terminal.console import Display
+from tests.subprocesses import HANG, environment, newest_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
@@ -61,7 +61,7 @@ def descendants(process):
 
 def job_processes(process):
     """The processes of jobs that run."""
-    return [one for one in descendants(process) if "splat_cli.child_process" in one.cmdline()]
+    return [one for one in descendants(process) if "splat_cli.processes.child_process" in one.cmdline()]
 
 
 def assert_gone(processes):

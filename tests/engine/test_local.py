@@ -13,8 +13,8 @@ from splat_cli.engine import process as job_process
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import LocalEngine
 from splat_cli.engine.open import open_engine
-from splat_cli.folder_lock import locked_folder
-from tests.processes import HANG, endless_training, finished, started, wait_for_checkpoint
+from splat_cli.io.folder_lock import locked_folder
+from tests.subprocesses import HANG, endless_training, finished, started, wait_for_checkpoint
 
 
 def job(folder, *arguments, name="job"):
@@ -119,7 +119,7 @@ def test_closed_engine_does_not_wait_for_other_processes(tmp_path):
 
 _SAVE_ON_WINDOWS = """
 import os, signal, sys, threading
-from splat_cli import child_process
+from splat_cli.processes import child_process
 
 def save(number, frame):
     print("saved", flush=True)

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import HANG, SPLAT, newest_checkpoint, started, wait_for_checkpoint, wait_until
 from tests.ranks.runs import SETTINGS, bits
+from tests.subprocesses import HANG, SPLAT, newest_checkpoint, started, wait_for_checkpoint, wait_until
 from tests.training import Trained
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
@@ -59,7 +59,7 @@ def _descendants(process):
 
 
 def _process_of_rank(process, rank):
-    module = ("splat_cli.child_process", "splat_cli.run.follower")[rank]
+    module = ("splat_cli.processes.child_process", "splat_cli.run.follower")[rank]
     (found,) = (one for one in _descendants(process) if module in one.cmdline())
     return found
 

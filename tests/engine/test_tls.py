@@ -11,7 +11,7 @@ pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
 from splat_cli.run.storage.run_dir import RunDir
 from tests.engine.dask_cluster import dask_cluster
-from tests.processes import SPLAT, finished
+from tests.subprocesses import SPLAT, finished
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="certificates are made with openssl")
 PREFIX = "DASK_DISTRIBUTED__COMM__TLS__"

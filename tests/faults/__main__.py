@@ -1,4 +1,4 @@
-"""`python -m tests.faults FOLDER SHARE JOBS SEED`: every SHAREth trial, JOBS at a time; see scripts/faults.py."""
+"""`python -m tests.faults FOLDER SHARE JOBS SEED`: every SHAREth trial, JOBS at a time: scripts/checks/faults.py."""
 
 import subprocess
 import sys

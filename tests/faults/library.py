@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from splat_cli.device.compilation.host_compiler import find_compiler
-from tests.processes import environment, finished, started
+from tests.subprocesses import environment, finished, started
 
 
 def preloaded(folder: Path) -> dict[str, str]:

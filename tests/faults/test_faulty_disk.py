@@ -1,7 +1,7 @@
-"""A few of the trials of scripts/faults.py."""
+"""A few of the trials of scripts/checks/faults.py."""
 
 from tests.faults.library import start_trials
-from tests.processes import HANG
+from tests.subprocesses import HANG
 
 
 def test_runs_survive_failing_disk_operations(scene, tmp_path):

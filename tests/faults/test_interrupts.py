@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while kernels compile, before the first step; scripts/interrupt_seconds.py measures them."""
+"""SIGINT and SIGTERM while kernels compile, before the first step; scripts/bench/interrupt_seconds.py measures them."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import HANG, environment, started, wait_until
+from tests.subprocesses import HANG, environment, started, wait_until
 
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *--version*) ;; *) touch "{folder}/started"; while [ ! -e "{folder}/go_on" ]; do sleep 0.05; done;; esac
@@ -16,7 +16,7 @@ exec g++ "$@"
 """
 COMPILE_IN_TRAINING = """
 from splat_cli.device.compilation.host_compiler import find_compiler
-from splat_cli.interrupt import deferred_interrupt
+from splat_cli.terminal.interrupt import deferred_interrupt
 with deferred_interrupt() as check:
     print(find_compiler().library("x", "int x;", (), {}))
     try:

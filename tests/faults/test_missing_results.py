@@ -10,7 +10,7 @@ from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_path
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import wait_until
+from tests.subprocesses import wait_until
 from tests.training import Trained
 
 EVALUATED = {"eval": True, "test_every": 3, "save_at": (30,), "keep": 1}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from splat_cli.errors import UsageError
-from splat_cli.folder_lock import LOCK_NAME, locked_folder
+from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.run.storage.run_lock import new_run_folder
-from tests.processes import started
+from tests.subprocesses import started
 
 _TAKE = """
 import sys, time
@@ -87,7 +87,7 @@ def test_a_folder_that_its_user_removed_is_made_again(tmp_path):
 _HOLD = """
 import sys
 from pathlib import Path
-from splat_cli.folder_lock import locked_folder
+from splat_cli.io.folder_lock import locked_folder
 with locked_folder(Path(sys.argv[1]), make=True):
     print("locked", flush=True)
     input()

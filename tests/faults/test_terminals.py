@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import HANG, SPLAT, endless_training, finished, newest_checkpoint, started, wait_for_checkpoint
+from tests.subprocesses import HANG, SPLAT, endless_training, finished, newest_checkpoint, started, wait_for_checkpoint
 
 STEPS = 30
 

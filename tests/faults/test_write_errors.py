@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.files import flush, replacing, write_error
+from splat_cli.io.files import flush, replacing, write_error
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths, newest_checkpoint
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.run_dir import RunDir

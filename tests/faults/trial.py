@@ -1,6 +1,6 @@
 """Runs of `splat train` on a disk that fails at a chosen operation, each in a fork of this process.
 
-`python -m tests.faults.trial SCENE FOLDER SHARE JOB JOBS SEED`, with faulty_disk.cpp preloaded; see scripts/faults.py.
+`python -m tests.faults.trial SCENE FOLDER SHARE JOB JOBS SEED`, faulty_disk.cpp preloaded: scripts/checks/faults.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""scripts/fit_image.py and scripts/fit_sphere.py, in small."""
+"""scripts/figures/fit_image.py and scripts/figures/fit_sphere.py, in small."""
 
 import json
 import sys
@@ -8,13 +8,13 @@ import pytest
 from PIL import Image
 from plyfile import PlyData
 
-from tests.processes import ROOT, environment, finished
+from tests.subprocesses import ROOT, environment, finished
 
 pytest.importorskip("matplotlib", reason="the extra `plots`")
 
 
 def fit(script, out, *options):
-    command = [sys.executable, ROOT / "scripts" / f"{script}.py", "--out", out, "--device", "cpu", *options]
+    command = [sys.executable, ROOT / "scripts" / "figures" / f"{script}.py", "--out", out, "--device", "cpu", *options]
     done = finished(command, env=environment(MPLBACKEND="agg", MPLCONFIGDIR=out))
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((out / "curves.json").read_text())

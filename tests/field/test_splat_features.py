@@ -13,7 +13,7 @@ from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import adam_bias
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.model import Model
+from splat_cli.model.model import Model
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
 from tests.compare import BACKWARD, Comparison
 from tests.field_scenes import SHAPE

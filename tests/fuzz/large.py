@@ -17,7 +17,7 @@ from splat_cli.errors import SplatError
 from tests.fuzz.attack import BASE_BYTES, BYTES_PER_BYTE
 from tests.fuzz.large_files import LARGE_FILES
 from tests.peak_memory import peak_memory, resident_bytes
-from tests.processes import environment, finished
+from tests.subprocesses import environment, finished
 
 BASE_SECONDS, SECONDS_PER_MEGABYTE = 5.0, 1.0
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.commands.batch_list import plan_batch
 from splat_cli.config.presets import read_settings
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.bounds import field_bounds
@@ -21,7 +22,6 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split
 from splat_cli.scene.trajectories.camera_path import read_path
-from splat_cli.tools.batch_list import plan_batch
 from tests.fuzz.containers import (
     forge_checkpoint,
     forge_glb,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import finished
+from tests.subprocesses import finished
 
 HERE = Path(__file__).parent
 SPLAT_TRANSFORM = HERE / "node_modules/@playcanvas/splat-transform/bin/cli.mjs"

@@ -10,7 +10,7 @@ import pytest
 from splat_cli.gaussians.formats import read_splats, write_splats
 from tests.gaussians.formats.differences import differences
 from tests.gaussians.formats.test_round_trips import splats_in_range
-from tests.processes import finished
+from tests.subprocesses import finished
 
 VALIDATOR = Path(__file__).parent / "node_modules/gltf-validator"
 VALIDATE = """

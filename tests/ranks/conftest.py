@@ -7,8 +7,8 @@ import pytest
 
 from splat_cli.ranks import watch
 from splat_cli.train import density_control
-from tests.processes import HANG
 from tests.ranks.runs import train
+from tests.subprocesses import HANG
 from tests.training import Trained
 
 

@@ -6,9 +6,9 @@ import subprocess
 
 from splat_cli.ranks import followers, watch
 from splat_cli.run import resume
-from tests.processes import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 from tests.ranks.disturbances import kill, lost, restarts
 from tests.ranks.runs import SETTINGS, children
+from tests.subprocesses import HANG, SPLAT, endless_training, is_running, started, wait_for_checkpoint, wait_until
 
 
 def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):

@@ -11,7 +11,7 @@ from splat_cli.ranks import links
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.links import LinkedFollowers, Links, accepted, inherited_links, joined, listening
 from splat_cli.ranks.protocol import FailedRankError, RankError
-from tests.processes import wait_until
+from tests.subprocesses import wait_until
 
 KEY = b"key"
 

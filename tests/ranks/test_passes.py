@@ -1,4 +1,4 @@
-"""scripts/rank_passes.py."""
+"""scripts/bench/rank_passes.py."""
 
 import numpy as np
 from rank_passes import stage_times

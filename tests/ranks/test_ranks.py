@@ -7,9 +7,9 @@ import pytest
 
 from splat_cli.density.unseen import hide_unseen
 from splat_cli.errors import UsageError
-from splat_cli.interrupt import Interrupted
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.terminal.interrupt import Interrupted
 from splat_cli.train import density_control
 from tests.noise_trainer import launch_anew
 from tests.ranks.runs import Callback, before_scores, bits, children, train

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from splat_cli.interrupt import Interrupted
 from splat_cli.ranks import watch
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run import resume, train_scene
-from tests.processes import HANG, wait_until
+from splat_cli.terminal.interrupt import Interrupted
 from tests.ranks.disturbances import kill, once, restarts
 from tests.ranks.runs import Callback, bits, children, train
+from tests.subprocesses import HANG, wait_until
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.render.project_backward import Update
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import pipeline

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.interrupt import Interrupted
+from splat_cli.terminal.interrupt import Interrupted
 
 
 class Watching:

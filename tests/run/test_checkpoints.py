@@ -8,7 +8,7 @@ import pytest
 from splat_cli.errors import FormatError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import FORMAT, read_checkpoint, write_checkpoint
-from tests.processes import (
+from tests.subprocesses import (
     ROOT,
 )
 

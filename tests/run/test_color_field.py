@@ -51,8 +51,8 @@ def test_training_goes_on_to_the_same_bits(settings, tmp_path):
     np.testing.assert_array_equal(
         resumed.splats.params[:, : resumed.model.num], whole.splats.params[:, : whole.model.num]
     )
-    for name, array in whole.auxiliary.field.arrays().items():
-        np.testing.assert_array_equal(resumed.auxiliary.field.arrays()[name], array)
+    for name, array in whole.joint.field.arrays().items():
+        np.testing.assert_array_equal(resumed.joint.field.arrays()[name], array)
 
 
 def test_gradients_of_colours_move_splats_only_where_asked():

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from splat_cli.config.presets import load_config
-from splat_cli.console import Display
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
@@ -16,6 +15,7 @@ from splat_cli.run.plan import DEPTH_WEIGHT, resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.training_data import read_data
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 

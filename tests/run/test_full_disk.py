@@ -6,12 +6,12 @@ import subprocess
 import pytest
 
 from splat_cli.errors import DiskError
-from splat_cli.files import replacing, require_space
+from splat_cli.io.files import replacing, require_space
 from splat_cli.run.checkpoints import checkpointer
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import HANG
+from tests.subprocesses import HANG
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
-from tests.processes import (
+from tests.subprocesses import (
     HANG,
     SPLAT,
     endless_training,

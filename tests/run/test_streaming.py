@@ -11,7 +11,7 @@ from splat_cli.data.view_order import view_order
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.device.uploads import CpuUploads
 from splat_cli.render.camera import CameraTable
-from tests.processes import HANG
+from tests.subprocesses import HANG
 from tests.views import ring_of_views
 
 STEPS, VIEWS, WORKERS = 100, 60, 12

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import splat_cli as splat_api
+from splat_cli.commands.render import plan_job
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats import read_splats, write_splats
@@ -23,7 +24,6 @@ from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.camera_path import CameraPath
-from splat_cli.tools.render import plan_job
 from tests.gaussians.some_splats import some_splats
 from tests.small_scene import write_small_scene
 

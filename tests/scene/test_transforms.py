@@ -9,7 +9,8 @@ from PIL import Image as Picture
 
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
-from splat_cli.scene import SceneOptions, load_images, make_sample_scene, read_scene
+from splat_cli.sample import make_sample_scene
+from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.lens.distortion import Polynomial
 from tests.scene.transforms_files import (
     NERFSTUDIO_APPLIED,

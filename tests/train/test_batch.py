@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.optim.model import Moments
+from splat_cli.model.model import Moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
@@ -16,8 +16,8 @@ from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from tests.compare import Comparison
+from tests.model.test_adam import RATE_OF_ROW, RATES, REFERENCE_SIZE
 from tests.noise_trainer import noise_trainer
-from tests.optim.test_adam import RATE_OF_ROW, RATES, REFERENCE_SIZE
 from tests.reference import adam, project, project_backward
 from tests.reference.inputs import Camera, float32_exact
 from tests.reference.project import Options

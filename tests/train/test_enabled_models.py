@@ -1,13 +1,13 @@
-"""Which settings enable which auxiliary models, and what these keep in checkpoints."""
+"""Which settings enable which joint models, and what these keep in checkpoints."""
 
 import numpy as np
 import pytest
 
 from splat_cli.config import TrainConfig
-from splat_cli.optim.background import LearnedBackground
-from splat_cli.optim.per_view import Decay
+from splat_cli.joint.background import LearnedBackground
+from splat_cli.joint.per_view import Decay
 from splat_cli.render.camera import CameraTable
-from splat_cli.train.auxiliary import MODELS
+from splat_cli.train.joint_models import MODELS
 from tests.views import ring_of_views
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display
 from splat_cli.errors import SceneError
 from splat_cli.run.setup import initial_state
 from splat_cli.run.setup.initial_state import starting_points
 from splat_cli.scene.view import Scene
+from splat_cli.terminal.console import Display
 from tests.textured_ball import photographs_of_ball, views_of_ball
 
 POINTS = np.array([[0, 0, 0], [1, 0, 0]], np.float32)

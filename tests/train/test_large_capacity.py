@@ -11,7 +11,7 @@ from splat_cli.config import SETTINGS
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.splats import MAX_SPLATS, Splats
-from splat_cli.optim.model import Model
+from splat_cli.model.model import Model
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.train import buffers
 from splat_cli.train.ranked.shares import copy_share

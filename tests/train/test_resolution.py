@@ -6,7 +6,7 @@ import pytest
 from splat_cli.config.presets import load_config
 from splat_cli.data.training_images import TrainingImages
 from splat_cli.device import open_backend
-from splat_cli.optim.depth.sparse_depth import DepthSupervision
+from splat_cli.joint.depth.sparse_depth import DepthSupervision
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.run.checkpoints.state import capture_state, restore_state
 from splat_cli.run.plan import resolve_plan
@@ -134,7 +134,7 @@ def test_points_are_observed_at_the_resolution_of_the_step():
     config = load_config(None, SETTINGS | {"coarse_until": 0.5, "depth_weight": 0.1})
     points = some_points()
     trainer = build_trainer(backend, config, TrainingInputs(photographs(), points=points[0]), points)
-    (supervision,) = (model for model in trainer.auxiliary.models if isinstance(model, DepthSupervision))
+    (supervision,) = (model for model in trainer.joint.models if isinstance(model, DepthSupervision))
     for step, factor in ((29, 2), (31, 1)):
         trainer.run_until(step)
         expected = observe([view.downscaled(factor) for view in trainer.cameras.views], points[0])

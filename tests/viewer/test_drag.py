@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from splat_cli.console import Display
 from splat_cli.scene.quaternion import matrix_from_quat
-from tests.processes import HANG
+from splat_cli.terminal.console import Display
+from tests.subprocesses import HANG
 
 pytest.importorskip("viser", reason="the viewer needs viser (extra viewer)")
 pytestmark = pytest.mark.browser

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from splat_cli.config.presets import load_config
-from splat_cli.console import Display
 from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
@@ -17,14 +16,15 @@ from splat_cli.run.device import open_device
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene
+from splat_cli.sample import make_sample_scene
 from splat_cli.scene.cameras_json import read_cameras
-from splat_cli.scene.sample import make_sample_scene
 from splat_cli.scene.trajectories.interpolate import with_size
+from splat_cli.terminal.console import Display
 from splat_cli.viewer.initial_camera import find_initial_camera
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import open_source
 from splat_cli.viewer.window import Window
-from tests.processes import HANG
+from tests.subprocesses import HANG
 from tests.views import render_view
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from splat_cli.cli.main import run
-from splat_cli.console import Display, Progress
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display, Progress
 from splat_cli.viewer import live
 from tests.viewer.stand_ins import Panel
 

@@ -11,13 +11,13 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from splat_cli.child_process import child_environment
-from splat_cli.console import Display
 from splat_cli.errors import UsageError
+from splat_cli.processes.child_process import child_environment
+from splat_cli.terminal.console import Display
 from splat_cli.viewer import request_guard, server
 from splat_cli.viewer.request_guard import own_names, refusal
 from splat_cli.viewer.server import serving
-from tests.processes import HANG, finished
+from tests.subprocesses import HANG, finished
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_what_is_no_request_prints_nothing(tmp_path):
     """In a process of its own: the test's catches what loggers print."""
     program = """
 import socket
-from splat_cli.console import Display
+from splat_cli.terminal.console import Display
 from splat_cli.viewer.server import serving
 with serving("127.0.0.1", 18380, Display()) as running:
     for content in (bytes(1000), b"GET / HTTP/9.9\\r\\n\\r\\n", b"GET " + 100_000 * b"a"):

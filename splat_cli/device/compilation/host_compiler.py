@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from splat_cli.child_process import NEW_SESSION
 from splat_cli.device.compilation.kernel_cache import (
     add_library,
     build_folder,
@@ -29,6 +28,7 @@ from splat_cli.device.compilation.kernel_cache import (
 )
 from splat_cli.device.compilation.sources import headers_digest
 from splat_cli.errors import DeviceError, escape_unprintable
+from splat_cli.processes.child_process import NEW_SESSION
 
 _IMPORTS = {
     "ucrtbase": "__acrt_iob_func __stdio_common_vfprintf abort fflush free malloc memcmp memcpy memmove memset "

@@ -14,7 +14,7 @@ from pathlib import Path
 import filelock
 
 from splat_cli.errors import DeviceError
-from splat_cli.files import flush
+from splat_cli.io.files import flush
 
 _DIGEST = 64  # bytes: SHA-256 in hexadecimal; loaders ignore what follows the last section of a library
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -1,8 +1,8 @@
 """AddressSanitizer and UBSan for kernels: requirements of the process that loads them.
 
 A sanitized kernel reports the line of accesses beyond an array, __shared__ memory or a local array, of uses after free,
-and of undefined arithmetic. Start Python with `sanitizer_environment` added to its environment, as scripts/sanitized.py
-does, and open the backend with `sanitize=True`.
+and of undefined arithmetic. Start Python with `sanitizer_environment` added to its environment, as
+scripts/checks/sanitized.py does, and open the backend with `sanitize=True`.
 """
 
 import ctypes
@@ -33,4 +33,4 @@ def sanitizer_environment(compiler: HostCompiler) -> dict[str, str]:
 def check_preloaded() -> None:
     """DeviceError unless this process was started with the sanitizer libraries."""
     if not hasattr(ctypes.CDLL(None), "__asan_init"):
-        raise DeviceError("sanitized kernels need the sanitizer libraries preloaded: start with scripts/sanitized.py")
+        raise DeviceError("sanitized kernels need the sanitizer libraries: start with scripts/checks/sanitized.py")

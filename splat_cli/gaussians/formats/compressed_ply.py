@@ -13,7 +13,6 @@ import numpy as np
 import plyfile
 
 from splat_cli.errors import FormatError
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.blocks import unpack_in_blocks
@@ -28,7 +27,8 @@ from splat_cli.gaussians.formats.quantize import (
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
-from splat_cli.ply_header import MAX_HEADER_BYTES, check_header, header_comments
+from splat_cli.io.files import replacing
+from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, header_comments
 
 _CHUNK = 256
 _WORDS = tuple(f"packed_{name}" for name in ("position", "rotation", "scale", "color"))

@@ -13,7 +13,6 @@ import numpy as np
 
 from splat_cli import __version__
 from splat_cli.errors import FormatError, ShapeError, reason_of
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
 from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.editing.move import rotated
@@ -22,7 +21,8 @@ from splat_cli.gaussians.formats.content import read_bytes
 from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.json_input import parse_json
+from splat_cli.io.files import replacing
+from splat_cli.io.json_input import parse_json
 
 EXTENSION = "KHR_gaussian_splatting"
 _HEADER, _CHUNK = struct.Struct("<4sII"), struct.Struct("<I4s")

@@ -16,9 +16,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
-from splat_cli.archives import max_unpacked_bytes, open_zip, read_member
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, reason_of
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.blocks import unpack_in_blocks
@@ -32,8 +30,10 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.ply import finite_splats
-from splat_cli.image_files import open_image
-from splat_cli.json_input import parse_json
+from splat_cli.io.archives import max_unpacked_bytes, open_zip, read_member
+from splat_cli.io.files import replacing
+from splat_cli.io.image_files import open_image
+from splat_cli.io.json_input import parse_json
 
 MAX_SIDE = 16383
 """Maximum width and height of a WebP image, in pixels."""

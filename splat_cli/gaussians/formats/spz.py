@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from splat_cli.files import replacing
 from splat_cli.gaussians.arrays import MAX_SH_DEGREE, SplatArrays
 from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.quantize import (
@@ -23,6 +22,7 @@ from splat_cli.gaussians.formats.quantize import (
 from splat_cli.gaussians.formats.spz_axes import axes_record, from_ply_axes, to_ply_axes
 from splat_cli.gaussians.formats.spz_streams import SpzHeader, pack_streams, read_streams
 from splat_cli.gaussians.ply import finite_splats
+from splat_cli.io.files import replacing
 
 _LARGEST = 2**23
 _MIN_LOG_SCALE, _MAX_LOG_SCALE = -10.0, 5.9375

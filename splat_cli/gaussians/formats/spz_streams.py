@@ -17,10 +17,10 @@ from typing import BinaryIO
 import numpy as np
 import zstandard
 
-from splat_cli.archives import max_unpacked_bytes
 from splat_cli.errors import FormatError, reason_of
 from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, splat_bytes
 from splat_cli.gaussians.formats.spz_axes import stated_axes
+from splat_cli.io.archives import max_unpacked_bytes
 
 MAGIC = b"NGSP"
 HEADER = struct.Struct("<4sIIBBBB")

@@ -15,10 +15,10 @@ import numpy as np
 
 from splat_cli import __version__
 from splat_cli.errors import FormatError
-from splat_cli.files import replacing_together
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.decimate import extents, halved
 from splat_cli.gaussians.formats.sog import sog_files
+from splat_cli.io.files import replacing_together
 
 NAME = "lod-meta.json"
 LEAF_SPLATS = 1 << 16

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from splat_cli.render.frame import RenderOutput
+from splat_cli.render.frame import RenderedMaps
 from splat_cli.scene.view import View
 
 
@@ -23,7 +23,7 @@ class CameraRig(Protocol):
     def views(self, view: View) -> list[View]:
         """The pinhole cameras."""
 
-    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+    def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
         """One frame composed of the frames of `views`."""
 
 
@@ -36,7 +36,7 @@ class SingleCamera:
     def views(self, view: View) -> list[View]:
         return [view]
 
-    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+    def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
         return frames[0]
 
 
@@ -50,9 +50,9 @@ class StereoPair:
     def views(self, view: View) -> list[View]:
         return [_shifted(view, side * self.baseline / 2) for side in (-1, 1)]
 
-    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+    def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
         maps = [frame.maps() for frame in frames]
-        return RenderOutput(**{name: np.concatenate([one[name] for one in maps], axis=1) for name in maps[0]})
+        return RenderedMaps(**{name: np.concatenate([one[name] for one in maps], axis=1) for name in maps[0]})
 
 
 def _shifted(view: View, right: float) -> View:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splat_cli.render.frame import MIN_ALPHA, RenderOutput
+from splat_cli.render.frame import MIN_ALPHA, RenderedMaps
 from splat_cli.render.pictures import key_of, save_png, save_tiff, to_8bit
 
 MAPS = ("alpha", "depth", "normal")
@@ -43,12 +43,12 @@ class FrameFiles:
             beside["depth"] = beside["depth"].with_suffix(f".{self.depth_format}")
         return {**beside, "color": picture}
 
-    def exceeds_range(self, frame: RenderOutput) -> bool:
+    def exceeds_range(self, frame: RenderedMaps) -> bool:
         """Whether depths of the frame exceed the range of its file."""
         far = frame.depth is not None and self.depth_format == "png"
         return far and float(frame.depth.max()) * self.depth_levels > _MOST + 0.5  # type: ignore[union-attr]
 
-    def save(self, frame: RenderOutput, paths: dict[str, Path], key: str) -> None:
+    def save(self, frame: RenderedMaps, paths: dict[str, Path], key: str) -> None:
         """Write the frame's files; the picture last."""
         for name, path in paths.items():
             save = save_tiff if path.suffix == ".tiff" else save_png
@@ -58,7 +58,7 @@ class FrameFiles:
         """Whether all files of a frame exist and carry `key`."""
         return all(key_of(path) == key for path in paths.values())
 
-    def _pixels(self, frame: RenderOutput, name: str) -> np.ndarray:
+    def _pixels(self, frame: RenderedMaps, name: str) -> np.ndarray:
         maps = frame.maps()
         if name == "alpha":
             return to_8bit(maps["alpha"])

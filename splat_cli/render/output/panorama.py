@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from splat_cli.render.frame import RenderOutput
+from splat_cli.render.frame import RenderedMaps
 from splat_cli.scene.view import View
 
 _TURNS = np.array([  # camera to face: rows are the face's right, down and forward
@@ -60,7 +60,7 @@ class Panorama:
             faces.append(View(view.name, None, side, side, focal, focal, middle, middle, w2c))
         return faces
 
-    def join(self, frames: Sequence[RenderOutput]) -> RenderOutput:
+    def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
         """One frame of the six faces; depths from the nearest pixel, other maps by bilinear interpolation."""
         faces = [_in_one_frame(frame, turn) for frame, turn in zip(frames, _TURNS, strict=True)]
         bands = [self._band(top, faces) for top in range(0, self.width // 2, _BAND)]
@@ -68,7 +68,7 @@ class Panorama:
         if "normal" in joined:
             length = np.linalg.norm(joined["normal"], axis=-1, keepdims=True)
             joined["normal"] /= np.maximum(length, 1e-12)
-        return RenderOutput(**joined)
+        return RenderedMaps(**joined)
 
     def _band(self, top: int, faces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Rows of each map, starting at row `top`."""
@@ -101,7 +101,7 @@ class Panorama:
         return np.stack([np.cos(latitude) * np.sin(longitude), down, np.cos(latitude) * np.cos(longitude)], axis=-1)
 
 
-def _in_one_frame(frame: RenderOutput, turn: np.ndarray) -> dict[str, np.ndarray]:
+def _in_one_frame(frame: RenderedMaps, turn: np.ndarray) -> dict[str, np.ndarray]:
     """The maps of a face, with normals in the coordinates of the front face."""
     maps = frame.maps()
     return maps if frame.normal is None else {**maps, "normal": frame.normal @ turn.astype(np.float32)}

@@ -13,15 +13,15 @@ from pathlib import Path
 from splat_cli import __version__
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
+from splat_cli.processes.threads import run_in_threads
 from splat_cli.render.coloring import Coloring
-from splat_cli.render.frame import RenderOutput, render_frame
+from splat_cli.render.frame import RenderedMaps, render_frame
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera
 from splat_cli.render.output.frame_files import FrameFiles
 from splat_cli.render.output.supersampling import coarser, finer
 from splat_cli.render.pictures import png_names, refuse_foreign
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
-from splat_cli.threads import run_in_threads
 
 _WRITERS = min(8, os.cpu_count() or 1)
 """Threads that compress and write files, which takes longer than rendering on a GPU."""
@@ -90,7 +90,7 @@ def render_sequence(
     return written
 
 
-def _frames(renderer: ViewRenderer, settings: RenderSettings, cameras_each: int) -> Iterator[RenderOutput]:
+def _frames(renderer: ViewRenderer, settings: RenderSettings, cameras_each: int) -> Iterator[RenderedMaps]:
     """Frames of all the renderer's views, each joined from consecutive cameras."""
     background = (0.0, 0.0, 0.0) if settings.files.transparent else settings.background
     maps, distances = settings.files.needed_maps, settings.rig.distances

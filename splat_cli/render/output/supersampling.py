@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from splat_cli.render.frame import RenderOutput
+from splat_cli.render.frame import RenderedMaps
 from splat_cli.scene.view import View
 
 MAX_SAMPLES = 4
@@ -30,7 +30,7 @@ def finer(view: View, samples: int) -> View:
     return view.resized(view.width * samples, view.height * samples)
 
 
-def coarser(frame: RenderOutput, samples: int) -> RenderOutput:
+def coarser(frame: RenderedMaps, samples: int) -> RenderedMaps:
     """The frame of a view from that of `finer`.
 
     Colours and alpha are resampled like photographs (scene/images/decode.py); depths and normals are means over the
@@ -47,7 +47,7 @@ def coarser(frame: RenderOutput, samples: int) -> RenderOutput:
     if frame.normal is not None:
         total = _sums(frame.normal, samples)
         normal = total / np.maximum(np.linalg.norm(total, axis=-1, keepdims=True), 1e-12)
-    return RenderOutput(color, alpha, depth, normal)
+    return RenderedMaps(color, alpha, depth, normal)
 
 
 def _lanczos(plane: np.ndarray, samples: int) -> np.ndarray:

@@ -10,10 +10,10 @@ from tempfile import TemporaryFile
 
 import numpy as np
 
-from splat_cli.child_process import NEW_SESSION, ending, kill
 from splat_cli.errors import SplatError, UsageError, one_line
-from splat_cli.files import replacing, require_writable
-from splat_cli.image_files import open_image
+from splat_cli.io.files import replacing, require_writable
+from splat_cli.io.image_files import open_image
+from splat_cli.processes.child_process import NEW_SESSION, ending, kill
 
 _RATE_FACTOR = 18
 """Constant rate factor of x264: visually lossless."""

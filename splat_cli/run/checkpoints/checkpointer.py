@@ -12,7 +12,7 @@ from pathlib import Path
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import DiskError, FormatError, OutOfMemory, SplatError
-from splat_cli.files import require_space
+from splat_cli.io.files import require_space
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_checkpoint
 from splat_cli.run.checkpoints.state import capture_state, checkpoint_bytes
 from splat_cli.train.trainer import Trainer

@@ -9,10 +9,10 @@ from typing import IO, Any
 import numpy as np
 
 from splat_cli import __version__
-from splat_cli.archives import read_npz
 from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
-from splat_cli.files import replacing
-from splat_cli.json_input import parse_json
+from splat_cli.io.archives import read_npz
+from splat_cli.io.files import replacing
+from splat_cli.io.json_input import parse_json
 from splat_cli.run.checkpoints.validate import check_contents
 
 FORMAT = 1
@@ -25,7 +25,7 @@ class Checkpoint:
     """State of a run after a step.
 
     arrays: float32 `params`, `moments1`, `moments2` (or `moments`) [rows, num], `stats` [2, num], and arrays of
-    auxiliary models (train.auxiliary); on the device until written. metadata: all other values, as JSON (keys:
+    joint models (train.joint_models); on the device until written. metadata: all other values, as JSON (keys:
     docs/checkpoints.md).
     """
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import FormatError, UsageError
-from splat_cli.optim.model import GRAIN
+from splat_cli.model.model import GRAIN
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
-from splat_cli.train.auxiliary import late_arrays
+from splat_cli.train.joint_models import late_arrays
 from splat_cli.train.trainer import Trainer
 
 _MiB = 2**20
@@ -24,7 +24,7 @@ def capture_state(trainer: Trainer) -> Checkpoint:
     model, num = trainer.model, trainer.model.num
     state = trainer.state.read()
     arrays = {name: _copy(trainer, array, num) for name, array in model.planes().items()}
-    arrays |= {name: array.copy() for name, array in trainer.auxiliary.arrays().items()}
+    arrays |= {name: array.copy() for name, array in trainer.joint.arrays().items()}
     metadata = {
         "capacity": model.splats.capacity,
         "num_features": model.splats.num_features,
@@ -59,7 +59,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     most = max(checkpoint.num_splats, limit, trainer.splats.capacity)
     capacity = min(checkpoint.metadata["capacity"], most)
     trainer.load_planes(checkpoint.arrays, capacity)
-    trainer.auxiliary.load(checkpoint.arrays)
+    trainer.joint.load(checkpoint.arrays)
     _clear_other_stats(trainer, checkpoint)
     trainer.set_size(checkpoint.metadata.get("size", trainer.extent))  # older checkpoints used the extent
     known = {
@@ -80,11 +80,11 @@ def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """FormatError unless shapes match the settings and arrays of auxiliary models are finite."""
+    """FormatError unless shapes match the settings and arrays of joint models are finite."""
     planes = {name: (len(array), checkpoint.num_splats) for name, array in trainer.model.planes().items()}
-    auxiliary = {name: array.shape for name, array in trainer.auxiliary.arrays().items()}
+    joint = {name: array.shape for name, array in trainer.joint.arrays().items()}
     optional = late_arrays(trainer.config)
-    for name, shape in {**planes, **auxiliary}.items():
+    for name, shape in {**planes, **joint}.items():
         array = checkpoint.arrays.get(name)
         if array is None and name in optional:
             continue

@@ -5,10 +5,10 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from splat_cli.console import Display, Progress
-from splat_cli.files import write_error
+from splat_cli.io.files import write_error
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.trainer import Trainer
 
 _INTERVAL = 1.0  # seconds between two lines

@@ -17,9 +17,9 @@ from PIL import Image
 
 from splat_cli.errors import UsageError, is_utf8
 from splat_cli.eval.metrics import Score
-from splat_cli.files import write_error
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities
+from splat_cli.io.files import write_error
 
 _FLUSH_SECONDS = 5
 _NUM_VIEWS, _MAX_SIDE = 8, 800  # renders per evaluation, and their longer side in pixels

@@ -4,16 +4,16 @@ Separate from build_trainer.py, which pose alignment also uses, to find the init
 """
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
-from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.terminal.console import Display
+from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 

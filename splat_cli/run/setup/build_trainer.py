@@ -11,9 +11,9 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
-from splat_cli.phase_timer import PhaseTimer
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
 from splat_cli.train.trainer import Trainer

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
@@ -21,6 +20,7 @@ from splat_cli.scene.points.random_points import random_points
 from splat_cli.scene.points.sky_points import sky_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
+from splat_cli.terminal.console import Display
 from splat_cli.train.initialization import frozen_splats
 
 _TRIES = 2  # pixels searched per splat: fewer than half yield a depth

@@ -12,15 +12,15 @@ from collections.abc import Callable
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.console import Display
 from splat_cli.device import Backend
-from splat_cli.optim.poses import PoseRefinement
+from splat_cli.joint.poses import PoseRefinement
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
+from splat_cli.terminal.console import Display
 from splat_cli.train.training_inputs import TrainingInputs
 
 SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes beyond the photographs' are skipped
@@ -63,7 +63,7 @@ def align_poses(
         trainer = build_trainer(backend, plan, TrainingInputs(small, pose_offsets=offsets), points)
         with display.training(steps) as show:
             trainer.run_until(steps, show)
-        offsets = next(model for model in trainer.auxiliary.models if isinstance(model, PoseRefinement)).current()
+        offsets = next(model for model in trainer.joint.models if isinstance(model, PoseRefinement)).current()
     return offsets
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display, first_of, left_out
 from splat_cli.data.image_budget import depth_map_limit, image_budget
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
@@ -25,6 +24,7 @@ from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
+from splat_cli.terminal.console import Display, first_of, left_out
 
 _ANY = 1e-9  # fraction of the points
 _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from splat_cli.console import Display, left_out
 from splat_cli.data.image_budget import images_fit
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
@@ -15,6 +14,7 @@ from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
+from splat_cli.terminal.console import Display, left_out
 
 
 def load_run_images(

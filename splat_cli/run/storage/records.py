@@ -4,8 +4,8 @@ import math
 import re
 from typing import Any
 
-from splat_cli.json_input import parse_json
-from splat_cli.optim.appearance.camera_response import CameraResponse
+from splat_cli.io.json_input import parse_json
+from splat_cli.joint.appearance.camera_response import CameraResponse
 
 Color = tuple[float, float, float]
 
@@ -26,7 +26,7 @@ def check_metrics(content: dict[str, Any]) -> None:
 
 
 def check_result(content: dict[str, Any]) -> None:
-    """ValueError if result.json is not in the form of `RunResult.to_dict`; empty: not finished."""
+    """ValueError if result.json is not in the form of `RunSummary.to_dict`; empty: not finished."""
     if not content:
         return
     needed = ["steps", "num_splats", "seconds", *(key for key in ("psnr", "ssim") if content.keys() & {"psnr", "ssim"})]

@@ -12,7 +12,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 
 @dataclass(frozen=True)
-class RunResult:
+class RunSummary:
     """Summary of a run. seconds: training time, without reading, saving and evaluation."""
 
     run: RunDir
@@ -38,7 +38,7 @@ class RunResult:
         }  # fmt: skip
 
 
-def read_result(run: RunDir) -> RunResult:
+def read_result(run: RunDir) -> RunSummary:
     """The result of a finished run. FormatError if the file is damaged."""
     content = run.result()
     measured = {field.name: content[field.name] for field in dataclasses.fields(Score) if field.name in content}
@@ -48,7 +48,7 @@ def read_result(run: RunDir) -> RunResult:
         bad = {name: content[name] for name in ("skipped_updates", "skipped_steps", "removed_splats")}
     except (KeyError, TypeError) as error:
         raise FormatError(f"{run.result_path} lacks {error}: remove the file, and resume the run") from error
-    return RunResult(run, *others, score, bad)
+    return RunSummary(run, *others, score, bad)
 
 
 def updated_metrics(

@@ -13,8 +13,8 @@ from splat_cli import __version__
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import config_toml, read_settings, read_toml
 from splat_cli.errors import FormatError, UsageError
-from splat_cli.files import replacing
-from splat_cli.optim.appearance.camera_response import CameraResponse
+from splat_cli.io.files import replacing
+from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.render.pictures import background_color
 from splat_cli.run.storage.records import check_background, check_metrics, check_responses, check_result
 from splat_cli.run.storage.train_log import TrainLog
@@ -170,7 +170,7 @@ class RunDir:
         _write_json(self.metrics_path, metrics)
 
     def result(self) -> dict[str, Any]:
-        """Content of result.json (RunResult.to_dict), empty if the run is not finished."""
+        """Content of result.json (RunSummary.to_dict), empty if the run is not finished."""
         return _read_json(self.result_path, check_result)
 
     def save_result(self, result: dict[str, Any]) -> None:

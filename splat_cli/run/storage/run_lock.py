@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.errors import UsageError
-from splat_cli.files import is_leftover, remove_leftovers
-from splat_cli.folder_lock import LOCK_NAME, locked_folder, unwritable
+from splat_cli.io.files import is_leftover, remove_leftovers
+from splat_cli.io.folder_lock import LOCK_NAME, locked_folder, unwritable
 from splat_cli.run.storage.find_run import is_run, open_run
 from splat_cli.run.storage.run_dir import RunDir
 

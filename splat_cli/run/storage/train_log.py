@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splat_cli.files import replacing
+from splat_cli.io.files import replacing
 from splat_cli.run.storage.records import log_entry
 
 _MAX_LINES, _MAX_LINE = 300_000, 1 << 16

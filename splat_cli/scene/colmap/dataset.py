@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from splat_cli.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
 from splat_cli.errors import ZIP_ERRORS, SceneError
+from splat_cli.io.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
 from splat_cli.scene.colmap import FILES, find_model, has_model, larger_sibling, read_model
 from splat_cli.scene.colmap.model import Image, Model
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames

@@ -10,13 +10,13 @@ from enum import Enum
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import left_out
 from splat_cli.scene.depth_maps.depth_map import DepthMap, DepthMaps
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
 from splat_cli.scene.depth_maps.fit import MIN_POINTS, FitErrors, Sampled, fit_errors, robust_line
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import DepthFile, View
+from splat_cli.terminal.console import left_out
 
 
 class Units(Enum):

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageChops, UnidentifiedImageError
 
 from splat_cli.errors import reason_of
-from splat_cli.image_files import open_image
+from splat_cli.io.image_files import open_image
 from splat_cli.scene.images.jpeg import decode_jpeg, jpeg_size, reduction
 
 _NOTHING = 2
@@ -96,7 +96,7 @@ def decode_photo(
     """Photograph uint8 [H, W, 3] at `size` (width, height), and a mask if some of its pixels are not finite.
 
     factor: of jpeg_reduction, where `size` is that of the file decoded smaller by it; by default the file is decoded to
-    at least twice the size and filtered (over 45 dB against filtering all pixels: scripts/bench_images.py). The mask is
+    at least twice the size and filtered (over 45 dB against filtering all pixels: bench_images.py). The mask is
     uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent pixels show the
     background; ValueError if it is None, and for photographs without any other pixel.
     """

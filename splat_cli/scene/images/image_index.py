@@ -5,7 +5,7 @@ from collections import defaultdict
 from functools import cached_property
 from pathlib import Path
 
-from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.dataset import Unusable, path_ends
 from splat_cli.scene.images.decode import image_size
 

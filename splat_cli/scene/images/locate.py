@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.image_files import PHOTOGRAPH_SUFFIXES
+from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.dataset import Dataset, Frame, Unusable, file_inside
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.image_index import ImageIndex

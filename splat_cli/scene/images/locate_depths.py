@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import Frame, Unusable, file_inside, sanitize_name
 from splat_cli.scene.depth_maps.files import DEPTH_SUFFIXES
 from splat_cli.scene.view import DepthFile

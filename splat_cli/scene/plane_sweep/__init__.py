@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splat_cli.console import Counting
 from splat_cli.device import Backend
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages, nearest_mask, small_copies
 from splat_cli.scene.plane_sweep.ncc import RADIUS, Surfaces, find_surfaces
 from splat_cli.scene.plane_sweep.view_selection import disparity, neighbors_by_points, neighbors_by_position
 from splat_cli.scene.view import View, evenly_spread
+from splat_cli.terminal.console import Counting
 
 MIN_POINTS = 50
 """Minimum number of points; with fewer, the sweep has failed."""

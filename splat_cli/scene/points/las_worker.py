@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from splat_cli.archives import max_unpacked_bytes
-from splat_cli.child_process import end_with_parent, limit_memory
 from splat_cli.errors import reason_of
+from splat_cli.io.archives import max_unpacked_bytes
+from splat_cli.processes.child_process import end_with_parent, limit_memory
 
 GREY = 128
 _MEMORY = 1 << 30

@@ -8,9 +8,9 @@ from typing import IO
 import numpy as np
 import plyfile
 
-from splat_cli.child_process import ending, kill, receive, start_worker
 from splat_cli.errors import FormatError, UsageError, reason_of
-from splat_cli.ply_header import MAX_HEADER_BYTES, check_header, plain_name
+from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, plain_name
+from splat_cli.processes.child_process import ending, kill, receive, start_worker
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points import las_worker
 from splat_cli.scene.points.las_worker import GREY

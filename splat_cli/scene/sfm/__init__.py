@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from splat_cli.console import Counting
-from splat_cli.interrupt import Interrupted
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.options import SfmOptions
 from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
+from splat_cli.terminal.console import Counting
+from splat_cli.terminal.interrupt import Interrupted
 
 __all__ = ["Mapping", "SfmOptions", "is_video", "job_record", "make_scene"]
 

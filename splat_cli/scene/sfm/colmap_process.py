@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from splat_cli.child_process import ending, kill, start_worker
-from splat_cli.console import Counting
 from splat_cli.errors import SplatError
-from splat_cli.files import require_space
+from splat_cli.io.files import require_space
+from splat_cli.processes.child_process import ending, kill, start_worker
 from splat_cli.scene.sfm import colmap_worker
+from splat_cli.terminal.console import Counting
 
 _LABELS = {"features": "features", "pairs": "pairs of photographs", "placed": "photographs placed"}
 _FEATURES = re.compile(r"Processed file \[")

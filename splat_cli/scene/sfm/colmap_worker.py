@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.child_process import end_with_parent
+from splat_cli.processes.child_process import end_with_parent
 
 MARK = "@splat "
 _MIN_MODEL_SIZE = 3

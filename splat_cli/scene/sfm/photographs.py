@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from splat_cli.errors import UsageError, reason_of
-from splat_cli.files import is_full, replacing, write_error
-from splat_cli.image_files import PHOTOGRAPH_SUFFIXES, open_image
+from splat_cli.io.files import is_full, replacing, write_error
+from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES, open_image
 from splat_cli.scene.images.decode import image_size
 
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")

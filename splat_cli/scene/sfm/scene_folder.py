@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from splat_cli.errors import UsageError
-from splat_cli.files import replacing
-from splat_cli.folder_lock import LOCK_NAME, locked_folder
+from splat_cli.io.files import replacing
+from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 
 UNREGISTERED = "unregistered.txt"
 """Names of the photographs without a pose, one a line."""

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.errors import UsageError, one_line
-from splat_cli.files import replacing
+from splat_cli.io.files import replacing
 
 _QUALITY = 95
 

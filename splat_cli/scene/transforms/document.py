@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.json_input import parse_json, read_json_text
+from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import Unusable, check_count
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.ratings import add_scores
-from splat_cli.optim.loss import PhotometricLoss
+from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.stages import Stages

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from splat_cli.device import Backend
-from splat_cli.optim.columns import copy_columns
-from splat_cli.optim.model import Model
+from splat_cli.model.columns import copy_columns
+from splat_cli.model.model import Model
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import ITER_STATE_DTYPE

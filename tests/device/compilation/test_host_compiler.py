@@ -14,7 +14,7 @@ from splat_cli.device.compilation.kernel_cache import cache_dir
 from splat_cli.device.compilation.sources import read_source, source_folders
 from splat_cli.errors import DeviceError
 from tests.device.compilation.small_kernel import value
-from tests.processes import HANG, started, wait_until
+from tests.subprocesses import HANG, started, wait_until
 
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep {seconds} & wait;; esac

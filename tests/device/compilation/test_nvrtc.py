@@ -10,7 +10,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device.arguments import parse_kernels
 from splat_cli.device.compilation.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
 from splat_cli.errors import DeviceError
-from splat_cli.paths import resource_dir
+from splat_cli.io.paths import resource_dir
 from splat_cli.run.device import kernels_of_run
 from tests.run.test_device import RUNS
 from tests.training import SETTINGS
@@ -26,7 +26,7 @@ CASES = [
     for arch in (TOLD_APART if defines else ARCHITECTURES)
     if CPU_ONLY not in defines
 ]
-BENCHMARKS = sorted((Path(__file__).parents[3] / "scripts" / "kernels").glob("*.cu"))
+BENCHMARKS = sorted((Path(__file__).parents[3] / "scripts" / "bench" / "kernels").glob("*.cu"))
 CASES += [(path, {}, arch) for path in BENCHMARKS for arch in (75, 90, 120)]
 CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # of a benchmark
 CASES += [  # further combinations and values of defines

@@ -11,7 +11,7 @@ from splat_cli.device import open_backend
 from splat_cli.device.compilation.host_compiler import find_compiler
 from splat_cli.device.compilation.sanitizer import sanitizer_environment
 from splat_cli.errors import DeviceError
-from tests.processes import finished
+from tests.subprocesses import finished
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 RUN = """
@@ -67,5 +67,5 @@ def test_write_past_an_array(environment):
 def test_not_preloaded():
     if "LD_PRELOAD" in os.environ:
         pytest.skip("the sanitizer libraries are loaded")
-    with pytest.raises(DeviceError, match=r"start with scripts/sanitized.py"):
+    with pytest.raises(DeviceError, match=r"start with scripts/checks/sanitized.py"):
         open_backend("cpu", sanitize=True)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import RenderOutput, render_frame
+from splat_cli.render.frame import RenderedMaps, render_frame
 from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.trajectories.interpolate import with_size
@@ -17,7 +17,7 @@ from tests.views import ring_of_views
 
 def test_colors_are_shrunk_like_photographs():
     photograph = np.random.default_rng(0).integers(0, 256, (24, 36, 3), np.uint8)
-    frame = RenderOutput((photograph / 255).astype(np.float32), alpha=np.ones((24, 36), np.float32))
+    frame = RenderedMaps((photograph / 255).astype(np.float32), alpha=np.ones((24, 36), np.float32))
     shrunk = coarser(frame, 3)
     expected = np.asarray(Image.fromarray(photograph).resize((12, 8), Image.Resampling.LANCZOS))
     assert np.abs(255 * np.clip(shrunk.color, 0, 1) - expected).max() < 2
@@ -28,7 +28,7 @@ def test_maps_are_means_over_the_samples_that_have_them():
     depth, normal = np.zeros((2, 4), np.float32), np.zeros((2, 4, 3), np.float32)
     depth[:, 0] = 2, 4
     normal[:, 0] = (0, 0, -1), (0, -1, 0)
-    shrunk = coarser(RenderOutput(np.zeros((2, 4, 3), np.float32), depth=depth, normal=normal), 2)
+    shrunk = coarser(RenderedMaps(np.zeros((2, 4, 3), np.float32), depth=depth, normal=normal), 2)
     np.testing.assert_allclose(shrunk.depth, [[3, 0]])
     np.testing.assert_allclose(shrunk.normal, [[[0, -(0.5**0.5), -(0.5**0.5)], [0, 0, 0]]], rtol=1e-6)
 

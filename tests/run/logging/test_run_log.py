@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from splat_cli.console import Display, Progress
 from splat_cli.run.logging import run_log as module
 from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display, Progress
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from splat_cli.config import TrainConfig
-from splat_cli.console import Display
 from splat_cli.device import Backend
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup import pose_alignment
@@ -16,6 +15,7 @@ from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
 from splat_cli.scene.view import Scene, View
+from splat_cli.terminal.console import Display
 from tests.textured_ball import RADIUS, colors_at, photographs_of_ball, views_of_ball
 
 

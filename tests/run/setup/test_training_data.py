@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.console import Display
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.run.setup.training_data import load_part
 from splat_cli.scene.images.image_set import load_images
 from splat_cli.scene.read import read_scene
+from splat_cli.terminal.console import Display
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from PIL import Image as Picture
 from splat_cli.errors import SceneError
 from splat_cli.scene import load_images
 from splat_cli.scene.images.decode import image_size
+from tests.io.test_image_files import EPS
 from tests.peak_memory import peak_memory
 from tests.scene.images.photographs import gradient, half_black, loaded, save, view_of
-from tests.test_image_files import EPS
 
 
 def test_png_is_read_exactly(tmp_path):

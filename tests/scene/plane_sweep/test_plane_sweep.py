@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from splat_cli.console import Display, Level
 from splat_cli.errors import ShapeError
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep import plane_sweep_points
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages
 from splat_cli.scene.plane_sweep.ncc import RADIUS, peaks, similarity
 from splat_cli.scene.plane_sweep.view_selection import NUM_NEIGHBORS, neighbors_by_points, neighbors_by_position
+from splat_cli.terminal.console import Display, Level
 from tests import textured_ball as ball
 from tests.reference import plane_sweep as reference
 from tests.textured_ball import photographs_of_ball, views_of_ball

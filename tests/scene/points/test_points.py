@@ -8,11 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from splat_cli.child_process import child_environment
 from splat_cli.config.presets import load_config
-from splat_cli.console import Display
 from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, SceneError, UsageError
+from splat_cli.processes.child_process import child_environment
 from splat_cli.run.setup.training_data import read_data, with_initial_points
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.colmap import read_model
@@ -21,6 +20,7 @@ from splat_cli.scene.crop import Box, Sphere, parse_crop
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points.point_cloud import is_point_cloud, read_point_cloud
 from splat_cli.scene.points.random_points import kept_points, random_points
+from splat_cli.terminal.console import Display
 from tests.scene.depth_files import write_las
 from tests.scene.models import small_model, write_scene
 from tests.scene.transforms_files import write_point_cloud

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from splat_cli.cli.main import run
-from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.sample import make_sample_scene
+from splat_cli.scene import read_scene
 from tests.scene.sfm.exif import METRES, gps_exif
 
 

@@ -11,17 +11,18 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image
 
-from splat_cli.console import Display
 from splat_cli.errors import DiskError, SplatError
-from splat_cli.interrupt import Interrupted
-from splat_cli.scene import make_sample_scene, read_scene
+from splat_cli.sample import make_sample_scene
+from splat_cli.scene import read_scene
 from splat_cli.scene.sfm import SfmOptions, colmap_process, make_scene
 from splat_cli.scene.sfm.colmap_process import run_colmap
-from tests.processes import HANG, finished, is_running, started, wait_until
+from splat_cli.terminal.console import Display
+from splat_cli.terminal.interrupt import Interrupted
+from tests.subprocesses import HANG, finished, is_running, started, wait_until
 
 SLEEPING = """
 import os, time
-from splat_cli.child_process import end_with_parent
+from splat_cli.processes.child_process import end_with_parent
 end_with_parent()
 with open(os.environ["PID_FILE"] + ".part", "w") as file:
     file.write(str(os.getpid()))

@@ -12,7 +12,7 @@ from PIL import Image
 from PIL.ExifTags import GPS, IFD, Base
 
 from splat_cli.errors import DiskError
-from splat_cli.image_files import FORMATS, open_image
+from splat_cli.io.image_files import FORMATS, open_image
 from splat_cli.scene import read_scene
 from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.sfm.mapping import gps_locations

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.console import Display
 from splat_cli.errors import DiskError, UsageError
 from splat_cli.scene import read_scene
 from splat_cli.scene.sfm import SfmOptions, mapping, video
@@ -20,8 +19,9 @@ from splat_cli.scene.sfm.mapping import Mapping, camera_groups, map_photographs
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
-from tests.processes import HANG
+from splat_cli.terminal.console import Display
 from tests.scene.sfm.exif import camera_exif
+from tests.subprocesses import HANG
 
 
 @pytest.mark.slow

@@ -1,0 +1,127 @@
+"""`splat city` against one run with as many splats, on the sample city: PSNR near projected borders and elsewhere.
+
+  python scripts/bench/bench_city.py /tmp/city --device cpu
+
+The single run shows each photograph as often as the coarse run and the cells together do. Both runs are kept in the
+folder: what is finished is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from PIL import Image, ImageFilter
+
+from splat_cli.commands.city.cells import cell_numbers
+from splat_cli.commands.city.plan import CityPlan, read_plan
+from splat_cli.device import Backend, open_backend
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.frame import render_frame
+from splat_cli.render.view import ViewRenderer
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.sample import make_sample_city
+from splat_cli.scene.view import View
+from splat_cli.terminal.console import Display
+
+NEAR = 16  # px of a projected border
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--blocks", type=(int, int), default=(3, 3), show_default=True)
+@click.option("--views", default=72, show_default=True)
+@click.option("--size", type=(int, int), default=(192, 144), show_default=True)
+@click.option("--splats", default=16_000, show_default=True, help="Of the whole.")
+@click.option("--cell-splats", default=8_000, show_default=True)
+@click.option("--steps", default=1000, show_default=True, help="Of the coarse run.")
+@click.option("--cell-steps", default=1800, show_default=True)
+@click.option("--device", default="auto", show_default=True)
+@click.option("--cluster", help="As of `splat city`, such as local:2.")
+def main(
+    folder: Path, blocks: tuple[int, int], views: int, size: tuple[int, int], splats: int, cell_splats: int,
+    steps: int, cell_steps: int, device: str, cluster: str | None,
+) -> None:  # fmt: skip
+    """Print the comparison as JSON."""
+    scene = folder / "scene"
+    if not scene.is_dir():
+        make_sample_city(scene, blocks, views, *size)
+    common = ["--device", device, "--eval", "--splat-budget", "0", "--densify-interval", "50"]
+    city = _splat(
+        "city", scene, "-o", folder / "merged", *common, "--max-splats", splats, "--cell-splats", cell_splats,
+        "--steps", steps, "--cell-steps", cell_steps, *(["--cluster", cluster] if cluster else []),
+    )  # fmt: skip
+    plan = read_plan(folder / "merged")
+    assert plan is not None
+    num_views = len(RunDir(folder / "merged").views("train"))
+    shown = steps + round(cell_steps * num_views / np.mean([len(cell.views) for cell in plan.cells]))
+    if not (folder / "single" / "result.json").is_file():
+        _splat("train", scene, "-o", folder / "single", *common, "--max-splats", city["num_splats"], "--steps", shown)
+    backend = open_backend(device)
+    errors = [_errors(RunDir(folder / name), plan, backend) for name in ("single", "merged")]
+    (single_near, single_far), (near, far) = errors
+    result: dict[str, Any] = {
+        "cells": [len(cell.views) for cell in plan.cells], "single_steps": shown,
+        "seconds": json.loads((folder / "merged" / "seconds.json").read_text()),
+        "coarse_psnr": RunDir(folder / "merged" / "coarse").result()["psnr"],
+        "single": _measures(RunDir(folder / "single")), "merged": _measures(RunDir(folder / "merged")),
+        "near_share": round(single_near.size / (single_near.size + single_far.size), 3),
+        "lost_near_db": round(_psnr(single_near) - _psnr(near), 3),
+        "lost_elsewhere_db": round(_psnr(single_far) - _psnr(far), 3),
+    }  # fmt: skip
+    print(json.dumps(result, indent=1))
+
+
+def _splat(*arguments: object) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "splat_cli", "--json", *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+        check=True,
+    )  # fmt: skip
+    return dict(json.loads(done.stdout))
+
+
+def _measures(run: RunDir) -> dict[str, Any]:
+    return {name: run.result()[name] for name in ("num_splats", "psnr", "ssim", "seconds")}
+
+
+def _errors(run: RunDir, plan: CityPlan, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
+    """Squared errors of all held-out pixels within NEAR px of a projected border, and of the others."""
+    splats = read_ply(run.ply_path(run.saved_steps()[-1]))
+    photographs = load_run_images(run, run.views("test"), None, backend, Display())
+    renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), photographs.views, splats.antialiased)
+    parts: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+    for index, view in enumerate(photographs.views):
+        frame = render_frame(renderer, index, maps=("depth",))
+        assert frame.depth is not None
+        squared = ((np.clip(frame.color, 0, 1) - photographs.images[index] / 255) ** 2).mean(axis=2)
+        near = _near_borders(view, frame.depth, plan)
+        for part, mask in zip(parts, (near, ~near), strict=True):
+            part.append(squared[mask])
+    return np.concatenate(parts[0]), np.concatenate(parts[1])
+
+
+def _near_borders(view: View, depth: np.ndarray, plan: CityPlan) -> np.ndarray:
+    """Pixels [H, W] within NEAR of where the surface passes from one cell to another."""
+    x, y = np.meshgrid(np.arange(view.width) + 0.5 - view.cx, np.arange(view.height) + 0.5 - view.cy)
+    points = np.stack([x / view.fx, y / view.fy, np.ones_like(x)], axis=-1) * depth[..., None]
+    world = (points - view.w2c[:3, 3]) @ view.w2c[:3, :3]
+    numbers = cell_numbers([one.cell for one in plan.cells], plan.ground(world.reshape(-1, 3))).reshape(depth.shape)
+    border = np.zeros(depth.shape, bool)
+    border[:, 1:] |= numbers[:, 1:] != numbers[:, :-1]
+    border[1:] |= numbers[1:] != numbers[:-1]
+    return np.asarray(Image.fromarray(border).convert("L").filter(ImageFilter.MaxFilter(2 * NEAR + 1))) > 0
+
+
+def _psnr(squared: np.ndarray) -> float:
+    return float(-10 * np.log10(squared.mean()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""How much of what disturbed photographs cost do --pose-opt, --appearance and --robust bring back? Prints a table:
+
+  python scripts/bench/recovery.py poses SCENE --preset demo --device cpu
+
+Three runs: on the scene as it is, with its training views disturbed, and with the disturbed ones refined.
+
+poses: each training camera is turned about a random axis by half a degree and shifted in a random direction by 1 % of
+the scene's extent. The held-out cameras keep the scene's poses, but follow what training cameras have in common on the
+way from the scene's poses to those that the run ended with, as in `splat train`: what is measured is how consistent the
+poses are, not where the whole scene lies. "Off" is the mean difference between training cameras and the scene's, moved
+by the similarity transform between them. "Fitted" is measured after the held-out cameras alone have been refined from
+there, on their photographs, by splats that stay as they are (Lin et al. 2021, "BARF", sec. 4), in all runs: all cameras
+may rotate together with the splats, which leaves the loss unchanged.
+
+intrinsics: all cameras, the held-out ones as well, have a focal length 3 % too long and a principal point off by 1 % of
+it; the third run refines poses, the fourth poses and intrinsics, the fifth and sixth do so on the scene as it is. The
+held-out cameras follow as in `splat train`. "% of focal length off" is that of the training cameras in the end.
+--own-cameras: no two photographs that are trained on share a camera; each has errors of its own, of 1 to 2 % of the
+focal length and of either sign, and the held-out cameras are right.
+
+distortion: all photographs, the held-out ones as well, are distorted by k1 = 0.05, as after undistortion by a lens with
+another coefficient. The first run knows it, the third refines poses and intrinsics, the fourth radial distortion as
+well, the fifth and sixth do so where it is known. "k1 off" is the mean error of the training cameras' k1 in the end,
+"px off" how far, on average over the picture, focal length and distortion place a direction from where the photograph
+shows it. --own-cameras: each training photograph has a k1 of its own, from 0.025 to 0.05 and of either sign; held-out
+ones are not distorted.
+
+exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
+between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
+40 % there, each about a centre of its own. camera: one camera for all photographs, the held-out ones as well: darker
+by 45 % in the corners, of a response in the shape of an S, and with exposures of 0.5 stops and white balances of 0.15
+(standard deviations), clipped at white. colors: the photographs stay as they are, and so does their own appearance.
+walkers: two boxes of noise stand in each training photograph, half as high as it; --robust leaves them out, and
+a fourth run is robust on the scene as it is.
+The other disturbances leave the held-out photographs as they are. "Fitted" is measured on their right halves, after the
+affine change of colour that fits the left half best, in all three runs; --appearance chooses the model that is trained
+in the third.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from disturbances import DISTURB, LENSES, disturb, with_distortion, with_own_cameras
+from held_out_poses import refined_views
+
+from splat_cli.config import TrainConfig
+from splat_cli.config.presets import load_config
+from splat_cli.device import Backend, open_backend
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import mean_score
+from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
+from splat_cli.run.setup.training_data import TrainingData, read_data
+from splat_cli.scene.extent import scene_extent
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.poses import similarity_between
+from splat_cli.scene.view import View
+from splat_cli.terminal.console import Display
+from splat_cli.train.refined_views import refined_views as following_views
+from splat_cli.train.refined_views import views_following
+from splat_cli.train.trainer import Trainer
+
+
+def train(
+    what: str, data: TrainingData, disturbed: TrainingData, config: TrainConfig, fit: str, backend: Backend
+) -> list[str]:
+    """PSNR and SSIM on the held-out photographs, both fitted as well, and how far off the poses are, as text."""
+    assert disturbed.held_out is not None
+    trainer = build_trainer_from_data(disturbed, config, backend, Display(io.StringIO()))
+    trainer.run_until(trainer.config.steps)
+    final = trainer.joint.refined_views() or disturbed.training.views
+    moved = similarity_between(data.training.views, final)
+    if what in LENSES:
+        views = following_views(trainer, disturbed.held_out.views)
+    else:
+        views = views_following(disturbed.held_out.views, data.training.views, final)
+    held_out = disturbed.held_out._replace(views=views)
+    measured = dataclasses.replace(config, appearance=fit)
+    columns = scores(what, trainer, held_out, measured)
+    pairs = [(moved.apply(view), other) for view, other in zip(data.training.views, final, strict=True)]
+    rotation = np.mean([angle(a, b) for a, b in pairs])
+    translation = np.mean([np.linalg.norm(a.center - b.center) for a, b in pairs]) / scene_extent(final)
+    focal = np.mean([abs(b.fx / a.fx - 1) for a, b in zip(data.training.views, final, strict=True)])
+    pairs = list(zip(data.training.views, final, strict=True))
+    distortion = np.mean([abs(b.radial[0] - a.radial[0]) for a, b in pairs])
+    lens = np.mean([lens_error(a, b) for a, b in pairs])
+    errors = f"{rotation:.3f}", f"{100 * translation:.2f}", f"{100 * focal:.2f}", f"{distortion:.4f}", f"{lens:.2f}"
+    return [*columns, *errors]
+
+
+def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig) -> list[str]:
+    """PSNR and SSIM on the photographs, and both fitted."""
+    backend, splats, responses = trainer.backend, trainer.splats, trainer.joint.camera_responses()
+    score = mean_score(evaluate(TrainedModel(splats, responses=responses), held_out, config).values())
+    fitted = score.fitted_psnr, score.fitted_ssim
+    if what in ("poses", *LENSES):
+        refined = held_out._replace(views=refined_views(backend, splats, held_out, config, trainer.extent))
+        best = mean_score(evaluate(TrainedModel(splats), refined, config).values())
+        fitted = best.psnr, best.ssim
+    return [f"{score.psnr:.2f}", f"{score.ssim:.4f}", f"{fitted[0]:.2f}", f"{fitted[1]:.4f}"]
+
+
+def angle(a: View, b: View) -> float:
+    """Degrees between two cameras' axes."""
+    difference = np.linalg.norm(a.w2c[:3, :3] - b.w2c[:3, :3])  # 2 sqrt(2) sin(angle / 2)
+    return float(np.degrees(2 * np.arcsin(min(difference / np.sqrt(8), 1))))
+
+
+def lens_error(true: View, view: View) -> float:
+    """Mean distance in pixels, over the picture, between where both lenses show a direction."""
+    x, y = np.meshgrid(
+        (np.arange(true.width) + 0.5 - true.cx) / true.fx, (np.arange(true.height) + 0.5 - true.cy) / true.fy
+    )
+    r2 = x**2 + y**2
+    scales = [camera.fx * (1 + camera.radial[0] * r2 + camera.radial[1] * r2**2) for camera in (true, view)]
+    return float(np.mean(np.abs(scales[0] - scales[1]) * np.sqrt(r2)))
+
+
+def planned_runs(
+    what: str, data: TrainingData, wrong: TrainingData, load: Callable[[dict[str, Any]], TrainConfig],
+    refining: dict[str, Any],
+) -> dict[str, tuple[TrainingData, TrainConfig]]:  # fmt: skip
+    """Rows of the table: name -> data and settings. load: the settings with some changed, as `refining` has them."""
+    plain, refined = load({}), load(refining)
+    runs = {"as it is": (data, plain), "disturbed": (wrong, plain), "refined": (wrong, refined)}
+    if what == "colors":
+        del runs["disturbed"]
+    if what in LENSES:
+        all_refined = load(refining | {f"refine_{what}": True})
+        runs[f"refined with {what}"] = wrong, all_refined
+        runs |= {"refined as it is": (data, refined), f"refined with {what} as it is": (data, all_refined)}
+    if what == "walkers":
+        runs["robust as it is"] = data, refined
+    return runs
+
+
+@click.command()
+@click.argument("what", type=click.Choice(list(DISTURB)))
+@click.argument("scene", type=Path)
+@click.option("--preset", help="Name of a preset, or a TOML file.")
+@click.option("--steps", type=int)
+@click.option("--seed", type=int, default=0)
+@click.option("--appearance", type=click.Choice(["exposure", "grid", "camera"]), default="exposure", show_default=True)
+@click.option("--downscale", type=int, default=1)
+@click.option("--set", "changes", multiple=True, metavar="KEY=NUMBER", help="A setting of the refined run.")
+@click.option("--only", help="One of the three runs, by its name in the table.")
+@click.option("--own-cameras", is_flag=True, help="A camera for each training photograph.")
+@click.option("--device", default="auto")
+def main(
+    what: str, scene: Path, preset: str | None, steps: int | None, seed: int, appearance: str, downscale: int,
+    own_cameras: bool, changes: tuple[str, ...], only: str | None, device: str,
+) -> None:  # fmt: skip
+    settings: dict[str, Any] = {"eval": True, "seed": seed, "downscale": downscale} | (
+        {"steps": steps} if steps else {}
+    )
+    config = load_config(preset, settings)
+    refining: dict[str, Any] = {
+        "poses": {"pose_opt": True}, "intrinsics": {"pose_opt": True},
+        "distortion": {"pose_opt": True, "refine_intrinsics": True}, "walkers": {"robust": True}
+    }.get(what, {"appearance": appearance})  # fmt: skip
+    refining |= {key: float(value) for key, _, value in (change.partition("=") for change in changes)}
+    backend = open_backend(device)
+    data = read_data(scene, config, backend, Display(io.StringIO()))
+    if what == "distortion":
+        data = with_distortion(data, own_cameras, seed)
+    if own_cameras:
+        data = dataclasses.replace(data, training=with_own_cameras(data.training))
+    fit = "none" if what in ("poses", *LENSES) else appearance
+    wrong = disturb(what, data, seed, own_cameras)
+    print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | "
+          "% of focal length off | k1 off | px off | s |\n|" + " --- |" * 11)  # fmt: skip
+    runs = planned_runs(what, data, wrong, lambda refining: load_config(preset, settings | refining), refining)
+    for name, (disturbed, chosen) in runs.items():
+        if only in (None, name):
+            begin = time.perf_counter()
+            columns = train(what, data, disturbed, chosen, fit, backend)
+            print(f"| {name} | {' | '.join(columns)} | {time.perf_counter() - begin:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Result of training for programs: splats to render, compare with photographs, evaluate and save."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from pathlib import Path
+
+from splat_cli.api.rendered_image import RenderedImage
+from splat_cli.config import TrainConfig
+from splat_cli.errors import UsageError
+from splat_cli.eval.error_map import side_by_side
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.field.bake_sh import bake_field
+from splat_cli.field.coloring import FieldColoring
+from splat_cli.field.parameters import Parameters
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.formats import format_for, write_splats
+from splat_cli.gaussians.ply import finite_splats
+from splat_cli.io.color import color_of
+from splat_cli.render.bake_antialiasing import bake_antialiasing
+from splat_cli.render.pictures import background_color
+from splat_cli.render.view import render_picture
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.view import View
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Quality on held-out photographs: the score of each, by name, and their mean.
+
+    scores = result.evaluate()
+    scores.mean.psnr, scores.mean.ssim
+    min(scores.per_image, key=lambda name: scores.per_image[name].psnr)         # the worst view
+    """
+
+    per_image: dict[str, Score]
+
+    @cached_property
+    def mean(self) -> Score:
+        """The mean over photographs of each measure."""
+        return mean_score(self.per_image.values())
+
+    def __str__(self) -> str:
+        return f"PSNR {self.mean.psnr:.2f} dB, SSIM {self.mean.ssim:.4f} over {len(self.per_image)} photographs"
+
+
+@dataclass(eq=False)
+class TrainedScene:
+    """Trained splats and the cameras around them, from `train_scene` or `open_run`. A notebook shows a picture of them.
+
+        result = splat.train_scene("scenes/garden", steps=7000, eval=True)
+        result.splats.means                                 # float32 [N, 3]
+        result.render("DSC_0042.jpg").save("view.png")
+        result.compare(0)                                   # photograph, render, error map
+        print(result.evaluate())                            # PSNR 27.41 dB, SSIM 0.8644 over 24 photographs
+        result.save("garden.spz")
+
+    config: the settings of the training. steps: done. views: all cameras of the scene, refined ones with pose_opt;
+    held_out: those of them that were not trained on. path: the run's folder, None in memory.
+    origin: what was subtracted from the coordinates of a scene in geographic ones, else zeros (docs/formats.md).
+    """
+
+    config: TrainConfig
+    steps: int
+    views: list[View]
+    held_out: list[View]
+    path: Path | None
+    origin: tuple[float, float, float]
+    _model: TrainedModel
+    _load_held_out: Callable[[], ImageSet | None]
+
+    @property
+    def background(self) -> tuple[float, float, float]:
+        """Learned background colour, or that of the settings; RGB, 0 to 1."""
+        return self._model.background or background_color(self.config.background)
+
+    @cached_property
+    def splats(self) -> SplatArrays:
+        """The finite splats as NumPy arrays, as they were trained; colours of a colour field as harmonics."""
+        splats = finite_splats(self._model.splats.to_arrays())
+        splats = dataclasses.replace(splats, antialiased=self.config.antialias, origin=self.origin)
+        if self._model.field is None:
+            return splats
+        return bake_field(self._model.field, splats, self.views, self.config.sh_degree).splats
+
+    def render(self, view: View | str | int = 0, background: str | Sequence[float] | None = None) -> RenderedImage:
+        """The picture of the splats from a camera: any `View`, or one of `views` by its name or number.
+
+        result.render(0)
+        camera = dataclasses.replace(result.views[0], width=1920, height=1080, cx=960, cy=540)
+        result.render(camera, background=(1, 1, 1))         # or "white", as for `splat render`
+        """
+        view = find_view(self.views, view)
+        colors = self.background if background is None else color_of(background)
+        return RenderedImage(render_picture(self._model.splats, view, colors, self.config.antialias, self._coloring()))
+
+    def compare(self, view: str | int = 0) -> RenderedImage:
+        """A held-out photograph, the render of its camera and their error map, side by side.
+
+        view: a number in `held_out`, or a name.
+        """
+        photographs = self._photographs
+        found = find_view(self.held_out, view)
+        index = [view.name for view in photographs.views].index(found.name)
+        rendered = self.render(found).pixels
+        return RenderedImage(side_by_side(rendered, photographs.images[index], photographs.masks[index]))
+
+    def evaluate(self) -> Scores:
+        """PSNR and SSIM on the held-out photographs, as `splat eval` measures them. UsageError where there are none."""
+        return Scores(evaluate(self._model, self._photographs, self.config))
+
+    def save(self, path: str | Path) -> None:
+        """Write the splats for viewers, in the format of the name's suffix (docs/formats.md).
+
+            result.save("garden.ply")
+
+        Sizes and opacities are changed so that viewers without antialiasing show them alike. UsageError for an
+        unknown suffix.
+        """
+        format_for(Path(path))  # before work that takes time
+        splats, backend = self.splats, self._model.splats.backend
+        write_splats(path, bake_antialiasing(backend, splats, self.views) if splats.antialiased else splats)
+
+    @cached_property
+    def _photographs(self) -> ImageSet:
+        found = self._load_held_out() if self.held_out else None
+        if found is None:
+            raise UsageError("no photographs were held out to compare with: train with eval=True")
+        return found
+
+    def _coloring(self) -> FieldColoring | None:
+        """The colour field in the mean appearance of all photographs."""
+        field = self._model.field
+        if field is None:
+            return None
+        mean = field.embedding_rows().mean(axis=0, keepdims=True)
+        return FieldColoring(field, Parameters(self._model.splats.backend, mean))
+
+    def __repr__(self) -> str:
+        where = f", {self.path}" if self.path else ""
+        views = f"{len(self.views)} views, {len(self.held_out)} held out"
+        return f"TrainedScene({self._model.splats.num:,} splats, {self.steps:,} steps, {views}{where})"
+
+    def _repr_png_(self) -> bytes:
+        return self.render((self.held_out or self.views)[0])._repr_png_()
+
+
+Result = TrainedScene
+"""Earlier name of TrainedScene."""
+
+
+def find_view(views: Sequence[View], which: View | str | int) -> View:
+    """The view itself, or one of `views` by its name or number. UsageError where there is none."""
+    if isinstance(which, View):
+        return which
+    if isinstance(which, Integral) and -len(views) <= which < len(views):
+        return views[int(which)]
+    named = [view for view in views if view.name == which]
+    if not named:
+        names = f" and names such as {views[0].name}" if views else ""
+        raise UsageError(f"there is no view {which!r}: expected numbers under {len(views)}{names}")
+    return named[0]

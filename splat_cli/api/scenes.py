@@ -1,0 +1,137 @@
+"""Functions of `import splat_cli` that read scenes, train and open runs; those for splats alone: splats_api.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from splat_cli.api.result import TrainedScene
+from splat_cli.config import TrainConfig
+from splat_cli.config.presets import load_config, with_settings
+from splat_cli.device import shared_backend
+from splat_cli.errors import UsageError
+from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.report import try_report
+from splat_cli.run.callback import OnProgress, ProgressCallback
+from splat_cli.run.device import open_device
+from splat_cli.run.in_memory import train_in_memory
+from splat_cli.run.setup.training_data import TrainingData, with_initial_points
+from splat_cli.run.storage.find_run import find_splats, step_of
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.train_scene import train_scene as train_into_run
+from splat_cli.scene.georeferenced import point_of
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene as read_scene_folder
+from splat_cli.scene.view import Scene
+from splat_cli.terminal.console import Display, Level
+from splat_cli.terminal.interrupt import Interrupted
+from splat_cli.train.refined_views import refined_views
+from splat_cli.train.trainer import Trainer
+
+_READING = frozenset(option.name for option in dataclasses.fields(SceneOptions)) | {"crop_start"}
+
+
+def read_scene(path: str | Path, **settings: Any) -> Scene:
+    """Read cameras and points of a scene; photographs are found, and decoded only in training.
+
+        scene = splat.read_scene("scenes/garden", downscale=2)
+        scene.views[0].w2c                              # float64 [4, 4], x right, y down, z forward
+        scene.views = scene.views[:100]                 # train on some of them
+        result = splat.train_scene(scene)
+
+    settings: those under "Dataset" in docs/settings.md. SceneError where the scene cannot be read.
+    """
+    return read_scene_folder(path, SceneOptions.of(load_config(None, settings)))
+
+
+def train_scene(
+    scene: Scene | str | Path,
+    config: TrainConfig | None = None,
+    *,
+    out: str | Path | None = None,
+    device: str = "auto",
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> TrainedScene:
+    """Train splats on the photographs of a scene, in memory, or as `splat train` does into the run's folder `out`.
+
+        result = splat.train_scene("scenes/garden", steps=7000, eval=True)
+
+    config: by default the default settings; `splat.load_config("quality")` makes one of a preset. settings override
+    it and have the names of `splat train --help`, with underscores. on_progress: called a few times a second with step,
+    loss, PSNR and number of splats; returning False ends training early:
+
+        def on_progress(progress: splat.Progress) -> bool:
+            print(progress.step, progress.psnr)
+            return progress.num_splats < 500_000
+
+    Without `quiet`, messages and a bar go to standard error. `out` has to be new or empty, and a run in it needs the
+    scene's folder; in memory, settings of files (save_at, checkpoints, tensorboard, report) do nothing. UsageError,
+    SceneError, DeviceError, OutOfMemory.
+    """
+    config = with_initial_points(with_settings(config or TrainConfig(), settings))
+    display = _display(quiet)
+    if out is not None:
+        if isinstance(scene, Scene):
+            raise UsageError("with out=, give the scene's folder in place of a Scene: the run needs it to continue")
+        return _train_into(Path(out), Path(scene), config, device, on_progress, display)
+    if isinstance(scene, Scene) and (late := settings.keys() & _READING):
+        raise UsageError(f"{min(late)} is a setting of read_scene, and this scene has been read: give it to read_scene")
+    scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene, SceneOptions.of(config))
+    return _result_of(*train_in_memory(scene, config, open_device(device, config, display), display, on_progress))
+
+
+def open_run(path: str | Path, *, device: str = "auto") -> TrainedScene:
+    """The splats that a run of `splat train` saved last, with its cameras and its held-out photographs.
+
+    result = splat.open_run("runs/garden")
+    print(result.evaluate())
+    """
+    ply, run = find_splats(Path(path))
+    if run is None:
+        raise UsageError(f"{path} is not the folder of a run: `splat.read_splats` reads files of splats")
+    backend, config = shared_backend(device), run.config()
+    splats, color_field = load_model(ply, backend)
+    held_out = run.views("test") if config.eval else []
+    model = TrainedModel(splats, color_field, run.background(), run.responses())
+    return TrainedScene(
+        config, step_of(ply), run.views("all"), held_out, run.path, point_of(run.origin()), model,
+        lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
+    )  # fmt: skip
+
+
+def _train_into(
+    out: Path, scene: Path, config: TrainConfig, device: str, on_progress: OnProgress | None, display: Display
+) -> TrainedScene:
+    callback = ProgressCallback(on_progress) if on_progress else None
+    with new_run_folder(out) as run:
+        backend = open_device(device, config, display)
+        try:
+            train_into_run(scene, run, config, backend, display, callback=callback)
+            try_report(run, backend, display)
+        except Interrupted:
+            if callback is None or not callback.has_stopped:
+                raise
+    return open_run(out, device=device)
+
+
+def _result_of(trainer: Trainer, data: TrainingData) -> TrainedScene:
+    held_out = data.held_out
+    if held_out is not None:
+        held_out = held_out._replace(views=refined_views(trainer, held_out.views))
+    joint = trainer.joint
+    model = TrainedModel(trainer.splats, joint.field, trainer.background, joint.camera_responses())
+    return TrainedScene(
+        trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
+        None, point_of(data.scene.origin), model, lambda: held_out,
+    )  # fmt: skip
+
+
+def _display(quiet: bool) -> Display:
+    """Messages on standard error, with a bar on terminals and in notebooks."""
+    return Display(level=Level.QUIET if quiet else Level.NORMAL, bar="ipykernel" in sys.modules or None)

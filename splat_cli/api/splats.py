@@ -1,0 +1,108 @@
+"""Functions of `import splat_cli` for splats of any origin: pictures, measurements and files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from splat_cli.api.rendered_image import RenderedImage
+from splat_cli.api.result import Scores
+from splat_cli.commands.export import ExportJob
+from splat_cli.config import TrainConfig
+from splat_cli.device import shared_backend
+from splat_cli.errors import UsageError, name_advice
+from splat_cli.eval.evaluate import evaluate as evaluate_images
+from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.edits import Edits
+from splat_cli.gaussians.editing.move import with_origin
+from splat_cli.gaussians.formats import read_splats, write_splats
+from splat_cli.gaussians.splats import Splats
+from splat_cli.io.color import color_of
+from splat_cli.render.view import render_picture
+from splat_cli.run.setup.training_data import load_image_set
+from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.read import read_scene as read_scene_folder
+from splat_cli.scene.split import split
+from splat_cli.scene.view import Scene, View
+from splat_cli.terminal.console import Display, Level
+from splat_cli.viewer.initial_camera import find_initial_camera
+
+
+def render_view(
+    splats: SplatArrays | str | Path,
+    view: View,
+    *,
+    background: str | Sequence[float] = (0.0, 0.0, 0.0),
+    device: str = "auto",
+) -> RenderedImage:
+    """The picture of splats from a camera; its `pixels` are uint8 [H, W, 3].
+
+        splats = splat.read_splats("garden.ply")
+        camera = splat.View("mine", None, 640, 480, 500.0, 500.0, 320.0, 240.0, w2c=np.eye(4))
+        splat.render_view(splats, camera).save("view.png")
+
+    background: RGB, 0 to 1, or a text as for --background of `splat render`, such as "white". For many views of a run,
+    `Result.render` keeps the splats on the device.
+    """
+    if not isinstance(view, View):
+        raise UsageError(f"view is {view!r}: expected a View, such as one of read_scene(...).views")
+    arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
+    on_device = Splats.from_arrays(shared_backend(device), arrays)
+    return RenderedImage(render_picture(on_device, view, color_of(background), arrays.antialiased))
+
+
+def evaluate(
+    splats: SplatArrays | str | Path,
+    scene: Scene | str | Path,
+    *,
+    test_every: int = 8,
+    background: str = "black",
+    device: str = "auto",
+) -> Scores:
+    """PSNR and SSIM of splats on the photographs that the scene holds out, or on every `test_every`-th of it.
+
+        scores = splat.evaluate("garden.spz", "scenes/garden")
+        print(scores, scores.per_image["DSC_0042.jpg"].psnr)
+
+    background: "black" or "white". For splats of a run, `Result.evaluate` does it as in training.
+    """
+    if test_every < 1:
+        raise UsageError(f"test_every={test_every}: expected 1 (all photographs) or more")
+    arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
+    scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene)
+    config = TrainConfig(antialias=arrays.antialiased, background=background)
+    backend = shared_backend(device)
+    arrays = with_origin(arrays, scene.origin)  # those of other programs may have the scene's own coordinates
+    held_out = split(scene.views, test_every, scene.test_names)[1]
+    photographs = load_image_set(held_out, config, backend, Display(level=Level.QUIET))
+    return Scores(evaluate_images(TrainedModel(Splats.from_arrays(backend, arrays)), photographs, config))
+
+
+def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays:
+    """Write the splats of a run or a file in another format, or as a page for browsers; returns what was written.
+
+        splat.convert("runs/garden", "garden.spz")
+        splat.convert("garden.ply", "small.sog", sh_degree=1, max_splats=100_000)
+        splat.convert("runs/garden", "garden.html")
+
+    The suffixes of both names determine the formats (docs/formats.md). edits: see `Edits`, the options of `splat
+    export`; crop may be text, as for --crop. UsageError, FormatError.
+    """
+    source, target = Path(source), Path(target)
+    if isinstance(edits.get("crop"), str):
+        edits["crop"] = parse_crop(edits["crop"])
+    known = [field.name for field in dataclasses.fields(Edits)]
+    for name in edits:
+        if name not in known:
+            advice = name_advice(name, known, f"there are {', '.join(known)}")
+            raise UsageError(f"{name!r} is not an edit; {advice}")
+    is_page = target.suffix.lower() == ".html"  # whose viewer has antialiasing
+    splats = ExportJob([source], Edits(**edits), bake=not is_page).splats()
+    if is_page:
+        find_initial_camera([source], None).write(target, splats)
+    else:
+        write_splats(target, splats)
+    return splats

@@ -1,0 +1,95 @@
+"""Batch training: one process per scene; finished runs are skipped, interrupted ones resumed."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.commands.batch_list import SUMMARY, BatchScene, refuse_foreign_run
+from splat_cli.engine.job import JobResult
+from splat_cli.engine.open import open_engine
+from splat_cli.engine.train_job import train_job
+from splat_cli.errors import SplatError
+from splat_cli.io.files import make_folder, replacing, require_writable
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
+
+
+@dataclass(frozen=True)
+class SceneResult:
+    """Outcome of a scene: "done", "skipped" (finished before) or "failed".
+
+    output: output of `splat train --json`: as result.json, or `error` and `exit_code`.
+    """
+
+    name: str
+    status: str
+    output: dict[str, Any]
+
+    def line(self, width: int) -> str:
+        """Row of the summary; for failures the message."""
+        head = f"{self.name:<{width}}  {self.status:<7}"
+        if self.status == "failed":
+            return f"{head}  {self.output['error']}"
+        psnr, ssim = self.output.get("psnr"), self.output.get("ssim")
+        measures = f"{psnr:6.2f}  {ssim:.4f}" if psnr is not None else "     -       -"
+        return f"{head}  {measures}  {self.output['num_splats']:>10,}  {self.output['seconds']:>8.1f}"
+
+
+def run_batch(
+    scenes: Sequence[BatchScene], out: Path, device: str, display: Display, cluster: str | None = None
+) -> list[SceneResult]:
+    """Train each scene in its own process, one per device at a time; writes OUT/summary.json.
+
+    Output of processes goes to OUT/NAME.log. cluster: of Dask, see `open_engine`. After Ctrl-C or SIGTERM,
+    Interrupted when the running ones have saved.
+    """
+    make_folder(out)
+    require_writable(out / SUMMARY)
+    results: dict[str, SceneResult] = {}
+
+    def add(result: SceneResult) -> None:
+        results[result.name] = result
+        display.say(result.line(len(result.name)))
+
+    left = {}
+    for scene in scenes:
+        if before := _result_before(scene):
+            add(before)
+        else:
+            left[scene.name] = scene
+    if left:
+        with open_engine(device, cluster, display.say) as engine:
+            for scene in left.values():
+                engine.submit(train_job(scene.name, scene.path, scene.run, scene.config, device))
+            for ended in engine.results():
+                add(_scene_result(left[ended.job.name], ended))
+    ordered = [results[scene.name] for scene in scenes]
+    with replacing(out / SUMMARY) as temporary:
+        temporary.write_text(json.dumps([summary(result) for result in ordered], indent=2) + "\n", encoding="utf-8")
+    return ordered
+
+
+def summary(result: SceneResult) -> dict[str, Any]:
+    """The outcome as JSON."""
+    return {"scene": result.name, "status": result.status, **result.output}
+
+
+def _result_before(scene: BatchScene) -> SceneResult | None:
+    """Outcome of a scene without training: finished before, damaged result, or run of another scene; else None."""
+    try:
+        refuse_foreign_run(scene)
+        finished = RunDir(scene.run).result()
+    except SplatError as error:
+        return SceneResult(scene.name, "failed", {"error": str(error), "exit_code": error.exit_code})
+    is_finished = finished.get("steps", 0) >= (scene.config.steps or 1)
+    return SceneResult(scene.name, "skipped", finished) if is_finished else None
+
+
+def _scene_result(scene: BatchScene, ended: JobResult) -> SceneResult:
+    """The outcome of a scene that was trained."""
+    output, finished = ended.json_output(), _result_before(scene)
+    if output.get("exit_code") == 2 and finished and finished.status == "skipped":
+        return SceneResult(scene.name, "done", finished.output)  # by a worker that was lost before it could tell
+    return SceneResult(scene.name, "failed" if "error" in output else "done", output)

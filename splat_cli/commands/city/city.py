@@ -1,0 +1,189 @@
+"""A city to train: settings of its coarse run and of its cells, and the record of how it was begun."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splat_cli.commands.city.plan import CellFiles, CityPlan
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.presets import requested_settings
+from splat_cli.data.image_budget import image_budget
+from splat_cli.device import Backend
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians.ply import count_splats
+from splat_cli.io.files import replacing
+from splat_cli.run.device import open_device
+from splat_cli.run.plan import lr_factor, resolve_plan
+from splat_cli.run.scene_defaults import default_steps
+from splat_cli.run.setup.memory_plan import plan_memory
+from splat_cli.run.setup.split_scene import split_scene
+from splat_cli.run.setup.training_data import with_fixed_paths
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.run_lock import require_free
+from splat_cli.scene.cameras_json import read_json
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene
+from splat_cli.terminal.console import Display
+
+_REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
+    "--color field": lambda config: config.color == "field",
+    "--smooth-3d": lambda config: config.smooth_3d > 0,
+    "--appearance grid or camera": lambda config: config.appearance in ("grid", "camera"),
+    "--background learned": lambda config: config.background == "learned",
+    "--gpus": lambda config: config.gpus > 1,
+    "--frozen": lambda config: config.frozen is not None,
+    "--crop": lambda config: config.crop is not None,
+}
+"""Options whose results cells cannot share yet -> whether the settings ask for it."""
+
+
+_OWN_SCENE: dict[str, Any] = {
+    "format": "colmap", "images": None, "max_size": None, "downscale": 1, "masks": None, "invert_masks": False,
+    "points": None, "min_track_length": 0, "max_point_error": None, "init": "points",
+}  # fmt: skip
+"""Settings for reading the scene of a cell."""
+_RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
+_NAMES = {"scene": "SCENE", "cell_steps": "--cell-steps", "cell_splats": "--cell-splats"}
+"""Entries of a city's record other than settings -> their names in messages."""
+_LR_EXPONENT = 2 / 3
+"""Exponent of `lr_factor` for cells: coarse splats need to move less than points, for which it raises these rates."""
+
+
+@dataclass(frozen=True)
+class City:
+    """A city to train in the folder `out`.
+
+    cell_splats, max_splats: maximum number of trained splats of a cell and of the city. coarse_batch: batch
+    size of the coarse run on one GPU, None in cities that were begun without a record of it.
+    """
+
+    scene: Path
+    out: Path
+    config: TrainConfig
+    cell_splats: int
+    max_splats: int
+    cell_steps: int | None
+    device: str
+    cluster: str | None = None
+    coarse_batch: int | None = None
+
+    @property
+    def coarse(self) -> RunDir:
+        """Run folder of the coarse run."""
+        return RunDir(self.out / "coarse")
+
+    def coarse_config(self) -> TrainConfig:
+        """Settings of the coarse run on one GPU: as many splats as a cell has."""
+        config = self._within(min(self.cell_splats, self.max_splats), self.config)
+        return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)
+
+    def cell_config(self, plan: CityPlan, number: int) -> TrainConfig:
+        """Settings of the run of a cell; poses and photographs are given, and none is held out."""
+        files, steps = CellFiles.of(self.out, number), self.cell_steps or default_steps(len(plan.cells[number].views))
+        rates = {name: lr_factor(steps) ** _LR_EXPONENT * getattr(self.config, name) for name in _RATES}
+        config = dataclasses.replace(
+            self.config, **_OWN_SCENE, **rates, steps=steps, eval=False, split=None, pose_opt=False, appearance="none",
+            refine_intrinsics=False, init_from=str(files.start),
+            relocate_unseen=False,  # photographs of other cells may show splats that those of this one do not
+            frozen=str(files.frozen) if files.frozen.is_file() else None,
+        )  # fmt: skip
+        return self._within(round(plan.growth * count_splats(files.start)), config)
+
+    def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
+        return dataclasses.replace(config, max_splats=max_splats, splat_budget=0.0, report=False, save_at=())
+
+
+def open_city(
+    scene: Path, out: Path, config: TrainConfig, cell_splats: int | None, cell_steps: int | None, device: str,
+    cluster: str | None, display: Display,
+) -> City:  # fmt: skip
+    """A new city, or the one begun in `out`. UsageError if that has other settings, or if some are refused."""
+    for option, is_wanted in _REFUSED.items():
+        if is_wanted(config):
+            raise UsageError(f"splat city does not work with {option} yet: leave it out")
+    config = with_fixed_paths(config, scene)
+    record, has_coarse = out / "city.json", (out / "coarse").exists()
+    if not (has_coarse or record.is_file()):
+        require_free(out)
+    begun = _read_record(record) if record.is_file() else None
+    if not (has_coarse or (out / "result.json").exists()):  # nothing is trained: settings may change
+        begun = None
+    asked = {"scene": str(scene.resolve()), "cell_steps": cell_steps, "settings": _json(requested_settings(config))}
+    if begun is None:
+        backend = open_device(device, config, display)
+        limits = _limits(scene, config, cell_splats, backend)
+        begun = {**asked, **limits}
+        with replacing(record, durable=True) as temporary:
+            temporary.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
+    else:
+        _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
+    return read_city(out, device, cluster)
+
+
+def read_city(out: Path, device: str, cluster: str | None = None) -> City:
+    """The city begun in `out`. FormatError."""
+    begun = _read_record(out / "city.json")
+    config = TrainConfig(**begun["settings"])
+    limits = begun["cell_splats"], begun["max_splats"]
+    batch = begun.get("coarse_batch")
+    return City(Path(begun["scene"]), out, config, *limits, begun.get("cell_steps"), device, cluster, batch)
+
+
+def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
+    """Splats of a cell and of the city: by --cell-splats or the device's memory, by the budget or --max-splats.
+
+    And the batch of the coarse run, which must not depend on the number of GPUs that train it.
+    """
+    read = read_scene(scene, SceneOptions.of(config))
+    train, held_out, _ = split_scene(read, config)
+    budget = image_budget(backend, config, train, held_out)
+    resident = None if budget is None else budget.resident
+    resolved = resolve_plan(config, train, read.points, resident=resident).config
+    if cell_splats is None:
+        memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
+        cell_splats = memory.fitting // 2  # as many frozen ones may surround it
+    return {"cell_splats": cell_splats, "max_splats": resolved.max_splats, "coarse_batch": resolved.batch_size}
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """How the city was begun. FormatError."""
+    advice = "remove it, and the same command continues"
+    try:
+        begun = read_json(path)
+    except FormatError as error:
+        raise FormatError(f"{error}: {advice}") from None
+    limits = [None]
+    if isinstance(begun, dict):
+        limits = [begun.get("cell_splats"), begun.get("max_splats"), begun.get("coarse_batch", 1)]
+    if not all(isinstance(limit, int) and limit > 0 for limit in limits) or not _has_settings(begun):
+        raise FormatError(f"{path} is not as it was written: {advice}")
+    return dict(begun)
+
+
+def _has_settings(begun: dict[str, Any]) -> bool:
+    """Whether a record has a scene and settings that this version knows."""
+    scene, settings = begun.get("scene"), begun.get("settings")
+    return isinstance(scene, str) and isinstance(settings, dict) and settings.keys() <= SETTINGS.keys()
+
+
+def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:
+    """UsageError naming what differs from how the city was begun."""
+    before, now = begun["settings"], asked["settings"]
+    assert isinstance(before, dict)
+    assert isinstance(now, dict)
+    names = [SETTINGS[name].option for name in SETTINGS if before.get(name) != now.get(name)]
+    names += [
+        f"{_NAMES[name]} ({begun.get(name)})" for name in _NAMES if name in asked and begun.get(name) != asked[name]
+    ]
+    if names:
+        raise UsageError(f"{out} was begun with another {', '.join(names)}: give the same, or another -o")
+
+
+def _json(settings: dict[str, object]) -> dict[str, object]:
+    """Settings after a round trip through JSON."""
+    return dict(json.loads(json.dumps(settings)))

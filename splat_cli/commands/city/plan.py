@@ -1,0 +1,163 @@
+"""The plan of a city's cells: rectangles on the ground, their photographs, and the order of their runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.commands.city.cells import Cell, cell_numbers
+from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.io.files import replacing
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.cameras_json import read_json
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """A cell with its photographs by name. round: it is trained after the cells of lower rounds that it meets."""
+
+    cell: Cell
+    round: int
+    views: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CityPlan:
+    """Cells of a city that are photographed. axes: float64 [2, 3], of the ground. growth: of the number of splats."""
+
+    axes: np.ndarray
+    growth: float
+    cells: list[CellPlan]
+
+    def ground(self, means: np.ndarray) -> np.ndarray:
+        """Positions [N, 3] on the ground, float64 [N, 2]."""
+        places: np.ndarray = means.astype(np.float64) @ self.axes.T
+        return places
+
+    def places(self, splats: SplatArrays) -> np.ndarray:
+        """See `trainable_places`."""
+        return trainable_places(self.ground(splats.means), splats, [one.cell for one in self.cells])
+
+    def filled(self, places: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
+        """Mask of the places [N, 2] that these cells hold."""
+        return np.logical_or.reduce(
+            [self.cells[i].cell.holds(places) for i in numbers] or [np.zeros(len(places), bool)]
+        )
+
+    def before(self, number: int) -> list[int]:
+        """Numbers of the cells of earlier rounds whose trained splats may lie in a cell or its margin."""
+        own = self.cells[number]
+        return [i for i, cell in enumerate(self.cells) if cell.round < own.round and cell.cell.meets(own.cell)]
+
+
+@dataclass(frozen=True)
+class CellFiles:
+    """Files of a cell in the folder of a city."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, out: Path, number: int) -> CellFiles:
+        """Files of cell `number` in the folder `out` of a city."""
+        return cls(out / "cells" / f"{number:03d}")
+
+    @property
+    def start(self) -> Path:
+        """Coarse splats of the cell and of its margin; written last."""
+        return self.folder / "start.ply"
+
+    @property
+    def frozen(self) -> Path:
+        """Splats around it that its photographs show."""
+        return self.folder / "frozen.ply"
+
+    @property
+    def scene(self) -> Path:
+        """Its pictures, at the poses of the coarse run."""
+        return self.folder / "scene"
+
+    @property
+    def run(self) -> RunDir:
+        """Run folder of the cell."""
+        return RunDir(self.folder / "run")
+
+
+def last_ply(run: RunDir) -> Path:
+    """The splats that a finished run of the city has saved last. UsageError if they are gone."""
+    steps = run.saved_steps()
+    if not steps:
+        raise UsageError(f"{run.path} has lost its splats: remove that folder, and the same command trains it again")
+    return run.ply_path(steps[-1])
+
+
+def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Cell]) -> np.ndarray:
+    """Positions of coarse splats on the ground, float64 [N, 2]; infinite for those that no cell trains.
+
+    places: of the splats. Splats of a cell that reach beyond its margins are parts of several cells, which would all
+    correct the same error: they stay as they are.
+    """
+    limits = np.array([*(cell.max_scale for cell in cells), np.inf])[cell_numbers(cells, places)]
+    is_large = np.exp(splats.log_scales.max(axis=1)) > limits
+    found: np.ndarray = np.where(is_large[:, None], np.inf, places)
+    return found
+
+
+def read_plan(out: Path) -> CityPlan | None:
+    """The plan that `write_plan` has written, or None. FormatError."""
+    path = _path(out)
+    if not path.is_file():
+        return None
+    try:
+        content = read_json(path)
+        cells = [_cell_plan(entry) for entry in content["cells"]]
+        axes = np.array(content["axes"], np.float64).reshape(2, 3)
+        plan = CityPlan(axes, float(content["growth"]), cells)
+        if "max_scale" in content:
+            raise ValueError("written by an earlier version")
+        _check(plan)
+        return plan
+    except (KeyError, TypeError, ValueError, OverflowError, FormatError) as error:
+        reason = f"{path} is not as it was written ({error})"
+        raise FormatError(f"{reason}: remove {path.parent}, and the cells are planned again") from None
+
+
+def write_plan(out: Path, plan: CityPlan) -> None:
+    """Write OUT/cells/plan.json."""
+    content = {**vars(plan), "axes": plan.axes.tolist(), "cells": [_entry(cell) for cell in plan.cells]}
+    with replacing(_path(out), durable=True) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _check(plan: CityPlan) -> None:
+    """ValueError if the plan has invalid numbers."""
+    if not plan.cells or not all(cell.views for cell in plan.cells):
+        raise ValueError("cells or their photographs are missing")
+    if not (np.isfinite(plan.axes).all() and 1 <= plan.growth < np.inf):
+        raise ValueError("axes or growth is out of range")
+    if any(cell.round < 0 or not np.isfinite(cell.cell.margins).all() for cell in plan.cells):
+        raise ValueError("a round or margin is out of range")
+
+
+def _path(out: Path) -> Path:
+    return out / "cells" / "plan.json"
+
+
+def _entry(plan: CellPlan) -> dict[str, Any]:
+    """The plan as JSON; sides that are infinite are null."""
+    sides = {name: [None if np.isinf(side) else side for side in pair] for name, pair in vars(plan.cell).items()}
+    return {**vars(plan), "cell": sides}
+
+
+def _cell_plan(entry: dict[str, Any]) -> CellPlan:
+    def pair(name: str, infinite: float = np.nan) -> tuple[float, float]:
+        first, second = (infinite if side is None else float(side) for side in entry["cell"][name])
+        return first, second
+
+    cell = Cell(pair("low", -np.inf), pair("high", np.inf), pair("margins"))
+    return CellPlan(cell, int(entry["round"]), tuple(map(str, entry["views"])))

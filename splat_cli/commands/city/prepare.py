@@ -1,0 +1,143 @@
+"""Files that the runs of cells start from: splats of the cell, splats around it, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as Picture
+
+from splat_cli.commands.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
+from splat_cli.commands.city.plan import CellFiles, CityPlan, last_ply
+from splat_cli.device import Backend, num_cores
+from splat_cli.errors import SceneError, UsageError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
+from splat_cli.processes.threads import run_in_threads
+from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.colmap.model import Camera, Image, Model
+from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.quaternion import quat_from_matrix
+from splat_cli.scene.view import View
+from splat_cli.terminal.console import Display
+
+_QUALITY = 98
+
+
+def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:
+    """Write the files of a cell, unless they are there. Reads its photographs, and the trained cells before it.
+
+    UsageError if its photographs are gone.
+    """
+    files, cell, before = CellFiles.of(out, number), plan.cells[number], plan.before(number)
+    if files.start.is_file():
+        return
+    splats = read_ply(last_ply(coarse))
+    places = plan.places(splats)
+    around = cell.cell.trains(places)
+    names = set(cell.views)
+    views = [view for view in coarse.views("train") if view.name in names]
+    try:
+        photographs = load_run_images(coarse, views, None, backend, display)
+    except SceneError as error:
+        gone = f"cell {number} has none of its photographs any more ({error})"
+        raise UsageError(f"{gone}: restore them, or remove {out / 'cells'}") from None
+    photographs = _with_one_exposure(photographs, coarse, display)
+    pictures = CoarseViews(backend, splats, photographs.views, coarse.background())
+    shown = _write_pictures(files, photographs, pictures, around)
+    done = [own_splats(out, plan, other) for other in before]
+    near = [part.select(cell.cell.trains(plan.ground(part.means))) for part in done]
+    frozen = merged([splats.select(shown & ~around), *near])
+    if len(frozen):
+        write_ply(files.frozen, frozen)
+    start = splats.select(around & ~plan.filled(places, before))
+    _write_model(files, photographs.views, start.means)
+    write_ply(files.start, start, durable=True)
+
+
+def _write_pictures(files: CellFiles, photographs: ImageSet, coarse: CoarseViews, around: np.ndarray) -> np.ndarray:
+    """Write the pictures of a cell, whose splats are `around`, bool [N]; returns which splats these show, bool [N]."""
+    shown, inside = np.zeros(len(around), bool), coarse.mark(around)
+
+    def writes() -> Iterator[Callable[[], None]]:
+        for index in range(len(photographs.views)):
+            picture, coverage, weights = coarse.render(index, inside)
+            np.logical_or(shown, is_shown(weights), out=shown)
+            yield partial(_write_picture, files, photographs, index, picture, coverage)
+
+    for _ in run_in_threads(writes(), num_cores()):
+        pass
+    return shown
+
+
+def _write_picture(
+    files: CellFiles, photographs: ImageSet, index: int, coarse: np.ndarray, coverage: np.ndarray
+) -> None:
+    view, mask = photographs.views[index], photographs.masks[index]
+    _save(files.scene / "images" / _file(view), picture_of_cell(photographs.images[index], coarse, coverage))
+    if mask is not None:
+        _save(files.scene / "masks" / f"{_file(view)}.png", mask)
+
+
+def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
+    """The trained splats of a cell that lie in it, or beyond its border to cells before it.
+
+    They were trained beside the splats of those cells, which they complete; none of them is there twice.
+    """
+    files = CellFiles.of(out, number)
+    trained = read_ply(last_ply(files.run))
+    num_frozen = count_splats(files.frozen) if files.frozen.is_file() else 0
+    own = trained.select(np.arange(num_frozen, len(trained)))
+    places = plan.ground(own.means)
+    return own.select(plan.cells[number].cell.holds(places) | plan.filled(places, plan.before(number)))
+
+
+class _Corrected(Sequence[np.ndarray]):
+    """Photographs without their exposures, corrected on access."""
+
+    def __init__(self, images: Sequence[np.ndarray], changes: list[np.ndarray]) -> None:
+        self._images, self._changes = images, changes
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: Any) -> Any:
+        return without_exposure(self._images[index], self._changes[index])
+
+
+def _with_one_exposure(photographs: ImageSet, coarse: RunDir, display: Display) -> ImageSet:
+    """The photographs without the exposures that the coarse run has found, if it has. UsageError."""
+    if coarse.config().appearance != "exposure":
+        return photographs
+    checkpoint = newest_checkpoint(coarse.checkpoints_path, display.warn)
+    if checkpoint is None:
+        raise UsageError(f"{coarse.path} has no checkpoint with its exposures: train it again with --keep 1")
+    changes = dict(zip(checkpoint.metadata["views"], checkpoint.arrays["exposures"][:, 0], strict=True))
+    found = [changes[view.name].reshape(3, 4) for view in photographs.views]
+    return photographs._replace(images=_Corrected(photographs.images, found))
+
+
+def _write_model(files: CellFiles, views: list[View], points: np.ndarray) -> None:
+    cameras, images = {}, []
+    for number, view in enumerate(views, 1):
+        cameras[number] = Camera(number, "PINHOLE", view.width, view.height, (view.fx, view.fy, view.cx, view.cy))
+        quat = tuple(quat_from_matrix(view.w2c[:3, :3]).tolist())
+        images.append(Image(number, number, _file(view), quat, tuple(view.w2c[:3, 3].tolist())))
+    write_model(files.scene / "sparse" / "0", Model(cameras, images, points, np.full(points.shape, 128, np.uint8)))
+
+
+def _file(view: View) -> str:
+    """Name of the view's picture: that of the photograph, if it is a JPEG."""
+    return view.name if view.name.lower().endswith((".jpg", ".jpeg")) else f"{view.name}.jpg"
+
+
+def _save(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Picture.fromarray(pixels).save(path, quality=_QUALITY, subsampling=0)

@@ -1,0 +1,53 @@
+"""Wall-clock seconds of the stages and jobs of a city: lines while it runs, and OUT/seconds.json."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from splat_cli.engine.job import JobResult
+from splat_cli.errors import FormatError
+from splat_cli.io.files import replacing
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.train_log import sum_phases
+from splat_cli.scene.cameras_json import read_json
+from splat_cli.terminal.console import Display
+
+
+@contextmanager
+def timed(out: Path, stage: str, display: Display) -> Iterator[None]:
+    """Show and record the seconds of a stage, unless it fails."""
+    start = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - start
+    display.say(f"{stage}: {seconds:.1f} s")
+    _record(out, stage, round(seconds, 3))
+
+
+def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> None:
+    """Show and record the seconds of a job that trained a run, with those of the run's phases."""
+    assert ended.job.run is not None
+    phases = sum_phases(RunDir(ended.job.run).log.entries())
+    prepared = f"prepared in {phases['preparation']:.1f} s, " if "preparation" in phases else ""
+    display.say(f"{ended.job.name}: {prepared}{num_splats:,} splats in {ended.seconds:.1f} s")
+    _record(out, ended.job.name, {"seconds": round(ended.seconds, 3), "place": ended.place, "phases": phases})
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """The recorded seconds; empty if the file is damaged, which must not end the command."""
+    try:
+        found = read_json(path) if path.is_file() else {}
+    except FormatError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _record(out: Path, name: str, value: Any) -> None:
+    path = out / "seconds.json"
+    before = _recorded(path)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps({**before, name: value}, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,122 @@
+"""Stages of a city: a coarse run over the whole scene, a run for each cell, their union. Finished ones are kept."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+from splat_cli.commands.city.cell_job import cell_job
+from splat_cli.commands.city.city import City
+from splat_cli.commands.city.coarse_jobs import coarse_jobs
+from splat_cli.commands.city.divide import divide
+from splat_cli.commands.city.merge import finish, merge_cells
+from splat_cli.commands.city.plan import CellFiles, CityPlan, read_plan
+from splat_cli.commands.city.seconds import show_job, timed
+from splat_cli.engine.job import Job
+from splat_cli.engine.open import open_engine
+from splat_cli.engine.protocol import Engine
+from splat_cli.errors import SplatError, UsageError
+from splat_cli.run.device import open_device
+from splat_cli.run.storage.result import RunSummary, read_result
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
+
+
+def train_city(city: City, display: Display) -> RunSummary:
+    """Run the stages that are not finished. SplatError naming the cells that failed; Interrupted."""
+    if city.out.joinpath("result.json").is_file():
+        return read_result(RunDir(city.out))
+    plan = read_plan(city.out)
+    if plan is None or not city.coarse.result() or _unfinished(city, plan):
+        plan = _train_parts(city, plan, display)
+    backend = open_device(city.device, city.config, display)
+    with timed(city.out, "merge", display):
+        run = merge_cells(city.coarse, city.out, plan)
+    with timed(city.out, "evaluation", display):
+        return finish(run, city.coarse, len(plan.cells), backend, display)
+
+
+def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPlan:
+    """Train the coarse run and the cells on one cluster, which may have been waited for. plan: if it exists."""
+    with open_engine(city.device, city.cluster, display.say) as engine:
+        if not city.coarse.result():
+            display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
+            _train_coarse(city, engine, display)
+        if plan is None:
+            with timed(city.out, "division", display):
+                backend = open_device(city.device, city.config, display)
+                plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
+                backend.release_cached()  # for the jobs
+        display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
+        with timed(city.out, "cells", display):
+            _train_cells(city, plan, engine, display)
+    return plan
+
+
+def _train_coarse(city: City, engine: Engine, display: Display) -> None:
+    """Train the coarse run on as many free GPUs as divide its batch, which does not change the result.
+
+    On one GPU if fewer than two are free, or if ranks fail.
+    """
+    jobs = coarse_jobs(city)
+    single = jobs.pop(1)
+    ended = engine.run_ranks(jobs) if jobs else None
+    row = ended.json_output() if ended else {}
+    if ended and "error" not in row:
+        show_job(city.out, ended, row["num_splats"], display)
+        return
+    if ended:
+        display.warn(f"the coarse run continues on one GPU: {row['error']}")
+    _run(city, {single: set()}, engine, display)
+
+
+def _unfinished(city: City, plan: CityPlan) -> list[int]:
+    """The cells that are not trained to their end."""
+    return [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
+
+
+def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
+    """Train the cells that are not finished, each as soon as those before it have ended.
+
+    Of cells that can begin, first that which most others wait for: few can run beside the last ones.
+    """
+    left = _unfinished(city, plan)
+    before = {i: [other for other in plan.before(i) if other in left] for i in left}
+    num_waiting = Counter(itertools.chain.from_iterable(before.values()))
+    jobs = {i: cell_job(city, i, num_waiting[i]) for i in left}
+    _run(city, {jobs[i]: {jobs[other].name for other in before[i]} for i in left}, engine, display)
+
+
+def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Display) -> None:
+    """Run the jobs to their end. before: of each, names of the jobs that it waits for. SplatError if some failed."""
+    failed = list[tuple[str, dict[str, Any]]]()
+
+    def submit_ready() -> None:
+        ready = [job for job, names in before.items() if not names]
+        for job in sorted(ready, key=lambda job: -job.priority):  # the first begins at once
+            del before[job]
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            engine.submit(job)
+
+    submit_ready()
+    for ended in engine.results():
+        row = ended.json_output()
+        if "error" in row:
+            failed.append((ended.job.name, row))
+            continue
+        show_job(city.out, ended, row["num_splats"], display)
+        for names in before.values():
+            names.discard(ended.job.name)
+        submit_ready()
+    if failed:
+        raise _failure(failed)
+
+
+def _failure(failed: list[tuple[str, dict[str, Any]]]) -> SplatError:
+    """The error of jobs that failed, by name and output; UsageError if the first would fail again."""
+    (name, row), *others = failed
+    line = f"{name}: {row['error']}" + f" and {len(others)} more" * bool(others)
+    if row.get("exit_code") == UsageError.exit_code:
+        return UsageError(line)
+    return SplatError(f"{line}; the same command continues with what is left")

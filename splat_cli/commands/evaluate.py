@@ -1,0 +1,88 @@
+"""`splat eval`: evaluates a saved run and updates its metrics.json."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.errors import DiskError, UsageError
+from splat_cli.eval.error_map import side_by_side
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.free_space import free_space_metrics
+from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.pictures import png_names, refuse_foreign, save_png
+from splat_cli.run.storage.find_run import find_splats, step_of
+from splat_cli.run.storage.load_images import load_run_images, read_run_scene
+from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.result import updated_metrics
+from splat_cli.terminal.console import Display
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores by photograph and their mean after `step` steps; path: the updated metrics.json, unless `unwritten`.
+
+    free_space: see eval/free_space.py; empty in a scene without points.
+    """
+
+    step: int
+    scores: dict[str, Score]
+    mean: Score
+    protocol: str
+    path: Path
+    free_space: dict[str, float]
+    unwritten: DiskError | None = None
+    """Why metrics.json could not be written, as in the folder of somebody else's run."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scores as JSON."""
+        per_image = {name: one.to_dict() for name, one in self.scores.items()}
+        return {
+            "step": self.step, **self.mean.to_dict(), **self.free_space, "protocol": self.protocol,
+            "path": None if self.unwritten else str(self.path), "per_image": per_image,
+        }  # fmt: skip
+
+
+def evaluate_run(
+    source: Path, scene: Path | None, backend: Backend, display: Display, *, pictures: Path | None = None,
+    with_flip: bool = False,
+) -> Evaluation:  # fmt: skip
+    """Evaluate a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; updates metrics.json.
+
+    scene: folder of the photographs, by default that of training. pictures: folder for PNGs of photograph, render and
+    error map. with_flip: also FLIP, of the extra `flip`, which takes a core 1.2 s a megapixel.
+    """
+    ply, run = find_splats(source)
+    if run is None:
+        raise UsageError(f"{source} is not in the folder of a run, which has the photographs: name the run's folder")
+    photographs = load_run_images(run, run.views("test"), scene, backend, display)
+    splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
+    names = png_names([view.name for view in photographs.views])
+    if pictures:
+        refuse_foreign(pictures / name for name in names)
+    with display.counting("views", len(photographs.views)) as count:
+
+        def on_render(index: int, render: np.ndarray) -> None:
+            if pictures:
+                compared = side_by_side(render, photographs.images[index], photographs.masks[index])
+                save_png(pictures / names[index], compared)
+            count(1)
+
+        model = TrainedModel(splats, field, run.background(), run.responses())
+        scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=with_flip)
+    step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
+    points = read_run_scene(run, scene).points
+    free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
+    extra = {"num_splats": splats.num, **free_space}
+    metrics, unwritten = updated_metrics(run, run.config(), step, scores, backend.describe(), extra), None
+    try:
+        run.save_metrics(metrics)
+    except DiskError as error:
+        unwritten = error
+    mean = mean_score(scores.values())
+    return Evaluation(step, scores, mean, metrics["protocol"], run.metrics_path, free_space, unwritten)

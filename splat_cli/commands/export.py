@@ -1,0 +1,148 @@
+"""Implementation of `splat export`: merge, edit and bake splats, or fine-tune levels of detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.device import Backend, open_backend
+from splat_cli.errors import UsageError
+from splat_cli.field.bake_sh import bake_field
+from splat_cli.field.file import read_field
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.edits import Edits, SplatStats
+from splat_cli.gaussians.editing.move import with_origin
+from splat_cli.gaussians.editing.selection import keep_largest, merged
+from splat_cli.gaussians.formats import FORMATS
+from splat_cli.gaussians.knn import neighbor_distances
+from splat_cli.render.contribution import contributions
+from splat_cli.run.export_splats import fine_tune
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_model import field_path
+from splat_cli.run.storage.load_splats import bake_for_viewers, load_trained_splats
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.georeferenced import relative_crop
+from splat_cli.terminal.console import Display
+
+
+def levels_of_detail(
+    backend: Backend, run: RunDir, splats: SplatArrays, num_levels: int, steps: int, display: Display
+) -> Iterator[SplatArrays]:
+    """The run's splats, then successive halves: those that contribute most, fine-tuned for `steps` steps.
+
+    SceneError if the run's photographs are missing.
+    """
+    yield splats
+    if num_levels < 2:
+        return
+    photographs = load_run_images(run, run.views("train"), None, backend, display)
+    for level in range(1, num_levels):
+        scores = contributions(backend, splats, photographs.views)
+        half = keep_largest(splats, scores, max(1, len(splats) // 2))
+        display.say(f"Level {level}: {len(half):,} splats, {steps} steps")
+        with display.training(steps) as show:
+            splats = fine_tune(backend, half, photographs, run.config(), steps, show)
+        yield splats
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """sources: runs and files. bake: apply antialiasing to sizes and opacities, for viewers without it.
+
+    crop_runs: apply each run's own crop. appearance: training photograph whose appearance is baked, for runs with a
+    colour field. notes: messages for the user.
+    """
+
+    sources: Sequence[Path]
+    edits: Edits
+    bake: bool = True
+    crop_runs: bool = True
+    appearance: str | None = None
+    spz_axes: str = "RUB"
+    notes: list[str] = field(default_factory=list)
+
+    def splats(self) -> SplatArrays:
+        """All sources merged and edited. UsageError, DeviceError."""
+        return self._edited([self._trained(source) for source in self.sources])
+
+    def levels(self, num_levels: int, steps: int, display: Display) -> Iterator[SplatArrays]:
+        """The splats of one run, then half, a quarter, ... of them, each fine-tuned for `steps` steps; edited."""
+        splats, run = self._trained(self.sources[0])
+        if len(self.sources) > 1 or run is None:
+            raise UsageError("--lod trains on the photographs of a run: give the folder of one run alone")
+        for level in levels_of_detail(open_backend(), run, splats, num_levels, steps, display):
+            yield self._edited([(level, run)])
+
+    def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
+        """Splats as trained; a colour field is baked again for another appearance or SH degree."""
+        splats, run = load_trained_splats(source, self.spz_axes)
+        self.notes.extend(splats.reading_notes(source))
+        if self.appearance is None and self.edits.sh_degree is None:
+            return splats, run
+        path = field_path(source)
+        if path is None or run is None:
+            if self.appearance is not None:
+                raise UsageError(f"--appearance {self.appearance}: {source} is not a run with --color field")
+            return splats, run
+        degree = run.config().sh_degree if self.edits.sh_degree is None else self.edits.sh_degree
+        saved = read_field(path)
+        embedding = saved.embedding(self.appearance)
+        baked = bake_field(saved.open(open_backend(), 1), saved.splats, run.views("train"), degree, embedding)
+        self.notes.append(
+            f"{source}: its colour field as harmonics of degree {degree}, {baked.residual:.4f} off "
+            "(root mean square of colours 0 to 1)"
+        )
+        return baked.splats, run
+
+    def _edited(self, found: Sequence[tuple[SplatArrays, RunDir | None]]) -> SplatArrays:
+        parts = [self._part(splats, run) for splats, run in found]
+        splats = merged(parts)
+        edits = self.edits
+        too_many = edits.max_splats is not None and len(splats) > edits.max_splats
+        runs = [run for _, run in found]
+        if edits.min_contribution is not None and None in runs:
+            raise UsageError("--min-contribution looks at the views of runs, and one of the sources is a file of none")
+        edited = edits.apply(
+            splats,
+            SplatStats(
+                contributions=_contributions(parts, runs) if edits.min_contribution is not None or too_many else None,
+                distances=neighbor_distances(open_backend(), splats.means) if edits.max_isolation is not None else None,
+            ),
+        )
+        count = sum(len(whole) for whole, _ in found)
+        if count == 0 and (num_dropped := sum(whole.num_dropped for whole, _ in found)):
+            raise UsageError(f"none of the {num_dropped:,} splats is finite: export them again")
+        if len(edited) == 0 and count:
+            raise UsageError(f"none of the {count:,} splats is left: crop less, or lower the limits")
+        return edited
+
+    def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
+        if run is None:
+            return splats
+        splats = with_origin(splats, run.origin())  # of older runs, and of colour fields, which do not state it
+        crop = run.config().crop if self.crop_runs else None
+        if crop is not None:
+            splats = splats.select(relative_crop(parse_crop(crop), run.origin()).contains(splats.means))
+        return bake_for_viewers(splats, run) if self.bake else splats
+
+
+def level_path(out: Path, level: int) -> Path:
+    """OUT_lod0.spz of OUT.spz."""
+    suffix = next((kind.suffix for kind in FORMATS.values() if out.name.lower().endswith(kind.suffix)), out.suffix)
+    stem = out.name[: len(out.name) - len(suffix)]
+    return out.with_name(f"{stem}_lod{level}{out.name[len(stem) :]}")
+
+
+def _contributions(parts: Sequence[SplatArrays], runs: Sequence[RunDir | None]) -> np.ndarray | None:
+    """Contributions of the splats of all parts to the training views of their runs; None if a part has no run."""
+    known = [run for run in runs if run is not None]
+    if len(known) < len(runs):
+        return None
+    backend = open_backend()
+    return np.concatenate(
+        [contributions(backend, part, run.views("train")) for part, run in zip(parts, known, strict=True)]
+    )

@@ -1,0 +1,106 @@
+"""The process that decodes HEIC, AVIF and OpenEXR files for decoder.py, one after the other.
+
+Their libraries crash on some damaged files, and print. A request on standard input is a JSON object in a line,
+`{"task": one of TASKS, "path": PATH or null, "bytes": N}`, and, without a path, the N bytes of the file. The answer on
+standard output is a JSON object in a line, `{"bytes": N, ...}` or `{"error": TEXT, "bytes": 0}`, and N bytes.
+"""
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import IO, Any
+
+from PIL import Image, UnidentifiedImageError
+
+from splat_cli.errors import reason_of
+from splat_cli.io.decoder import HEIF_BRANDS, image_brand
+from splat_cli.processes.child_process import limit_memory
+
+Answer = tuple[dict[str, Any], bytes]
+"""Header, and pixels."""
+_CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
+"""Of OpenEXR files, in the order in which they are looked for: of depth, of grey pictures, the first of colours."""
+_MEMORY, _MEMORY_PER_CORE, _MEMORY_PER_PIXEL = 1 << 30, 32 << 20, 64
+"""Bytes that decoding may take: a base, the stacks of threads, and those of a picture and its copies."""
+
+
+def main() -> None:
+    """Answer requests until standard input ends, as it does with the parent."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is discarded
+    while line := requests.readline():
+        request = json.loads(line)
+        header, pixels = _answer(request, requests)
+        answers.write(json.dumps({**header, "bytes": len(pixels)}).encode() + b"\n")
+        answers.write(pixels)
+        answers.flush()
+
+
+def _answer(request: dict[str, Any], requests: IO[bytes]) -> Answer:
+    file = io.BytesIO(requests.read(request["bytes"])) if request["path"] is None else Path(request["path"])
+    try:
+        return TASKS[request["task"]](file)
+    except UnidentifiedImageError:
+        return {"error": "its content does not match its first bytes"}, b""
+    except Exception as error:  # of many types, of damaged files
+        return {"error": reason_of(error)}, b""
+
+
+def _image_header(file: Path | io.BytesIO) -> Answer:
+    """Mode, size and EXIF data of a photograph."""
+    with _opened(file) as image:
+        return {"mode": image.mode, "size": image.size, "exif": (image.info.get("exif") or b"").hex()}, b""
+
+
+def _image_pixels(file: Path | io.BytesIO) -> Answer:
+    """The pixels of a photograph, in the mode that _image_header says."""
+    with _opened(file) as image:
+        _limit_memory(image.size)
+        return {"mode": image.mode, "size": image.size}, image.tobytes()
+
+
+def _opened(file: Path | io.BytesIO) -> Image.Image:
+    if image_brand(file) not in HEIF_BRANDS:
+        return Image.open(file, formats=("AVIF",))
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    return Image.open(file, formats=("HEIF",))
+
+
+def _exr_header(path: Path | io.BytesIO) -> Answer:
+    """Size of the first part, and the channel of depths, or None.
+
+    `OpenEXR.File` would decode all parts; the header of `OpenEXR.InputFile` crashes on names that are not UTF-8.
+    """
+    import OpenEXR
+
+    header = OpenEXR.File(str(path), separate_channels=True, header_only=True).header()
+    (left, top), (right, bottom) = header["dataWindow"]
+    channels = {channel.name for channel in header["channels"]}
+    name = next((name for name in _CHANNELS if name in channels), min(channels, default=None))
+    return {"size": (int(right) - int(left) + 1, int(bottom) - int(top) + 1), "channel": name}, b""
+
+
+def _exr_pixels(path: Path | io.BytesIO) -> Answer:
+    """float32 of the channel that _exr_header says."""
+    import Imath
+    import OpenEXR
+
+    header, _ = _exr_header(path)
+    _limit_memory(header["size"])
+    with closing(OpenEXR.InputFile(str(path))) as file:
+        return header, file.channel(header["channel"], Imath.PixelType(Imath.PixelType.FLOAT))
+
+
+def _limit_memory(size: tuple[int, int]) -> None:
+    limit_memory(_MEMORY + _MEMORY_PER_CORE * (os.cpu_count() or 1) + _MEMORY_PER_PIXEL * size[0] * size[1])
+
+
+TASKS: dict[str, Callable[[Path | io.BytesIO], Answer]] = {
+    "image header": _image_header, "image": _image_pixels, "exr header": _exr_header, "exr": _exr_pixels,
+}  # fmt: skip

@@ -1,0 +1,37 @@
+"""Opening of image files, restricted to decoders of photographs and pictures.
+
+Without a list of formats, Pillow tries all decoders, whatever a file's suffix: that of EPS starts Ghostscript.
+"""
+
+import importlib.util
+import io
+import warnings
+from pathlib import Path
+
+from PIL import Image
+
+from splat_cli.io.decoder import AVIF_BRANDS, HEIF_BRANDS, DecodedImage, image_brand
+
+FORMATS: tuple[str, ...] = ("JPEG", "PNG", "TIFF", "WEBP", "BMP", "GIF", "PPM", "JPEG2000")
+if importlib.util.find_spec("PIL.AvifImagePlugin"):  # from Pillow 11.3 on
+    FORMATS += ("AVIF",)
+PHOTOGRAPH_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".heic", ".heif", ".avif")
+"""Of files that are taken for photographs where nothing names them."""
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # callers check sizes before they decode
+warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged metadata, which pixels do not need
+
+
+def open_image(file: Path | io.BytesIO, formats: tuple[str, ...] = FORMATS) -> Image.Image:
+    """The image with only its header decoded. formats: Pillow's names; HEIC is read if they are all of FORMATS.
+
+    HEIC and AVIF are decoded in another process (decoder.py). Raises UnidentifiedImageError for files of other kinds,
+    ValueError for HEIC without its decoder, and of damaged ones whatever a decoder raises.
+    """
+    if formats != FORMATS:
+        return Image.open(file, formats=formats)
+    brand = image_brand(file)
+    if brand in HEIF_BRANDS and importlib.util.find_spec("pillow_heif") is None:
+        raise ValueError("HEIC needs pillow-heif: pip install 'splat-cli[heic]'")
+    if brand in HEIF_BRANDS or (brand in AVIF_BRANDS and "AVIF" in FORMATS):
+        return DecodedImage(file)
+    return Image.open(file, formats=[name for name in formats if name != "AVIF"])

@@ -1,0 +1,78 @@
+"""Learned background colour: host side of cuda_src/optim/background.cu and step_background.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
+from splat_cli.gaussians.splats import Splats
+from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+
+START = 0.5  # grey
+
+
+class LearnedBackground(JointModel):
+    """One background colour of all views, clamped to 0 to 1; initially grey.
+
+    trained: float32 [1, 3, 3], the colour and Adam's first and second moments. shown: float32 [3] on the device, the
+    background of the next step.
+    """
+
+    def __init__(self, backend: Backend, cameras: CameraTable, shown: Any, decay: Decay) -> None:
+        self.backend, self.cameras, self.shown, self.decay = backend, cameras, shown, decay
+        self.trained = backend.xp.zeros((1, 3, 3), "float32")
+        self.trained[0, 0] = START
+        self.d_background = backend.xp.zeros((PIXEL_BLOCKS * PIXEL_WARPS, 3), "float32")
+        self.refresh()
+
+    @staticmethod
+    def enabled(config: TrainConfig) -> bool:
+        return config.background == "learned"
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/background", {}), ("optim/step_background", {})]
+
+    @classmethod
+    def make(cls, setup: TrainingSetup) -> LearnedBackground:
+        """See JointModel.make."""
+        config = setup.config
+        decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
+        return cls(setup.backend, setup.cameras, setup.background, decay)
+
+    def arrays(self) -> dict[str, Any]:
+        return {"background": self.trained}
+
+    def refresh(self) -> None:
+        """Copy the colour to `shown`."""
+        self.shown[...] = self.trained[0, 0]
+
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+        """Sum the gradients in picture.d_image into rows of d_background [.., 3]."""
+        picture = rasterizer.picture
+        self.backend.kernel("optim/background", "background_backward")(
+            (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
+            self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background,
+        )  # fmt: skip
+
+    def step(self, state: IterState) -> None:
+        """One Adam step; takes effect in the next training step."""
+        decay = self.decay
+        self.backend.kernel("optim/step_background", "step_background")(
+            (1,), (SUM_THREADS[self.backend.name],),
+            state.array, self.d_background, len(self.d_background), decay.first, decay.last, decay.steps,
+            self.trained, self.shown,
+        )  # fmt: skip
+
+    def background_color(self) -> tuple[float, float, float]:
+        """The current colour, 0 to 1."""
+        red, green, blue = np.round(self.backend.download(self.trained)[0, 0].astype(float), 6).tolist()
+        return red, green, blue

@@ -1,0 +1,104 @@
+"""Opacity in front of points, and its penalty: host side of cuda_src/optim/free_space.cu."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.config.joint import uses_free_space
+from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.points.observations import MAX_POINTS, Observations, observe
+from splat_cli.scene.view import View
+
+FREE_SPACE_KERNELS: list[Unit] = [("optim/free_space", {})]
+WARPS = 4  # of a block; a warp owns a point
+
+
+class FreeSpaceRays:
+    """Rays from the views to points that they see, on the device."""
+
+    def __init__(self, backend: Backend, seen: Observations) -> None:
+        self.backend, upload = backend, backend.upload
+        self.begins, self.pixels, self.inverse_depths = map(upload, (seen.begins, seen.pixels, seen.inverse_depths))
+        self.most_points = int(np.diff(seen.begins).max(initial=0))
+
+    def opacities(self, state: IterState, rasterizer: Rasterizer, out: Any | None = None) -> Any:
+        """Queue the opacities in the free space of the state's view, whose tile lists are built.
+
+        Returns `out`, by default zeros, float32 [points of all views], with those of the view set, 0 to 1.
+        """
+        out = self.backend.xp.zeros(len(self.pixels), "float32") if out is None else out
+        self._launch(state, rasterizer, 0.0, out, None)
+        return out
+
+    def add_gradients(self, state: IterState, rasterizer: Rasterizer, weight: float) -> None:
+        """Queue the gradients of `weight` times the mean of squares of these opacities.
+
+        They are added to those of projected splats, before blend_backward or after it; before it in deterministic runs.
+        """
+        projection = rasterizer.projection
+        if projection.fixed_sums is None:
+            self._launch(state, rasterizer, weight, None, projection.d_splats)
+        else:
+            self._launch(state, rasterizer, weight, None, projection.fixed_sums, FIXED_SUMS=1)
+
+    def _launch(
+        self, state: IterState, rasterizer: Rasterizer, weight: float, opacities: Any, d_splats: Any, **defines: int
+    ) -> None:  # fmt: skip
+        if not self.most_points:
+            return
+        projection, tiles = rasterizer.projection, rasterizer.tiles
+        self.backend.kernel("optim/free_space", "free_space", **defines)(
+            (-(-self.most_points // WARPS),), (32, WARPS),
+            rasterizer.cameras.array, state.array, self.begins, self.pixels, self.inverse_depths, float(weight),
+            tiles.tile_begins, tiles.splat_from_pair, projection.depths, projection.means2d, projection.conic_opacity,
+            opacities, d_splats,
+        )  # fmt: skip
+
+
+class FreeSpaceLoss(JointModel):
+    """Mean squared opacity in front of the dataset's points, as the views see them.
+
+    weight: in the loss. points: float32 [P, 3].
+    """
+
+    PROJECTS_AHEAD = True
+
+    def __init__(self, backend: Backend, views: Sequence[View], points: np.ndarray, weight: float) -> None:
+        self.backend, self.points, self.weight = backend, points, weight
+        self.set_views(views)
+
+    @staticmethod
+    def enabled(config: TrainConfig) -> bool:
+        return uses_free_space(config)
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return FREE_SPACE_KERNELS
+
+    @classmethod
+    def make(cls, setup: TrainingSetup) -> FreeSpaceLoss | None:
+        """See JointModel.make: None without points in the scene."""
+        if setup.points is None:
+            return None
+        return cls(setup.backend, setup.cameras.current_views, setup.points, setup.config.free_space)
+
+    @staticmethod
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(fixed=8 * MAX_POINTS * num_views)
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """See JointModel.set_views."""
+        self.rays = FreeSpaceRays(self.backend, observe(views, self.points))
+
+    def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
+        """See JointModel.add_gradients."""
+        self.rays.add_gradients(state, rasterizer, self.weight)

@@ -1,0 +1,137 @@
+"""Depth supervision by points or depth maps of the dataset: host side of cuda_src/optim/depth.cu."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.gaussians.splats import Splats
+from splat_cli.joint.depth.blended_values import THREADS, BlendedValues
+from splat_cli.joint.depth.depth_maps import MapTargets
+from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.per_view import Decay
+from splat_cli.render.blend import Picture
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.points.observations import Observations, observe
+from splat_cli.scene.view import View
+
+
+class DepthTargets(Protocol):
+    """Target depths, to which depths of the picture are compared."""
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """Adapt to a new resolution of the training views."""
+
+    def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
+        """Queue the loss of picture.image (blended inverse depths, depths, opacities): write d_image, zero before."""
+
+
+class PointTargets:
+    """Inverse depths of points, float32 [P, 3], where views see them; the loss is relative to their mean."""
+
+    def __init__(self, backend: Backend, observations: Observations, points: np.ndarray | None = None) -> None:
+        self.backend, self.points = backend, points
+        self._upload(observations)
+
+    def _upload(self, observations: Observations) -> None:
+        backend = self.backend
+        begins, inverse = observations.begins, observations.inverse_depths
+        totals = np.array([inverse[a:b].sum(dtype=np.float64) for a, b in itertools.pairwise(begins)])
+        self.begins = backend.upload(begins)
+        self.pixels, self.targets = backend.upload(observations.pixels), backend.upload(inverse)
+        self.scales = backend.upload((1 / np.maximum(totals, 1e-12)).astype(np.float32))
+        self.most_points = int(np.diff(begins).max())
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """See DepthTargets.set_views."""
+        if self.points is not None:
+            self._upload(observe(views, self.points))
+
+    def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
+        """See DepthTargets.launch."""
+        self.backend.kernel("optim/depth", "depth_loss")(
+            (max(-(-self.most_points // THREADS), 1),), (THREADS,),
+            state.array, self.begins, self.pixels, self.targets, self.scales, weight.first, weight.last, weight.steps,
+            picture.image, picture.d_image,
+        )  # fmt: skip
+
+
+class DepthSupervision(JointModel):
+    """Loss of the picture's depths against `targets`.
+
+    weight: in the loss. The backward pass blends depths into the rasterizer's picture, which is overwritten.
+    """
+
+    def __init__(self, backend: Backend, targets: DepthTargets, weight: Decay) -> None:
+        self.backend, self.targets, self.weight = backend, targets, weight
+        self.blended = BlendedValues(backend)
+        self.resize(0)
+
+    @staticmethod
+    def enabled(config: TrainConfig) -> bool:
+        return bool(config.depth_weight)
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/depth", {})]
+
+    @classmethod
+    def make(cls, setup: TrainingSetup) -> DepthSupervision | None:
+        """See JointModel.make: supervised by depth maps if there are any, else by points; None without either."""
+        config, backend = setup.config, setup.backend
+        weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
+        if setup.depth_maps is not None:
+            return cls(backend, MapTargets(backend, setup.depth_maps), weight)
+        if setup.points is None:
+            return None
+        seen = observe(setup.cameras.current_views, setup.points)
+        return cls(backend, PointTargets(backend, seen, setup.points), weight)
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """See JointModel.set_views."""
+        self.targets.set_views(views)
+
+    @staticmethod
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_splat=BlendedValues.bytes_per_splat + 4 * 3)
+
+    def position_gradients(self, capacity: int) -> Any:
+        """See JointModel.position_gradients."""
+        if self._d_means.shape[1] != capacity:
+            self.resize(capacity)
+        return self._d_means
+
+    def resize(self, capacity: int) -> None:
+        """Allocate buffers for `capacity` splats."""
+        self.blended.resize(capacity)
+        self._d_means = self.backend.xp.empty((3, capacity), "float32")
+
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+        """Add gradients to projection.d_splats and d_means, or write the latter to an own buffer.
+
+        Must follow the backward pass of colours; overwrites the rasterizer's picture.
+        """
+        cameras, projection, blended = rasterizer.cameras, rasterizer.projection, self.blended
+        capacity = len(projection.depths)
+        by_splat = (-(-capacity // THREADS),)
+        self._launch("inverse_depths", by_splat, state.array, projection.depths, blended.values, blended.d_values)
+        blended.differentiate(
+            state, rasterizer, lambda picture: self.targets.launch(cameras, state, picture, self.weight)
+        )
+        self._launch(
+            "depth_backward", by_splat,
+            cameras.array, state.array, capacity, int(d_means is not None), projection.depths, blended.d_values,
+            projection.d_splats, self._d_means if d_means is None else d_means,
+        )  # fmt: skip
+
+    def _launch(self, name: str, blocks: tuple[int], *arguments: Any) -> None:
+        self.backend.kernel("optim/depth", name)(blocks, (THREADS,), *arguments)

@@ -1,0 +1,131 @@
+"""Refinement of the cameras' intrinsics with their poses: host side of cuda_src/optim/intrinsics.cu."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend, Kernel
+from splat_cli.device.compiled_units import Unit
+from splat_cli.joint.joint_model import TrainingSetup
+from splat_cli.joint.per_view import SUM_THREADS, Decay, camera_rows
+from splat_cli.joint.poses import PoseRefinement, num_intrinsics
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.scene.view import View
+
+_TRAVEL = 0.2  # of the logarithm of a camera's focal length, and of its principal point in focal lengths, at most
+_DECAY = 0.01  # final learning rate, relative to the first
+
+
+def first_rates(num_photographs: np.ndarray, steps: int) -> np.ndarray:
+    """Learning rates [C] with which a camera may travel by _TRAVEL in all steps of its photographs, [C] of them."""
+    visits = np.maximum(steps * num_photographs / num_photographs.sum(), 1.0)
+    return _TRAVEL / (visits * (1 - _DECAY) / -math.log(_DECAY))
+
+
+def rotation_offsets(view: View) -> np.ndarray:
+    """Offsets [5] that each move the farthest corner of the image as far as a rotation by a radian, for small ones."""
+    x = max(view.cx, view.width - view.cx) / view.fx
+    y = max(view.cy, view.height - view.cy) / view.fy
+    slope = math.hypot(x, y)
+    return np.array([1 / slope, 1, 1, slope**-3, slope**-5])
+
+
+class CameraRefinement(PoseRefinement):
+    """Refines the poses of all cameras of a table, and the intrinsics that views of one camera id share.
+
+    intrinsics: float32 [num_cameras, 3, 3, or 5 with `distortion`]: logarithm of the factor of both focal lengths,
+    shift of the principal point in focal lengths, radial distortion k1, k2; then Adam's first and second moments; all
+    zero at the start. `weight` times their squares keeps them near zero. rates, limits: of learning, see
+    cuda_src/optim/intrinsics.cu: no step moves a point of the image farther than the pose may rotate. Photographs are
+    undistorted with the given lens when they are loaded: the distortion is what is left in them, and splats are
+    projected with it.
+    """
+
+    def __init__(
+        self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float, weight: float,
+        distortion: bool = False,
+    ) -> None:  # fmt: skip
+        cameras.radial = cameras.radial or distortion
+        super().__init__(backend, cameras, decay, extent)
+        self.weight = weight
+        _, self.camera_from_view = camera_rows(backend, cameras.views)
+        _, views, counts = np.unique([view.camera_id for view in cameras.views], return_index=True, return_counts=True)
+        limits = [rotation_offsets(cameras.views[row])[: num_intrinsics(cameras)] for row in views]
+        self.rates = backend.upload(first_rates(counts, decay.steps).astype(np.float32))
+        self.limits = backend.upload(np.array(limits, np.float32))
+        self.intrinsics = backend.xp.zeros((len(counts), 3, num_intrinsics(cameras)), "float32")
+        self.camera_steps = backend.xp.zeros(len(counts), "float32")
+        self.given = _given(backend, cameras.current_views)
+
+    @staticmethod
+    def enabled(config: TrainConfig) -> bool:
+        return config.pose_opt and config.refine_intrinsics
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        defines = {"RADIAL_DISTORTION": 1} if config.refine_distortion else {}
+        return [("optim/pose", defines), ("optim/intrinsics", defines)]
+
+    @classmethod
+    def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> CameraRefinement:
+        config = setup.config
+        return cls(
+            setup.backend, setup.cameras, decay, setup.extent, config.intrinsics_reg, config.refine_distortion
+        )  # fmt: skip
+
+    def step(self, state: IterState) -> None:
+        """One step of Adam on the pose of the state's view and on the intrinsics of its camera."""
+        super().step(state)
+        pose = self.decay
+        self._intrinsics_kernel("step_intrinsics")(
+            (1,), (SUM_THREADS[self.backend.name],),
+            state.array, self.given, self.camera_from_view, self.d_pose, len(self.d_pose), len(self.offsets),
+            float(self.weight), self.rates, _DECAY, self.limits, pose.first, pose.last, pose.steps, self.intrinsics,
+            self.camera_steps, self.cameras.array,
+        )  # fmt: skip
+
+    def arrays(self) -> dict[str, Any]:
+        return super().arrays() | {"intrinsics": self.intrinsics, "intrinsics_steps": self.camera_steps}
+
+    def refresh(self) -> None:
+        """Move all cameras to their offset poses, and set their intrinsics."""
+        super().refresh()
+        num_views = len(self.offsets)
+        self._intrinsics_kernel("place_all_intrinsics")(
+            (-(-num_views // 32),), (32,), self.given, self.camera_from_view, num_views, self.intrinsics,
+            self.cameras.array,
+        )  # fmt: skip
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """See JointModel.set_views: the table has the given intrinsics again, of pictures of another size."""
+        self.given = _given(self.backend, views)
+        self.refresh()
+
+    def start_from(self, offsets: np.ndarray) -> None:
+        """See PoseRefinement.start_from; offsets as of `current`, the intrinsics of a camera's views alike.
+
+        Offsets without k1 and k2, [num_views, 9], leave these as they are.
+        """
+        rows = np.unique(self.backend.download(self.camera_from_view), return_index=True)[1]
+        intrinsics = self.backend.upload(offsets[rows, 6:].astype(np.float32))
+        self.intrinsics[:, 0, : intrinsics.shape[1]] = intrinsics
+        super().start_from(offsets[:, :6])
+
+    def current(self) -> np.ndarray:
+        """How far poses and intrinsics have moved, float32 [num_views, 9], or [num_views, 11] with distortion."""
+        intrinsics = self.backend.download(self.intrinsics)[:, 0]
+        return np.hstack([super().current(), intrinsics[self.backend.download(self.camera_from_view)]])
+
+    def _intrinsics_kernel(self, name: str) -> Kernel:
+        return self.backend.kernel("optim/intrinsics", name, **self.cameras.defines)
+
+
+def _given(backend: Backend, views: Sequence[View]) -> Any:
+    """float32 [num_views, 6]: fx, fy, cx, cy, k1, k2."""
+    return backend.upload(np.array([(view.fx, view.fy, view.cx, view.cy, *view.radial) for view in views], np.float32))

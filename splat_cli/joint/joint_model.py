@@ -1,0 +1,140 @@
+"""Interface of joint models: parameters optimised jointly with the splats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+
+from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.gaussians.splats import Splats
+from splat_cli.joint.appearance.camera_response import CameraResponse
+from splat_cli.model.model import Model
+from splat_cli.render.blend import Picture
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.depth_maps import DepthMaps
+from splat_cli.scene.view import View
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """Constructor arguments of joint models.
+
+    background: float32 [3] on the device, read at the start of each step. extent: of the scene, in world units. splats:
+    initial splats. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6, 9 or 11], or None.
+    depth_maps: of the training views, or None.
+    """
+
+    backend: Backend
+    cameras: CameraTable
+    config: ResolvedConfig
+    background: Any
+    extent: float
+    splats: Splats
+    points: np.ndarray | None = None
+    pose_offsets: np.ndarray | None = None
+    depth_maps: DepthMaps | None = None
+
+
+class JointModel:
+    """Parameters optimised jointly with the splats. Every method does nothing unless a model overrides it.
+
+    A model that is also a `PhotometricLoss` replaces the loss; one that is a `Coloring` colours the splats.
+    LATE_ARRAYS: names in `arrays` that checkpoints of earlier versions lack; `make` computes them from the initial
+    splats.
+    PROJECTS_AHEAD: whether the next view of a batch may be projected before this view's step.
+    """
+
+    LATE_ARRAYS: ClassVar[tuple[str, ...]] = ()
+    PROJECTS_AHEAD: ClassVar[bool] = False
+
+    @staticmethod
+    def enabled(config: TrainConfig) -> bool:
+        """Whether the settings enable the model; otherwise it is not constructed, counted or compiled."""
+        raise NotImplementedError
+
+    @classmethod
+    def make(cls, setup: TrainingSetup) -> JointModel | None:
+        """The model of a run that enables it; None if the scene lacks what it needs, such as points."""
+        raise NotImplementedError
+
+    @staticmethod
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        """Device memory of the model, if enabled."""
+        return MemoryCost()
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        """Kernel files and defines of the model, if enabled; compiled while photographs are read."""
+        return []
+
+    @classmethod
+    def from_setup(cls, setup: TrainingSetup) -> Self | None:
+        """`make`, if the settings enable the model, else None."""
+        return cast(Self, cls.make(setup)) if cls.enabled(setup.config) else None
+
+    @classmethod
+    def memory_cost(cls, config: ResolvedConfig, num_views: int) -> MemoryCost:
+        """`cost`, if the settings enable the model, else zero."""
+        return cls.cost(config, num_views) if cls.enabled(config) else MemoryCost()
+
+    def position_gradients(self, capacity: int) -> Any | None:
+        """Gradients of positions to add to the rasterizer's, float32 [3, capacity], or None."""
+        return None
+
+    def add_loss(self, state: IterState, picture: Picture) -> None:
+        """Queue another loss of the rendered picture: add its gradient to picture.d_image, float32 planes [3, H, W].
+
+        d_image already holds the gradient of the photometric loss.
+        """
+
+    def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
+        """Queue a loss of projected splats: add its gradients to projection.d_splats, as blending will."""
+
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+        """Queue gradient sums, after the backward pass of blending and before the update of the splats.
+
+        d_means: float32 [3, capacity] with gradients of positions written by a model before this one, or None.
+        """
+
+    def step(self, state: IterState) -> None:
+        """Queue one optimiser step, after each view."""
+
+    def update(self, model: Model, state: IterState, views: Any | None, dense: bool) -> None:
+        """Queue one optimiser step after the last view of a batch, for models that add up gradients of its views.
+
+        model: the splats, after the rasterizer's update. views: `struct BatchView` (cuda_src/common.cuh) of the batch,
+        or None without batches. dense: see render.project_backward.Update.
+        """
+
+    def arrays(self) -> dict[str, Any]:
+        """Device arrays by name that are the model's state: saved in checkpoints."""
+        return {}
+
+    def refresh(self) -> None:
+        """Recompute derived state after `arrays` were written to."""
+
+    def set_views(self, views: Sequence[View]) -> None:
+        """Adapt to a new resolution of the training views, between two steps."""
+
+    def constrain(self) -> None:
+        """Apply constraints between the parameters, every `densify_interval` steps."""
+
+    def background_color(self) -> tuple[float, float, float] | None:
+        """The learned background colour, 0 to 1, or None."""
+        return None
+
+    def camera_responses(self) -> dict[int, CameraResponse]:
+        """Vignetting and response by camera id: a picture to compare with a photograph is changed by them."""
+        return {}
+
+    def refined_views(self) -> Sequence[View] | None:
+        """The training views at their refined poses, or None."""
+        return None

@@ -1,0 +1,65 @@
+"""Photometric loss, L1 and SSIM, and its gradient: host side of cuda_src/optim/l1_ssim.cu.
+
+Other terms of the loss: docs/architecture.md, loss equation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.joint.outliers import OutlierMask
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+
+WIDTH, HEIGHT = 32, 16  # px of a block, as in the kernel
+WARPS = 8
+
+
+class PhotometricLoss:
+    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) between a rendered picture and the view's photograph.
+
+    mask: finds outlying pixels, which are ignored, or None.
+    """
+
+    mask: OutlierMask | None = None
+
+    def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
+        self.backend, self.cameras, self.ssim_weight = backend, cameras, ssim_weight
+        self.d_maps = backend.xp.empty(9 * cameras.max_pixels, "float32")
+
+    @staticmethod
+    def buffer_cost() -> MemoryCost:
+        """Device memory of the derivative maps."""
+        return MemoryCost(per_pixel=9 * 4)
+
+    def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
+        """Add the picture's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].
+
+        errors: float32 [3 * max_pixels] for the loss of each value, or None.
+        """
+        if self.mask:
+            self.mask.find(state, image)
+        self.backend.kernel("optim/l1_ssim", "l1_ssim")(
+            self._grid, (32, WARPS),
+            self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, errors,
+        )  # fmt: skip
+
+    def backward(self, state: IterState, image: Any, d_image: Any) -> None:
+        """Write the gradient d_image [3, H, W], and the running mean of the loss. Must follow `forward`."""
+        self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")(
+            self._grid, (32, WARPS),
+            self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, d_image,
+        )  # fmt: skip
+        if self.mask:
+            self.mask.learn(state, image)
+
+    @property
+    def _grid(self) -> tuple[int, int, int]:
+        extent = self.cameras.extent
+        return -(-extent.width // WIDTH), -(-extent.height // HEIGHT), 3
+
+    @property
+    def _outliers(self) -> Any | None:
+        return self.mask.outliers if self.mask else None

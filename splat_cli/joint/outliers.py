@@ -1,0 +1,75 @@
+"""Mask of transient objects in the loss: host side of cuda_src/optim/outliers.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.device import Backend
+from splat_cli.device.compiled_units import Unit
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.per_view import PIXEL_BLOCKS
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+
+WARM_UP = 0.1  # fraction of the steps without a mask
+QUANTILE = 0.75  # of the residuals of all views; the threshold is a multiple of it
+FRACTION = 0.4  # a pixel is an outlier if this fraction of its neighbours exceeds the threshold (RobustNeRF)
+_WIDTH, _HEIGHT, _WARPS, _BINS = 32, 16, 8, 128  # as in the kernels
+_MEMORY = 100  # views, at most, over which the histogram averages
+
+
+class OutlierMask(JointModel):
+    """Mask of outlying pixels of the state's view: residuals over a threshold learned from all views.
+
+    outliers: uint8 [max_pixels], 1 for ignored pixels. learned: float32 [129], the threshold (mean absolute difference
+    of a pixel's channels) and the histogram of residuals it is derived from. factor: threshold relative to the
+    quantile. start: number of steps without a mask.
+    """
+
+    def __init__(self, backend: Backend, cameras: CameraTable, factor: float, start: int) -> None:
+        self.backend, self.cameras, self.factor, self.start = backend, cameras, factor, start
+        self.keep = 1 - 1 / min(max(len(cameras.views), 2), _MEMORY)
+        self.outliers = backend.xp.zeros(cameras.max_pixels, "uint8")
+        self.learned = backend.xp.zeros(1 + _BINS, "float32")
+        self.counts = backend.xp.zeros(_BINS, "uint32")
+
+    @staticmethod
+    def enabled(config: TrainConfig) -> bool:
+        return config.robust
+
+    @staticmethod
+    def kernels(config: TrainConfig) -> list[Unit]:
+        return [("optim/outliers", {})]
+
+    @classmethod
+    def make(cls, setup: TrainingSetup) -> OutlierMask:
+        """See JointModel.make."""
+        config = setup.config
+        return cls(setup.backend, setup.cameras, config.robust_threshold, round(WARM_UP * config.steps))
+
+    @staticmethod
+    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        return MemoryCost(per_pixel=1)
+
+    def find(self, state: IterState, image: Any) -> None:
+        """Mark the outliers of a rendered picture, float32 planes [3, H, W], after its colour correction."""
+        extent = self.cameras.extent
+        self.backend.kernel("optim/outliers", "find_outliers")(
+            (-(-extent.width // _WIDTH), -(-extent.height // _HEIGHT)), (32, _WARPS),
+            self.cameras.array, state.array, self.learned, self.start, FRACTION, image, self.outliers,
+        )  # fmt: skip
+
+    def learn(self, state: IterState, image: Any) -> None:
+        """Update histogram and threshold with the picture's residuals."""
+        self.backend.kernel("optim/outliers", "count_residuals")(
+            (PIXEL_BLOCKS,), (32, _WARPS), self.cameras.array, state.array, image, self.counts
+        )
+        self.backend.kernel("optim/outliers", "learn_threshold")(
+            (1,), (32, _BINS // 32),
+            self.cameras.array, state.array, self.keep, QUANTILE, self.factor, self.counts, self.learned,
+        )  # fmt: skip
+
+    def arrays(self) -> dict[str, Any]:
+        return {"outlier_threshold": self.learned}

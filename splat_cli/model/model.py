@@ -1,0 +1,201 @@
+"""Trainable splats with their Adam moments and statistics; insertion and removal of splats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.errors import ShapeError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.morton import curve_bounds, device_curve_positions
+from splat_cli.gaussians.splats import MEANS, Splats, check_capacity, num_rows
+from splat_cli.model.columns import clear_columns, copy_columns, mark_nonfinite, remove_columns, reorder_columns
+
+
+class Moments:
+    """First and second moments of all parameters, float32 [rows, capacity], in the layout of the splats' planes.
+
+    packed: both moments in one plane of words, `first`, as bfloat16 (cuda_src/optim/moments.cuh); `second` is None.
+    """
+
+    def __init__(self, splats: Splats, packed: bool = False) -> None:
+        zeros, shape = splats.backend.xp.zeros, splats.params.shape  # zeros_like would write to all of NumPy's memory
+        self.packed = packed
+        self.first = zeros(shape, "float32")
+        self.second: Any | None = None if packed else zeros(shape, "float32")
+
+    def planes(self) -> dict[str, Any]:
+        """The planes by the names that checkpoints give them."""
+        return {"moments": self.first} if self.packed else {"moments1": self.first, "moments2": self.second}
+
+    def pair(self) -> tuple[Any, Any]:
+        """First and second moments for kernels that clear both; where they are packed, the same plane twice."""
+        return self.first, self.first if self.packed else self.second
+
+    def set_planes(self, planes: dict[str, Any]) -> None:
+        """Take planes of these names, of any capacity."""
+        self.first = planes["moments" if self.packed else "moments1"]
+        self.second = planes.get("moments2")
+
+
+GROWTH = 1.5  # factor of the capacity, when exceeded
+GRAIN = 4096  # capacities are multiples of this
+BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
+
+
+class Model:
+    """Splats, moments and statistics in arrays of a common capacity.
+
+    stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`; of
+    strategies that collect none, the second row is `last_seen`.
+    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: number of
+    splats, the first ones, that are shown and never changed, moved to another column or removed. sh_degree and
+    num_features: see Splats.from_arrays.
+    """
+
+    def __init__(
+        self, backend: Backend, arrays: SplatArrays, capacity: int, *, smooth_3d: bool = False,
+        packed_moments: bool = False, num_frozen: int = 0, sh_degree: int | None = None,
+        num_features: int = 0,
+    ) -> None:  # fmt: skip
+        self.backend, self.num_frozen = backend, num_frozen
+        columns = _rounded(max(capacity, len(arrays)))
+        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features)
+        self.moments = Moments(self.splats, packed_moments)
+        self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
+        if smooth_3d:
+            self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
+
+    @staticmethod
+    def memory_cost(sh_degree: int, smooth_3d: bool, packed_moments: bool = False, num_features: int = 0) -> MemoryCost:
+        """Device memory of all planes, and of one more array of parameters during growth."""
+        arrays = 3 if packed_moments else 4
+        return MemoryCost(per_splat=4 * (arrays * num_rows(sh_degree, num_features) + 2 + smooth_3d))
+
+    @property
+    def num(self) -> int:
+        """Number of splats, frozen ones included."""
+        return self.splats.num
+
+    @property
+    def num_trained(self) -> int:
+        """Number of splats that are not frozen: what max_splats limits."""
+        return self.num - self.num_frozen
+
+    @property
+    def last_seen(self) -> Any:
+        """Step in which a view last had a gradient of each splat's colour, float32 [capacity]; see density.unseen."""
+        return self.stats[1]
+
+    def planes(self) -> dict[str, Any]:
+        """All arrays by their names in checkpoints, float32 [.., capacity]; the first `num` columns are in use."""
+        sigmas = self.splats.smooth_3d_sigmas
+        planes = {"params": self.splats.params, **self.moments.planes(), "stats": self.stats}
+        return planes if sigmas is None else planes | {"filters": sigmas}
+
+    def set_planes(self, planes: dict[str, Any]) -> None:
+        """Replace the arrays that `planes` returns."""
+        self.splats.params, self.stats = planes["params"], planes["stats"]
+        self.moments.set_planes(planes)
+        self.splats.smooth_3d_sigmas = planes.get("filters")
+
+    def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
+        """Restore arrays that `planes` returned: host arrays [.., num] of the same rows. ShapeError if rows differ."""
+        num = planes["params"].shape[1]
+        for name, array in self.planes().items():
+            if planes[name].shape != (len(array), num):
+                raise ShapeError(f"{name} is {list(planes[name].shape)}, expected {[len(array), num]}")
+        self._place({name: planes[name] for name in self.planes()}, capacity)
+
+    def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
+        num, wider = planes["params"].shape[1], {}
+        for name, array in planes.items():
+            wider[name] = self.backend.xp.zeros((len(array), capacity), "float32")
+            for target, row in zip(wider[name], array, strict=True):
+                target[:num] = self.backend.upload(row)
+        self.set_planes(wider)
+        self.splats.num = num
+
+    def reserve(self, num: int, limit: int) -> None:
+        """Grow the capacity to at least `num` splats, with headroom up to `limit` trained ones."""
+        if num <= self.splats.capacity:
+            return
+        before, limit = self.splats.capacity, limit + self.num_frozen
+        capacity = _rounded(max(num, min(int(before * GROWTH), limit)))
+        check_capacity(self.backend, capacity)
+        try:
+            self._reallocate(capacity)
+            return
+        except MemoryError:
+            pass  # arrays of `_reallocate` are freed when the exception is, after this block
+        self.rebuild(before)
+        raise MemoryError(f"no room for {capacity:,} splats")
+
+    def rebuild(self, num: int) -> None:
+        """Reallocate for `num` splats through host memory: the peak of device memory is that of the result."""
+        planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
+        self.set_planes(dict.fromkeys(planes, self.backend.xp.zeros((0, 0), "float32")))
+        self.backend.release_cached()
+        self._place(planes, _rounded(num))
+
+    def _reallocate(self, capacity: int) -> None:
+        for name in list(self.planes()):  # one by one: each old array is freed before the next is reallocated
+            self.set_planes(self.planes() | {name: self._enlarged(self.planes()[name], capacity)})
+
+    def extend(self, count: int) -> None:
+        """Append `count` splats of zeros, with zero moments; the capacity must suffice."""
+        for array in self.planes().values():
+            clear_columns(self.backend, array, count, first=self.num)
+        self.splats.num += count
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy the parameters of splats `source` int64 [K] to splats `target`, with zero moments."""
+        copy_columns(self.backend, self.splats.params, len(source), source, target=target)
+        self.clear_moments(target)
+
+    def clear_moments(self, index: Any) -> None:
+        """Set the moments of the splats `index` int64 [K] to zero."""
+        for array in self.moments.planes().values():
+            clear_columns(self.backend, array, len(index), index)
+
+    def remove(self, mask: Any) -> None:
+        """Remove the splats at which `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.
+
+        No frozen splat may be set.
+        """
+        self.splats.num = remove_columns(self.backend, list(self.planes().values()), mask)
+
+    def remove_nonfinite(self) -> int:
+        """Remove splats with a non-finite parameter; returns their number."""
+        before = self.num
+        self.remove(mark_nonfinite(self.backend, self.splats.params, before))
+        return before - self.num
+
+    def sort_spatially(self) -> None:
+        """Sort the trained splats along a Morton curve, so that threads of a warp own neighbours."""
+        if self.num == 0:
+            return
+        backend, means = self.backend, self.splats.params[MEANS]
+        sample = np.linspace(0, self.num - 1, min(self.num, BOUNDS_SAMPLE)).astype(np.int64)
+        some = backend.xp.empty((3, len(sample)), "float32")
+        copy_columns(backend, means, len(sample), backend.upload(sample), out=some)
+        bounds = curve_bounds(backend.download(some).T)
+        order = backend.xp.argsort(device_curve_positions(backend, means, self.num, bounds, self.num_frozen))
+        for array in self.planes().values():
+            reorder_columns(backend, array, order)
+
+    def clear_stats(self) -> None:
+        """Set the statistics of all splats to zero."""
+        self.stats[:, : self.num] = 0
+
+    def _enlarged(self, array: Any, capacity: int) -> Any:
+        wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
+        copy_columns(self.backend, array, self.num, out=wider)
+        return wider
+
+
+def _rounded(capacity: int) -> int:
+    return -(-capacity // GRAIN) * GRAIN

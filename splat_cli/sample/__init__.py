@@ -1,0 +1,76 @@
+"""The sample scenes: a ray-traced room, and a city of any size."""
+
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.sample.city import CityMap
+from splat_cli.sample.light import bake
+from splat_cli.sample.path import camera_poses
+from splat_cli.sample.photographs import require_size, write_photographs
+from splat_cli.sample.room import make_room
+from splat_cli.sample.surfaces import HALF
+from splat_cli.sample.trace import radiance
+
+NUM_POINTS = 5000
+POINTS_PER_BLOCK = 1500
+
+
+def make_sample_scene(
+    folder: str | Path,
+    num_views: int = 48,
+    width: int = 192,
+    height: int = 144,
+    seed: int = 0,
+    depths: bool = False,
+) -> Path:
+    """Write a room as `images/` and `sparse/0/` into `folder` and return it.
+
+    seed: of camera shake and points; the room is fixed. depths: also write exact depth maps, see write_photographs.
+    SceneError if the folder cannot be written or sizes are zero.
+    """
+    folder = Path(folder)
+    require_size(num_views, width, height)
+    rng = np.random.default_rng(seed)
+    poses = camera_poses(num_views, rng)
+    shapes = make_room()
+    light = bake(shapes)
+    bounds = np.array([[-HALF[0], -HALF[1], 0], [HALF[0], HALF[1], 2 * HALF[2]]])
+    write_photographs(
+        folder,
+        lambda center, rays: radiance(shapes, light, center, rays),
+        poses,
+        width,
+        height,
+        bounds,
+        NUM_POINTS,
+        rng,
+        depths,
+    )
+    return folder
+
+
+def make_sample_city(
+    folder: str | Path,
+    blocks: tuple[int, int] = (2, 2),
+    num_views: int | None = None,
+    width: int = 192,
+    height: int = 144,
+    seed: int = 0,
+) -> Path:
+    """Write a city, photographed by a drone, as `images/` and `sparse/0/` into `folder` and return it.
+
+    blocks: numbers of blocks of 24 m along x and y. num_views: default 12 per block and 12 more for each side. seed:
+    of buildings, cameras and points. SceneError if the folder cannot be written or sizes are zero.
+    """
+    folder, columns, rows = Path(folder), *blocks
+    if num_views is None:
+        num_views = 12 * (columns + 1) * (rows + 1)
+    require_size(min(num_views, columns, rows), width, height)
+    rng = np.random.default_rng(seed)
+    city = CityMap(columns, rows, rng)
+    poses = city.camera_poses(num_views, rng)
+    write_photographs(
+        folder, city.trace, poses, width, height, city.bounds, POINTS_PER_BLOCK * (columns + 1) * (rows + 1), rng
+    )
+    return folder

@@ -1,0 +1,164 @@
+"""Surfaces of the room: floor with a rug, four walls, ceiling. Points are metres from the room's centre."""
+
+import numpy as np
+
+from splat_cli.sample.patterns import cell_random, mix, noise, palette, rgb, smooth, wood
+
+HALF = (3.1, 3.1, 1.35)
+"""Half the room's width, depth and height."""
+
+SPINES = palette("b5483a", "d99a3d", "3f7a78", "e8dcc0", "2f4858", "8c5a7a", "6d8b4e", "c9714b")
+WINDOW = (0.95, 0.75)
+"""Half width and half height of the window in the wall at -x, centred on it."""
+WINDOW_HEIGHT = 0.25
+
+
+def room_albedo(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Albedo of the inside of the room's box; faces as in Box."""
+    colors = np.empty_like(points)
+    painters = (_window_wall, _picture_wall, _shelf_wall, _pattern_wall, _floor, _ceiling)
+    for face, painter in enumerate(painters):
+        index = np.flatnonzero(faces == face)
+        if index.size:
+            axis = face // 2
+            across, height = (points[1 - axis], points[2]) if axis < 2 else (points[0], points[1])
+            colors[:, index] = painter(across.take(index), height.take(index))
+    return colors
+
+
+def _floor(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    row = np.floor(y / 0.2)
+    along = x + 1.7 * cell_random(row, row)
+    tone = 0.75 + 0.4 * cell_random(np.floor(along / 1.3), row)
+    planks = wood(along + 3 * row, y, rgb("8a5a34"), rgb("c08a54")) * tone
+    seam = np.minimum(np.abs(y / 0.2 - np.round(y / 0.2)) * 0.2, np.abs(along / 1.3 - np.round(along / 1.3)) * 1.3)
+    planks = mix(planks, planks * 0.35, 1 - smooth(0.004, 0.014, seam))
+    radius = np.hypot(x, y)
+    return mix(_rug(x, y, radius), planks, radius > 1.75)
+
+
+def _rug(x: np.ndarray, y: np.ndarray, radius: np.ndarray) -> np.ndarray:
+    rings = palette("e9d8b8", "a63f32", "e9d8b8", "2d6069", "d9a441", "2d6069", "a63f32", "efe3ca")
+    ring = np.clip(radius / 1.75 * 8, 0, 7).astype(np.int64)
+    base = rings[:, ring]
+    petals = np.cos(np.arctan2(y, x) * (4 + 4 * ring)) * np.cos((radius / 1.75 * 8 - ring - 0.5) * np.pi)
+    accents = palette("a63f32", "e9d8b8", "2d6069", "e9d8b8", "a63f32", "e9d8b8", "d9a441", "a63f32")
+    pattern = mix(base, accents[:, ring], petals > 0.55)
+    return pattern * (0.86 + 0.28 * noise(x * 22, y * 22))
+
+
+def _skirting(color: np.ndarray, height: np.ndarray) -> np.ndarray:
+    """A white board along the foot of a wall, a darker line on it."""
+    above = height + HALF[2]
+    board = mix(rgb("efe6d6"), rgb("a89878"), np.abs(above - 0.13) < 0.012)
+    return mix(board, color, above > 0.15)
+
+
+def _picture_wall(y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Terracotta plaster with three framed pictures."""
+    color = rgb("c9785a") * (0.88 + 0.24 * noise(y * 2.5, z * 2.5)) * (0.95 + 0.1 * noise(y * 14, z * 14))
+    for middle, half, painting in ((-1.9, 0.55, _hills), (0.0, 0.75, _circles), (1.9, 0.55, _blocks)):
+        u, v = (y - middle) / half, (z + 0.15) / 0.6
+        edge = np.maximum(np.abs(u) * half - half, np.abs(v) * 0.6 - 0.6)
+        framed = mix(painting(u, v), rgb("f3ead9"), edge > -0.13)
+        framed = mix(framed, rgb("4a2f20"), edge > -0.06)
+        color = mix(framed, color, edge > 0)
+    return _skirting(color, z)
+
+
+def _hills(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    color = mix(rgb("f2c879"), rgb("7fb0b8"), smooth(-0.2, 0.8, v))
+    color = mix(color, rgb("e0583a"), np.hypot(u - 0.25, (v - 0.35) * 1.1) < 0.2)
+    for level, code in ((0.12, "7c8f6a"), (-0.15, "4f7358"), (-0.42, "2e4d45")):
+        color = mix(color, rgb(code), v < level + 0.12 * np.sin(u * 4 + level * 20))
+    return color
+
+
+def _circles(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    color = rgb("f0e2c4") * np.ones_like(u)
+    spots = ((-0.4, 0.1, 0.42, "264653"), (0.2, -0.15, 0.36, "e76f51"), (0.45, 0.35, 0.22, "e9c46a"),
+             (-0.1, 0.35, 0.18, "2a9d8f"), (-0.45, -0.4, 0.16, "e9c46a"))  # fmt: skip
+    for x, y, radius, code in spots:
+        color = mix(color, rgb(code), np.hypot((u - x) * 1.25, v - y) < radius)
+    return mix(color, rgb("264653"), np.abs(v + 0.62 + 0.05 * np.sin(u * 9)) < 0.025)
+
+
+def _blocks(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    column, row = np.floor(u * 2.5), np.floor(v * 3)
+    pick = (cell_random(column, row + 40) * SPINES.shape[1]).astype(np.int64)
+    return SPINES[:, pick]
+
+
+def _shelf_wall(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Bookshelves from side to side."""
+    shelf = (z + HALF[2] - 0.15) / 0.5
+    row, up = np.floor(shelf), (shelf - np.floor(shelf)) * 0.5
+    width = 0.105
+    column = np.floor(x / width)
+    book = cell_random(column + 17 * row, row)
+    pick = (cell_random(column, row + 9) * SPINES.shape[1]).astype(np.int64)
+    spine = SPINES[:, pick] * (0.75 + 0.25 * np.sin((x / width - column) * np.pi))
+    spine = mix(spine, rgb("ead9a8"), (np.abs(up - 0.1) < 0.016) & (book > 0.45))
+    spine = mix(spine, spine * 0.5, (np.abs(up - 0.24) < 0.035) & (book < 0.45))
+    color = mix(spine, rgb("35231a"), up > 0.3 + 0.12 * book)
+    timber = wood(x, z, rgb("6e4527"), rgb("8f5f38"))
+    upright = np.abs(x / 1.24 - np.round(x / 1.24)) * 1.24 < 0.03
+    return _skirting(mix(color, timber, (up > 0.45) | upright), z)
+
+
+def _pattern_wall(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Teal wallpaper of scales with small flowers above a wooden panel."""
+    row = np.floor(z / 0.27)
+    u = x / 0.54 + 0.5 * (row % 2)
+    du, dv = (u - np.floor(u) - 0.5) * 0.54, z - (row + 0.1) * 0.27
+    distance = np.hypot(du, dv)
+    paper = mix(rgb("2f6f73"), rgb("3f8a87"), noise(x * 3, z * 3))
+    paper = mix(paper, rgb("8fc1a9"), np.abs(distance - 0.215) < 0.022)
+    petals = 0.068 + 0.026 * np.cos(5 * np.arctan2(dv, du))
+    paper = mix(paper, rgb("f0d9a0"), distance < petals)
+    paper = mix(paper, rgb("d9694a"), distance < 0.033)
+    panel = wood(z, x, rgb("7a4f2e"), rgb("a3703f"))
+    groove = np.abs(x / 0.31 - np.round(x / 0.31)) * 0.31 < 0.012
+    panel = mix(panel, panel * 0.4, groove | (z > -0.62))
+    return _skirting(mix(panel, paper, z > -0.58), z)
+
+
+def _window_wall(y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Cream plaster with faint stripes, a white window frame and curtains."""
+    stripe = np.sin(y * np.pi / 0.155) > 0.2
+    color = mix(rgb("e6cf9f"), rgb("d8b878"), stripe) * (0.92 + 0.16 * noise(y * 4, z * 4))
+    fold = 0.72 + 0.28 * np.sin(y * 42 + 1.5 * np.sin(z * 3))
+    curtain = mix(rgb("b4523f"), rgb("e2a45f"), np.abs(z / 0.3 - np.round(z / 0.3)) < 0.12) * fold
+    is_curtain = (np.abs(np.abs(y) - 1.35) < 0.33) & (z > -1.05)
+    frame = np.maximum(np.abs(y) - WINDOW[0], np.abs(z - WINDOW_HEIGHT) - WINDOW[1])
+    color = mix(color, rgb("f4efe4"), frame < 0.09)
+    return _skirting(mix(color, curtain, is_curtain), z)
+
+
+def _ceiling(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    beam = np.abs(x / 1.24 - np.round(x / 1.24)) * 1.24 < 0.1
+    return mix(rgb("f3ead8") * (0.95 + 0.1 * noise(x * 3, y * 3)), wood(y, x, rgb("6e4527"), rgb("8f5f38")), beam)
+
+
+def room_glow(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Light sent out, linear RGB [3, n]: the sky in the window's panes and the lamp on the ceiling."""
+    glow = np.zeros_like(points)
+    for face, emission in ((0, _window_glow), (5, _lamp_glow)):
+        index = np.flatnonzero(faces == face)
+        glow[:, index] = emission(*points.take(index, axis=1))
+    return glow
+
+
+def _window_glow(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    up = z - WINDOW_HEIGHT
+    pane = (np.abs(np.abs(y) - WINDOW[0] / 2) < WINDOW[0] / 2 - 0.03) & (np.abs(np.abs(up) - WINDOW[1] / 2) < 0.345)
+    sky = mix(rgb("fff0d0"), rgb("a8d4f0"), smooth(-0.5, 0.6, up)) * 1.6
+    cloud = smooth(0.55, 0.8, noise(y * 2.2 + 5, up * 4 + 3))
+    sky = mix(sky, rgb("ffffff") * 1.8, cloud * (up > -0.3))
+    hedge = up < -0.32 + 0.12 * noise(y * 5, y)
+    sky = mix(sky, rgb("6f9a52") * 0.9, hedge)
+    return sky * pane
+
+
+def _lamp_glow(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return np.float32(4) * rgb("ffe2b0") * (np.hypot(x, y) < 0.6)

@@ -1,0 +1,176 @@
+"""Agisoft Metashape: cameras.xml, as File > Export > Export Cameras writes it.
+
+Cameras look along z with y down. A pixel is (w / 2 + cx + x f + x b1 + y b2, h / 2 + cy + y f), x and y after the
+distortion; the tangential coefficients p1 and p2 are in reverse order, compared with OpenCV. Source: Agisoft Metashape
+User Manual, appendix "Camera models".
+"""
+
+from functools import partial
+from pathlib import Path
+from xml.etree.ElementTree import Element, ParseError, fromstring
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.readers.poses import pose_matrix, w2c_from_opencv
+
+_HEAD_BYTES = 4096
+_ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20
+"""Upper bounds of the memory that ElementTree takes for an element and an attribute; what text and elements may take
+together, beyond four times the file's length. A camera takes twice its length.
+"""
+_MAX_SIDE = 1 << 18
+_Camera = tuple[Element, Element | None, np.ndarray | None]
+"""A camera, its sensor, and the transform from its component to the world."""
+_FRAME, _FISHEYE = ("frame",), ("fisheye", "equidistant_fisheye")
+
+
+def find_metashape(root: Path) -> Path | None:
+    """The first .xml file in `root` that is a Metashape document."""
+    for path in filter(Path.is_file, sorted(root.glob("*.xml"))):
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        if b"<document" in head and b"<chunk" in head:
+            return path
+    return None
+
+
+def read_metashape(root: Path, options: SceneOptions) -> Dataset:
+    """The aligned cameras of all chunks, in the coordinates of the export. Raises SceneError."""
+    path = find_metashape(root)
+    if path is None:
+        raise SceneError(f"{root} holds no cameras.xml of Metashape: File > Export > Export Cameras writes it")
+    images = ImageIndex(export_image_folder(root, options))
+    aligned: list[tuple[str, _Camera]] = []
+    num_cameras = 0
+    for chunk in _document(path).iter("chunk"):
+        sensors = {sensor.get("id"): sensor for sensor in chunk.iter("sensor")}
+        worlds, default = _worlds(chunk, path), _world(chunk.find("transform"), path)
+        for camera in chunk.iter("camera"):
+            num_cameras += 1
+            has_master = camera.get("master_id") not in (None, camera.get("id"))
+            if camera.get("enabled") in ("false", "0") or (camera.find("transform") is None and not has_master):
+                continue
+            sensor, world = sensors.get(camera.get("sensor_id")), worlds.get(camera.get("component_id"), default)
+            aligned.append((camera.get("label", ""), (camera, sensor, world)))
+    num_unaligned = num_cameras - len(aligned)
+    if num_unaligned == num_cameras:
+        raise SceneError(f"{path} has {num_cameras} cameras, and none is aligned and enabled: align them, export again")
+    frames, skipped = usable_frames(aligned, partial(_frame, images))
+    without = f", without {num_unaligned} that are not aligned or disabled" if num_unaligned else ""
+    return Dataset(f"Metashape's cameras in {path}{without}", images.folder, frames, Points(), skipped)
+
+
+def _document(path: Path) -> Element:
+    """The root element. SceneError for what is no XML, and for entities, which could grow without bound."""
+    try:
+        content = path.read_bytes()
+        if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+            raise SceneError(f"{path} declares a document type, which Metashape does not: export the cameras again")
+        num_elements = content.count(b"<") - content.count(b"</")
+        estimate = 2 * len(content) + _ELEMENT_BYTES * num_elements + _ATTRIBUTE_BYTES * content.count(b"=")
+        if estimate > _MAX_BASE_BYTES + 4 * len(content):
+            raise SceneError(f"{path} holds {num_elements:,} elements, more than are read from {len(content):,} bytes")
+        return fromstring(content)
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ParseError, ValueError, LookupError, RecursionError) as error:
+        raise SceneError(f"{path} is not a readable XML file ({error}): export the cameras again") from error
+
+
+def _worlds(chunk: Element, path: Path) -> dict[str | None, np.ndarray | None]:
+    """Transforms to the world by component. None for a component that has no common coordinates with the active one.
+
+    Components, parts whose alignments are not connected, have transforms only where the chunk is georeferenced.
+    """
+    components = list(chunk.iter("component"))
+    active = next((group.get("active_id") for group in chunk.iter("components")), None)
+    is_common = len(components) == 1 or all(part.find("transform") is not None for part in components)
+    return {
+        part.get("id"): _world(part.find("transform"), path) if is_common or part.get("id") == active else None
+        for part in components
+    }
+
+
+def _frame(images: ImageIndex, label: str, entry: _Camera) -> Frame:
+    camera, sensor, world = entry
+    if world is None:
+        raise Unusable("it is in another component than the active one, whose coordinates differ: merge them")
+    if camera.find("transform") is None:
+        raise Unusable("it has no pose but that of its master in a multi-camera system: align it on its own")
+    file = images.find_label(label)
+    if sensor is None:
+        raise Unusable("its sensor is not in the file")
+    c2w = world @ pose_matrix(_numbers(camera.findtext("transform")))
+    return Frame(sanitize_name(file), file, _lens(sensor), w2c_from_opencv(c2w))
+
+
+def _world(transform: Element | None, path: Path) -> np.ndarray:
+    """float64 [4, 4] from a chunk's or component's coordinates to the world's: scale, rotation, shift; or none."""
+    world = np.eye(4)
+    if transform is None:
+        return world
+    try:
+        rotation = np.array(_numbers(transform.findtext("rotation")) or np.eye(3).ravel()).reshape(3, 3)
+        shift = np.array(_numbers(transform.findtext("translation")) or (0.0, 0.0, 0.0)).reshape(3)
+        scale = (_numbers(transform.findtext("scale")) or [1.0])[0]
+    except (Unusable, ValueError):
+        raise SceneError(f"{path}: a transform is not a rotation, shift and scale: export the cameras again") from None
+    if not scale > 0:
+        raise SceneError(f"{path}: a transform has the scale {scale}; it must be positive: export the cameras again")
+    world[:3, :3], world[:3, 3] = scale * rotation, shift
+    return world
+
+
+def _lens(sensor: Element) -> Lens:
+    """The lens of the adjusted calibration. Unusable for spherical and other cameras without a pinhole image."""
+    calibrations = sensor.findall("calibration")
+    if not calibrations:
+        raise Unusable(f"its sensor, of type {sensor.get('type', 'unknown')!a}, has no calibration")
+    calibration = next((one for one in calibrations if one.get("class") == "adjusted"), calibrations[0])
+    kind = calibration.get("type") or sensor.get("type") or "frame"
+    if kind not in _FRAME + _FISHEYE:
+        raise Unusable(f"its sensor is of type {kind!a}; expected frame or fisheye")
+    resolution = calibration.find("resolution")
+    size = sensor.find("resolution") if resolution is None else resolution
+    width, height = (int(_number(size.get(side)) if size is not None else 0) for side in ("width", "height"))
+    if calibration.find("fx") is not None:
+        raise Unusable("its calibration has fx and fy, as PhotoScan wrote it: export the cameras with Metashape")
+    value = {name: _number(calibration.findtext(name)) for name in _NAMES}
+    focal = value["f"]
+    if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE and focal > 0 and focal + value["b1"] > 0):
+        raise Unusable(f"its sensor has the size {width}x{height} and the focal length {focal:g}")
+    distortion = Polynomial(
+        radial=tuple(value[name] for name in ("k1", "k2", "k3", "k4")), tangential=(value["p2"], value["p1"]),
+        skew=value["b2"] / (focal + value["b1"]), fisheye=kind in _FISHEYE,
+    )  # fmt: skip
+    return Lens(width, height, focal + value["b1"], focal, width / 2 + value["cx"], height / 2 + value["cy"],
+                distortion.or_none())  # fmt: skip
+
+
+_NAMES = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
+
+
+def _number(text: str | None) -> float:
+    """0 where there is none. Unusable for anything but a finite number."""
+    numbers = _numbers(text)
+    if len(numbers) > 1:
+        raise Unusable(f"{text!a} is not a number")
+    return numbers[0] if numbers else 0.0
+
+
+def _numbers(text: str | None) -> list[float]:
+    """Finite numbers between spaces. Unusable for anything else."""
+    try:
+        numbers = [float(word) for word in (text or "").split()]
+    except ValueError:
+        numbers = [np.nan]
+    if not np.isfinite(numbers).all():
+        raise Unusable(f"{(text or '')[:60]!a} does not consist of finite numbers")
+    return numbers

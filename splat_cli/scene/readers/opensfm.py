@@ -1,0 +1,149 @@
+"""OpenSfM's reconstruction.json, which OpenDroneMap (ODM, WebODM) has, too.
+
+A shot has a rotation vector and a translation from world to camera, which looks along z with y down. Focal lengths and
+principal points are shares of the image's longer side, the latter from its centre. Source: OpenSfM's documentation,
+"Geometric models" (doc/source/geometry.rst) and "Dataset structure" (dataset.rst).
+"""
+
+import re
+from array import array
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.io.json_input import parse_json
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.poses import rotation_from_vector
+from splat_cli.scene.transforms.document import number, text
+
+_FILES = ("reconstruction.json", "opensfm/reconstruction.json")  # OpenSfM's, ODM's
+_HEAD_BYTES = 1 << 16
+_MAX_BYTES = 1 << 29
+"""Maximum size of a file in bytes; OpenDroneMap writes 0.1 MiB per photograph, including points."""
+_THREE_NUMBERS = rb"\[" + b",".join([rb"\s*([-+.\deE]+)\s*"] * 3) + rb"\]"
+_POINT = re.compile(
+    rb'"\d+"\s*:\s*\{\s*"color"\s*:\s*'
+    + _THREE_NUMBERS
+    + rb'\s*,\s*"coordinates"\s*:\s*'
+    + _THREE_NUMBERS
+    + rb"\s*\}\s*,?"
+)
+_MODELS, _FISHEYE_MODELS = ("perspective", "simple_radial", "radial", "brown"), ("fisheye", "fisheye_opencv")
+_MAX_NUMBER = 1e15
+
+
+def find_opensfm(root: Path) -> Path | None:
+    """The reconstruction.json in `root` or in its folder `opensfm`, if it begins as OpenSfM's do."""
+    for path in (root / name for name in _FILES):
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+            if head.lstrip().startswith(b"[") and b'"projection_type"' in head:
+                return path
+    return None
+
+
+def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
+    """Shots and points of the first reconstruction, the largest; others have coordinates of their own.
+
+    Raises SceneError.
+    """
+    path = find_opensfm(root)
+    if path is None:
+        raise SceneError(f"{root} holds no reconstruction.json of OpenSfM or OpenDroneMap")
+    try:
+        rest, numbers = _without_points(path)
+        reconstructions = parse_json(rest)
+        cameras, shots, points = (reconstructions[0].get(key, {}) for key in ("cameras", "shots", "points"))
+        entries, points = [(name, dict(shot)) for name, shot in shots.items()], _points(points, numbers)
+        lenses = {name: dict(camera) for name, camera in cameras.items()}
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise SceneError(f"{path} is not a reconstruction of OpenSfM ({error}): make it again") from error
+    check_count(path, "shots", len(entries))
+    is_part = root.name == "opensfm" and not (root / "images").is_dir()  # of OpenDroneMap's project
+    images = ImageIndex(export_image_folder(root.parent if is_part else root, options))
+    frames, skipped = usable_frames(entries, partial(_frame, images, lenses))
+    part = f", the first of {len(reconstructions)} that are not connected" if len(reconstructions) > 1 else ""
+    return Dataset(f"OpenSfM's reconstruction in {path}{part}", images.folder, frames, points, skipped)
+
+
+def _frame(images: ImageIndex, lenses: dict[str, dict[str, Any]], name: str, shot: dict[str, Any]) -> Frame:
+    file = images.find_label(name)
+    camera = text(shot, "camera")
+    if camera not in lenses:
+        raise Unusable("its camera is not in the file")
+    w2c = np.eye(4)
+    w2c[:3, :3] = rotation_from_vector(_vector(shot, "rotation"))
+    w2c[:3, 3] = _vector(shot, "translation")
+    return Frame(sanitize_name(file), file, _lens(lenses[camera]), w2c)
+
+
+def _vector(shot: dict[str, Any], key: str) -> np.ndarray:
+    try:
+        vector = np.array(shot.get(key), np.float64).reshape(3)
+    except (TypeError, ValueError, OverflowError):
+        vector = np.full(3, np.nan)
+    if not np.abs(vector).max() < _MAX_NUMBER:
+        raise Unusable(f"its `{key}` is not a list of 3 finite numbers")
+    return vector
+
+
+def _lens(camera: dict[str, Any]) -> Lens:
+    """The lens of a camera. Unusable for spherical and other cameras without a pinhole image."""
+    model = text(camera, "projection_type")
+    if model not in _MODELS + _FISHEYE_MODELS:
+        known = ", ".join(_MODELS + _FISHEYE_MODELS)
+        raise Unusable(f"its camera is of type {model!a}; expected one of {known}")
+    value = {name: number(camera, name) or 0.0 for name in camera if name != "projection_type"}
+    width, height = (round(value.get(name, 0.0)) for name in ("width", "height"))
+    longer = max(width, height)
+    fx, fy = (value.get(name, value.get("focal", 0.0)) * longer for name in ("focal_x", "focal_y"))
+    if not (min(width, height) > 0 and fx > 0 and fy > 0):
+        raise Unusable(f"its camera has the focal lengths {fx:g}, {fy:g} and the size {width}x{height}")
+    distortion = Polynomial(
+        radial=tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4")),
+        tangential=(value.get("p1", 0.0), value.get("p2", 0.0)), fisheye=model in _FISHEYE_MODELS,
+    )  # fmt: skip
+    cx, cy = width / 2 + longer * value.get("c_x", 0.0), height / 2 + longer * value.get("c_y", 0.0)
+    return Lens(width, height, fx, fy, cx, cy, distortion.or_none())
+
+
+def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
+    """The file without points, and colours and coordinates of the first reconstruction's, float64 [P, 6].
+
+    As Python's objects, points would take four times the memory of their text. Those that are written otherwise stay.
+    OSError; ValueError for a file that is too long, or a number that is none.
+    """
+    with path.open("rb") as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it is longer than {_MAX_BYTES:,} bytes")
+    rest, numbers, end, is_first = bytearray(), array("d"), 0, True
+    for match in _POINT.finditer(content):
+        between = content[end : match.start()]
+        is_first = is_first and not (numbers and b'"shots"' in between)
+        if is_first:
+            numbers.extend(map(float, match.groups()))
+        rest += between
+        if not match[0].endswith(b","):  # the last point: one that stays before it no longer has a successor
+            while rest[-1:].isspace() or rest.endswith(b","):
+                del rest[-1:]
+        end = match.end()
+    return bytes(rest + content[end:]), np.frombuffer(numbers, np.float64).reshape(-1, 6)
+
+
+def _points(points: dict[str, Any], numbers: np.ndarray) -> Points:
+    """All points: of `_without_points`, and others. TypeError, KeyError or ValueError if they are none."""
+    others = [[*point["color"], *point["coordinates"]] for point in points.values()]
+    numbers = np.concatenate([numbers, np.array(others, np.float64).reshape(-1, 6)])
+    return Points(numbers[:, 3:], np.clip(np.nan_to_num(numbers[:, :3]), 0, 255).astype(np.uint8))

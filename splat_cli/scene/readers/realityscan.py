@@ -1,0 +1,133 @@
+"""RealityScan (RealityCapture): the registration as CSV, "Internal/External camera parameters".
+
+A row per photograph: position x, y, alt; heading, pitch, roll in degrees, camera to world with OpenGL's axes as
+Rz(-heading) Rx(pitch) Ry(roll); f in millimetres of a 36 mm film, px and py as shares, of the picture's longer side;
+Brown's radial k1 to k4 and tangential t1, t2, which are in reverse order compared with OpenCV. Columns of distortion
+and principal point may be missing. Source: calibration.xml of RealityScan 2.2, which defines its exports. There the
+"OpenCV-compliant" one has k1, k2, t2, t1, and this one new names of columns: yaw, f_35mm, px_norm, py_norm.
+"""
+
+import csv
+import itertools
+import math
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import (
+    MAX_PHOTOGRAPHS,
+    Dataset,
+    Frame,
+    Points,
+    Unusable,
+    check_count,
+    sanitize_name,
+    usable_frames,
+)
+from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import export_image_folder
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.readers.poses import w2c_from_opengl
+
+_POSE = {"name", "x", "y", "alt", "heading", "pitch", "roll"}
+_REQUIRED = _POSE | {"f"}
+_NEW_NAMES = {"yaw": "heading", "f_35mm": "f", "px_norm": "px", "py_norm": "py"}
+_FILM = 36.0
+_MAX_LINE, _MAX_COLUMNS = 4096, 64
+
+
+def find_realityscan(root: Path) -> Path | None:
+    """The first .csv file in `root` whose columns are those of a registration."""
+    for path in filter(Path.is_file, sorted(root.glob("*.csv"))):
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            head = [file.readline(_MAX_LINE) for _ in range(2)]
+        if any(set(_columns(line)) >= _POSE for line in head):
+            return path
+    return None
+
+
+def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
+    """The cameras of the CSV, with their photographs, undistorted or not. Raises SceneError."""
+    path = find_realityscan(root)
+    if path is None:
+        columns = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"
+        raise SceneError(f"{root} holds no registration of RealityScan, a .csv file with the columns {columns}")
+    images = ImageIndex(export_image_folder(root, options))
+    rows = ((row["name"], row) for row in _rows(path))
+    frames, skipped = usable_frames(rows, partial(_frame, images))
+    return Dataset(f"RealityScan's cameras in {path}", images.folder, frames, Points(), skipped)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """The rows below the line with the columns, which may follow a line with the number of cameras."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            lines = iter(lambda: file.readline(_MAX_LINE), "")
+            columns = next(found for found in map(_columns, lines) if set(found) >= _POSE)
+            if not set(columns) >= _REQUIRED:
+                raise SceneError(
+                    f"{path} has no focal lengths, column f: export it as Internal/External camera parameters"
+                )
+            reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], restval="", skipinitialspace=True)
+            rows = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
+        check_count(path, "cameras", len(rows))
+        return [{key: value for key, value in row.items() if isinstance(value, str)} for row in rows]
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (csv.Error, StopIteration) as error:
+        raise SceneError(f"{path} is not a readable CSV file ({error}): export the registration again") from error
+
+
+def _columns(line: str) -> list[str]:
+    names = (name.strip().lstrip("#").lower() for name in line.split(","))
+    return [_NEW_NAMES.get(name, name) for name in names]
+
+
+def _frame(images: ImageIndex, label: str, row: dict[str, str]) -> Frame:
+    file = images.find_label(label)
+    width, height = images.size(file)
+    value = {name: _number(row, name) for name in row if name != "name"}
+    longer = max(width, height)
+    focal = value["f"] * longer / _FILM
+    if not focal > 0:
+        raise Unusable(f"its focal length is {value['f']:g} mm; it must be positive")
+    radial = tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4"))
+    tangential = (value.get("t2", 0.0), value.get("t1", 0.0))
+    lens = Lens(
+        width, height, focal, focal, width / 2 + longer * value.get("px", 0.0),
+        height / 2 + longer * value.get("py", 0.0),
+        Polynomial(radial=radial, tangential=tangential).or_none(),
+    )  # fmt: skip
+    c2w = np.eye(4)
+    c2w[:3, :3] = rotation_from_angles(value["heading"], value["pitch"], value["roll"])
+    c2w[:3, 3] = value["x"], value["y"], value["alt"]
+    return Frame(sanitize_name(file), file, lens, w2c_from_opengl(c2w))
+
+
+def rotation_from_angles(heading: float, pitch: float, roll: float) -> np.ndarray:
+    """Camera to world [3, 3] with OpenGL's axes, from degrees; at zero the camera looks down with north above."""
+    (ch, sh), (cp, sp), (cr, sr) = (
+        (math.cos(angle), math.sin(angle)) for angle in map(math.radians, (-heading, pitch, roll))
+    )
+    about_z = np.array([[ch, -sh, 0], [sh, ch, 0], [0, 0, 1]])
+    about_x = np.array([[1, 0, 0], [0, cp, -sp], [0, sp, cp]])
+    about_y = np.array([[cr, 0, sr], [0, 1, 0], [-sr, 0, cr]])
+    return about_z @ about_x @ about_y
+
+
+def _number(row: dict[str, str], name: str) -> float:
+    """A finite number; 0 where a column that may be missing is empty. Unusable for anything else."""
+    text = row[name].strip()
+    if not text and name not in _REQUIRED:
+        return 0.0
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not abs(value) < 1e100:
+        raise Unusable(f"its `{name}` is {text[:40]!a}, not a finite number")
+    return value

@@ -1,0 +1,180 @@
+"""Progress and messages on standard error: a bar on terminals, plain lines in logs."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TextIO, cast
+
+from tqdm import tqdm
+
+from splat_cli.terminal.lines import can_overwrite, wrapped
+from splat_cli.terminal.progress_bar import ProgressBar
+
+Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+"""`Display.counting`: (label, total) -> context of a function to call with the number of things just done."""
+_PLAIN_INTERVAL = 10.0
+_SHOWN = 5  # lines of a list in a message
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of training: steps done, number of splats, loss and PSNR (dB) of the last step's photograph."""
+
+    step: int
+    loss: float
+    num_splats: int
+    psnr: float | None = None
+
+
+class Level(IntEnum):
+    """Verbosity: warnings; warnings and messages; also details."""
+
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+class Display:
+    """Writes to `stream`, by default standard error; `warnings`: all warnings so far.
+
+    bar: whether a bar shows progress, not plain lines; by default where the stream is a terminal that can overwrite
+    a line.
+    """
+
+    def __init__(self, stream: TextIO | None = None, level: Level = Level.NORMAL, bar: bool | None = None) -> None:
+        self._stream = cast(TextIO, _ErrorTolerantStream(stream or sys.stderr))
+        self._level = level
+        self._bar = can_overwrite(self._stream) if bar is None else bar
+        self.warnings: list[str] = []
+
+    def say(self, line: str) -> None:
+        """Print a line, above the bar if there is one."""
+        self._print(line, Level.NORMAL)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, at every level."""
+        self.warnings.append(text)
+        self._print(f"Warning: {text}", Level.QUIET)
+
+    def detail(self, line: str) -> None:
+        """Print a line at the level of details only."""
+        self._print(line, Level.VERBOSE)
+
+    def _print(self, line: str, level: Level) -> None:
+        if self._level >= level:
+            tqdm.write(wrapped(line, self._stream), file=self._stream)
+
+    @contextmanager
+    def counting(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
+        """Yield a function to call with the number of items just done, of `total`; without a bar, prints lines."""
+        if not self._bar and self._level > Level.QUIET:
+            yield _PlainCount(label, total, self.say)
+            return
+        hidden = self._level == Level.QUIET
+        with ProgressBar(total=total, desc=label, file=self._stream, leave=False, disable=hidden) as bar:
+            yield bar.update
+
+    @contextmanager
+    def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
+        """Yield a function that displays Progress: step, loss, PSNR, splats, steps per second and time left.
+
+        first: number of steps done before.
+        """
+        if self._level == Level.QUIET:
+            yield lambda progress: None
+            return
+        if not self._bar:
+            yield _PlainLines(num_steps, self.say)
+            return
+        with ProgressBar(total=num_steps, initial=first, file=self._stream) as bar:
+
+            def show(progress: Progress) -> None:
+                bar.fields = _bar_fields(progress)
+                bar.update(progress.step - bar.n)
+
+            yield show
+
+
+class _ErrorTolerantStream:
+    """A stream whose failures end nothing: a terminal that was closed, a pipe nobody reads, a full disk."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _PlainLines:
+    """A line every ten seconds, and one at the end."""
+
+    def __init__(self, num_steps: int, say: Callable[[str], None]) -> None:
+        self._num_steps = num_steps
+        self._say = say
+        self._first: tuple[int, float] | None = None  # step and time, after kernels are compiled
+        self._last = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.perf_counter()
+        if self._first and now - self._last < _PLAIN_INTERVAL and progress.step < self._num_steps:
+            return
+        self._last = now
+        self._say(f"step {progress.step}/{self._num_steps}, {_status(progress)}{self._speed(progress.step, now)}")
+
+    def _speed(self, step: int, now: float) -> str:
+        """Steps per second since the first Progress, and the time left; empty at the first."""
+        if self._first is None:
+            self._first = step, now
+            return ""
+        rate = (step - self._first[0]) / max(now - self._first[1], 1e-9)
+        left = tqdm.format_interval((self._num_steps - step) / max(rate, 1e-9))
+        return f", {rate:.1f} step/s, {left} left"
+
+
+class _PlainCount:
+    """A line every ten seconds; none for shorter work."""
+
+    def __init__(self, label: str, total: int, say: Callable[[str], None]) -> None:
+        self._label, self._total, self._say = label, total, say
+        self._done = 0
+        self._last = time.perf_counter()
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        now = time.perf_counter()
+        if now - self._last >= _PLAIN_INTERVAL:
+            self._last = now
+            self._say(f"{self._label}: {self._done:,} of {self._total:,}")
+
+
+def first_of(lines: Sequence[str], count: int = _SHOWN, separator: str = "; ") -> str:
+    """The first `count` lines, joined, and the number of the others."""
+    more = len(lines) - count
+    return separator.join(lines[:count]) + f" and {more:,} more" * (more > 0)
+
+
+def left_out(lines: Sequence[str], what: str) -> str:
+    """A warning: "left out 2 photographs: a.jpg: ...; b.jpg: ...". lines: what was left out; what: one of them."""
+    return f"left out {len(lines):,} {what}{'s' * (len(lines) != 1)}: {first_of(lines)}"
+
+
+def _status(progress: Progress) -> str:
+    psnr = "" if progress.psnr is None else f"PSNR {progress.psnr:.2f}, "
+    return f"loss {progress.loss:.4f}, {psnr}{progress.num_splats:,} splats"
+
+
+def _bar_fields(progress: Progress) -> tuple[str, ...]:
+    """As _status, the most important first."""
+    psnr = () if progress.psnr is None else (f"PSNR {progress.psnr:.2f}",)
+    return *psnr, f"{progress.num_splats:,} splats", f"loss {progress.loss:.4f}"

@@ -1,0 +1,264 @@
+"""The package as programs import it: names, types, import time, and every example in the docs."""
+
+import ast
+import dataclasses
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import splat_cli as splat
+from splat_cli.errors import UsageError
+from tests.documented import notebook_cells, python_blocks, run_cell
+from tests.subprocesses import ROOT, finished
+
+FEW = 25  # steps of what is shown with thousands
+FAST = {"device": "cpu", "quiet": True}
+
+
+@pytest.fixture
+def few_steps(monkeypatch, tmp_path):
+    """Examples run in an empty folder, train few steps, and their sample scene is small."""
+    from splat_cli import sample
+    from splat_cli.api import scenes
+
+    small = sample.make_sample_scene
+    monkeypatch.setitem(vars(splat), "make_sample_scene", lambda folder: small(folder, 24, 64, 48))
+
+    def shortened(config, changes, original=scenes.with_settings):
+        config = original(config, changes)
+        return dataclasses.replace(config, steps=min(config.steps or FEW, FEW))
+
+    monkeypatch.setattr(scenes, "with_settings", shortened)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def result(scene):
+    """Trained in memory, three photographs held out."""
+    return splat.train_scene(scene, steps=FEW, eval=True, test_every=3, **FAST)
+
+
+def test_import_loads_little():
+    """No NumPy and no CuPy; it takes 15 ms."""
+    code = "import sys; before = {*sys.modules}; import splat_cli; print(*{*sys.modules} - before)"
+    loaded = {name.partition(".")[0] for name in finished([sys.executable, "-c", code]).stdout.split()}
+    assert loaded - sys.stdlib_module_names == {"splat_cli"}
+    assert len(loaded) < 40
+
+
+def test_names_are_all_there():
+    assert set(splat.__all__) <= set(dir(splat))
+    for name in splat.__all__:
+        assert getattr(splat, name).__doc__
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = splat.nonsense
+
+
+def test_a_name_has_the_type_that_checkers_see():
+    """What is loaded on first use is what `if TYPE_CHECKING` imports, and nothing else is public."""
+    tree = ast.parse((ROOT / "splat_cli" / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module != "typing"]
+    seen = {name.name: node.module for node in imports for name in node.names if node.module.startswith("splat_cli")}
+    loaded = {name: f"splat_cli.{module}" for module, names in splat._MODULES.items() for name in names}
+    assert seen == loaded
+    assert sorted(splat.__all__) == sorted(seen)
+
+
+@pytest.mark.slow
+def test_checkers_see_types(tmp_path):
+    mypy = pytest.importorskip("mypy.api", reason="types are checked with mypy (extra dev)")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import splat_cli as splat\nreveal_type(splat.train_scene('x').render(0).save)\nsplat.nonsense\n"
+    )
+    said = mypy.run(["--strict", "--no-incremental", str(program)])[0]
+    assert re.search(r'Revealed type is "def \(path: .*str.* \| .*Path.*\)"', said)
+    assert 'has no attribute "nonsense"' in said
+
+
+def test_train_in_memory_writes_nothing(few_steps, scene):
+    seen = []
+    result = splat.train_scene(scene, steps=5, on_progress=seen.append, **FAST)
+    assert (result.steps, result.path, result.held_out) == (5, None, [])
+    assert seen[-1].step == 5
+    assert list(few_steps.iterdir()) == []
+
+
+def test_memory_and_run_train_the_same(scene, tmp_path):
+    settings = {"steps": 20, "deterministic": True, "densify_start": 5, "densify_interval": 5}
+    memory = splat.train_scene(scene, **settings, **FAST)
+    run = splat.train_scene(scene, out=tmp_path / "run", **settings, **FAST)
+    for name, array in memory.splats.arrays().items():
+        np.testing.assert_array_equal(array, run.splats.arrays()[name])
+    assert (run.path / "report.html").is_file()
+
+
+def test_training_ends_where_the_callback_says(scene, tmp_path):
+    for out in (None, tmp_path / "run"):
+        result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: progress.step < 3, out=out, **FAST)
+        assert 3 <= result.steps < 1000
+
+
+def test_run_and_memory_measure_the_same(result, trained):
+    assert result.evaluate().per_image.keys() == splat.open_run(trained, device="cpu").evaluate().per_image.keys()
+    assert splat.open_run(trained).evaluate().mean.psnr == pytest.approx(10, abs=10)
+
+
+def test_color_field_is_rendered_and_saved(scene, tmp_path):
+    result = splat.train_scene(scene, steps=20, eval=True, color="field", out=tmp_path / "run", **FAST)
+    assert result.splats.sh_degree == 3
+    view = result.held_out[0]
+    photograph = np.asarray(result.compare(view.name))[:, : view.width]
+    scored = splat.evaluate(result.splats, scene, device="cpu").per_image[view.name].psnr
+    assert result.evaluate().per_image[view.name].psnr == pytest.approx(scored, abs=1.5)  # baked into harmonics
+    assert photograph.shape == result.render(view).pixels.shape
+
+
+def test_pictures(result, tmp_path):
+    image = result.render("a_01.jpg")
+    assert image.pixels.dtype == np.uint8
+    assert np.array_equal(image, result.render(result.views[1]).pixels)
+    assert image._repr_png_().startswith(b"\x89PNG")
+    assert result._repr_png_() == result.render(result.held_out[0])._repr_png_()
+    image.save(tmp_path / "view.webp")
+    assert (tmp_path / "view.webp").read_bytes()[8:12] == b"WEBP"
+    assert result.render(0, background=(1, 1, 1)).pixels.mean() > result.render(0).pixels.mean()
+
+
+def test_files_are_measured_as_the_result(result, scene, tmp_path):
+    result.save(tmp_path / "splats.ply")
+    scores = splat.evaluate(tmp_path / "splats.ply", scene, test_every=3, device="cpu")
+    assert scores.mean.psnr == pytest.approx(result.evaluate().mean.psnr, abs=0.5)  # antialiasing was baked
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda result, scene: splat.evaluate(result.splats, scene, test_every=0), "test_every=0: expected 1"),
+        (lambda result, scene: splat.train_scene(scene, stepz=3), "'stepz' is not a setting; did you mean 'steps'?"),
+        (lambda result, scene: splat.train_scene(scene, downscale=2), "downscale is a setting of read_scene"),
+        (lambda result, scene: splat.train_scene(scene, out="run"), "in place of a Scene"),
+        (
+            lambda result, scene: result.render("a_99.jpg"),
+            "no view 'a_99.jpg': expected numbers under 9 and names such",
+        ),
+        (lambda result, scene: result.render(9), "no view 9"),
+        (lambda result, scene: result.save("x.doc"), "x.doc has no suffix of a file of splats"),
+        (lambda result, scene: result.render(0).save("x.doc"), "x.doc has no suffix of a picture"),
+        (lambda result, scene: result.render(dataclasses.replace(result.views[0], width=0)), "expected whole numbers"),
+        (
+            lambda result, scene: result.render(dataclasses.replace(result.views[0], height=9.5)),
+            "expected whole numbers",
+        ),
+        (lambda result, scene: result.render(dataclasses.replace(result.views[0], width=10**5)), "1 to 32768"),
+        (lambda result, scene: result.render(dataclasses.replace(result.views[0], w2c=[])), "expected a NumPy array"),
+        (
+            lambda result, scene: result.render(dataclasses.replace(result.views[0], fx=np.nan)),
+            "has invalid parameters",
+        ),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", max_splats=-1), "max_splats = -1: expected 1 or more"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", sh_degree=9), "sh_degree = 9: expected 0 to 3"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", scale=0), "scale = 0: expected a number over 0"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", crop="0,0"), "crop '0,0': expected x,y,z,radius"),
+        (lambda result, scene: splat.convert("a.ply", "b.ply", shdegree=1), "not an edit; did you mean 'sh_degree'"),
+        (lambda result, scene: splat.open_run("nowhere"), "nowhere does not exist"),
+    ],
+)
+def test_errors_say_what_to_do(few_steps, result, scene, call, message):
+    with pytest.raises(UsageError, match=message):
+        call(result, splat.read_scene(scene))
+    assert list(few_steps.iterdir()) == []
+
+
+def test_nothing_held_out_is_told(scene):
+    result = splat.train_scene(scene, steps=1, **FAST)
+    for call in (result.evaluate, result.compare):
+        with pytest.raises(UsageError, match="train with eval=True"):
+            call()
+
+
+def test_readme_trains_and_shows_a_picture(few_steps):
+    (lines,) = python_blocks("README.md")
+    assert run_cell(lines, {})._repr_png_().startswith(b"\x89PNG")
+    assert {"comparison.png", "room.spz"} <= {path.name for path in few_steps.iterdir()}
+
+
+def test_every_example_of_the_page_runs(few_steps):
+    names = {}
+    for block in python_blocks("docs/python.md"):
+        run_cell(block, names)
+    assert names["curve"]
+    assert (few_steps / "room.html").is_file()
+
+
+@pytest.mark.slow
+def test_notebook_trains_compares_and_exports(monkeypatch, tmp_path):
+    """Its code cells run as they are, without Jupyter; it is stored without outputs."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    shown = [run_cell(source, names) for source in notebook_cells("docs/tour.ipynb")]
+    assert sum(hasattr(value, "_repr_png_") for value in shown) == 3
+    assert names["scores"].mean.psnr > 22
+    assert {path.name for path in (tmp_path / "tour").glob("room.*")} == {"room.ply", "room.spz", "room.html"}
+    assert '"outputs": []' in (ROOT / "docs" / "tour.ipynb").read_text()
+    assert "image/png" not in (ROOT / "docs" / "tour.ipynb").read_text()
+
+
+def test_backgrounds_are_those_of_the_command_line(result, scene):
+    camera = dataclasses.replace(result.views[0], cx=1e4)  # away from all splats
+    for background in ("white", "255,255,255", (1, 1, 1), np.ones(3)):
+        assert (result.render(camera, background).pixels == 255).all()
+        assert (splat.render_view(result.splats, camera, background=background, device="cpu").pixels == 255).all()
+    for wrong in ("mauve", (255, 255, 255), (1, 1), 1, (0, 0, float("nan"))):
+        with pytest.raises(UsageError, match="expected"):
+            splat.render_view(result.splats, camera, background=wrong, device="cpu")
+
+
+def changed_views(scene, **changes):
+    return dataclasses.replace(scene, views=[dataclasses.replace(view, **changes) for view in scene.views])
+
+
+def test_a_scene_of_a_program_may_have_other_types(scene):
+    """NumPy's integers, whose products overflow, poses [3, 4], paths as text, positions in double precision."""
+    read = splat.read_scene(scene)
+    width = np.int32(read.views[0].width)
+    views = [dataclasses.replace(view, w2c=view.w2c[:3], path=str(view.path), width=width) for view in read.views]
+    points = read.points.astype(np.float64)
+    points[0] = np.nan
+    other = splat.train_scene(dataclasses.replace(read, views=views, points=points), steps=3, **FAST)
+    expected = splat.train_scene(
+        dataclasses.replace(read, points=read.points[1:], colors=read.colors[1:]), steps=3, **FAST
+    )
+    np.testing.assert_allclose(other.splats.means, expected.splats.means, atol=1e-3)
+    assert other.render(np.int64(1)).pixels.shape == other.render(1).pixels.shape
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda scene: changed_views(scene, fx=0.0), "has invalid parameters"),
+        (lambda scene: changed_views(scene, width=40.0), "expected whole numbers of pixels"),
+        (lambda scene: changed_views(scene, w2c=np.eye(4).tolist()), r"expected a NumPy array \[4, 4\]"),
+        (lambda scene: dataclasses.replace(scene, views=[]), "the scene has no views"),
+        (lambda scene: dataclasses.replace(scene, points=scene.points.T), r"expected numbers \[P, 3\] and uint8"),
+        (lambda scene: dataclasses.replace(scene, colors=scene.colors[:5]), r"colors uint8 \[5, 3\]"),
+        (lambda scene: dataclasses.replace(scene, colors=scene.colors / 255), "colors float64"),
+    ],
+)
+def test_a_scene_that_cannot_be_trained_on_is_refused(scene, change, message):
+    with pytest.raises(UsageError, match=message):
+        splat.train_scene(change(splat.read_scene(scene)), steps=3, **FAST)
+
+
+def test_what_is_no_view_is_told(result):
+    for view in (None, 0, "a_00.jpg"):
+        with pytest.raises(UsageError, match="expected a View"):
+            splat.render_view(result.splats, view, device="cpu")
+
+
+def test_a_preset_may_be_a_path(tmp_path):
+    (tmp_path / "mine.toml").write_text("steps = 77\n")
+    assert splat.load_config(tmp_path / "mine.toml").steps == 77

@@ -1,0 +1,411 @@
+"""`splat city` on a tiny city: cells are trained once each, fit together, and the result is a run."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from splat_cli.cli.main import run
+from splat_cli.commands.city.coarse_views import CoarseViews
+from splat_cli.commands.city.plan import CellFiles, read_plan
+from splat_cli.commands.city.prepare import own_splats
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.sample import make_sample_city
+from splat_cli.scene import read_scene
+from tests.subprocesses import HANG, SPLAT, started, wait_until
+
+ROOT = Path(__file__).parents[3]
+OPTIONS = [
+    "--device", "cpu", "--eval", "--steps", "60", "--cell-steps", "40", "--densify-interval", "10", "--max-splats",
+    "1500", "--splat-budget", "0", "--cell-splats", "1300", "--init", "points", "--deterministic",
+    "--checkpoint-every", "5",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory):
+    """Scene and folder of a finished city. Not to be changed."""
+    folder = tmp_path_factory.mktemp("city")
+    scene = make_sample_city(folder / "scene", blocks=(2, 1), num_views=20, width=48, height=36)
+    assert run(["city", str(scene), "-o", str(folder / "out"), *OPTIONS]) == 0
+    return scene, folder / "out"
+
+
+@pytest.fixture
+def copy(city, tmp_path):
+    return shutil.copytree(city[1], tmp_path / "out")
+
+
+def last(folder):
+    run = RunDir(folder)
+    return read_ply(run.ply_path(run.saved_steps()[-1]))
+
+
+def rows(splats):
+    return {row.tobytes() for row in np.concatenate([splats.means, splats.quats], axis=1)}
+
+
+def test_cells_fit_together(city):
+    """The result is of splats of cells, each within its cell, and of coarse ones that no cell trains."""
+    out = city[1]
+    plan, merged, coarse = read_plan(out), last(out), last(out / "coarse")
+    assert len(plan.cells) >= 2
+    assert len(merged) == len(rows(merged))
+    found = 0
+    for number, cell in enumerate(plan.cells):
+        files = CellFiles.of(out, number)
+        trained, frozen = last(files.run.path), read_ply(files.frozen)
+        assert cell.round == number  # of two
+        assert rows(trained.select(np.arange(len(frozen)))) == rows(frozen)
+        own = own_splats(out, plan, number)
+        assert rows(own) <= rows(trained.select(np.arange(len(frozen), len(trained))))
+        assert rows(own) <= rows(merged)
+        later = [other.cell.holds(plan.ground(own.means)) for other in plan.cells[number + 1 :]]
+        assert not np.any(later)
+        assert len(rows(own) - rows(coarse)) > 100
+        found += len(own)
+    places = plan.places(coarse)
+    untrained = coarse.select(~np.logical_or.reduce([cell.cell.holds(places) for cell in plan.cells]))
+    assert rows(untrained) <= rows(merged)
+    assert found + len(untrained) == len(merged)
+
+
+def test_the_second_cell_fits_to_the_first(city):
+    """What has been trained beyond the border stays in the picture; nothing of the second cell grows there."""
+    out, plan = city[1], read_plan(city[1])
+    files = CellFiles.of(out, 1)
+    first, frozen = own_splats(out, plan, 0), read_ply(files.frozen)
+    near = first.select(plan.cells[1].cell.trains(plan.ground(first.means)))
+    assert len(near) > 20
+    assert rows(near) <= rows(frozen)
+    start = read_ply(files.start)
+    assert not plan.cells[0].cell.holds(plan.ground(start.means)).any()
+
+
+def test_cells_do_not_see_held_out_photographs(city):
+    scene, out = city
+    held_out = {view.name for view in RunDir(out).views("test")}
+    for number in range(len(read_plan(out).cells)):
+        names = {view.name for view in read_scene(CellFiles.of(out, number).scene).views}
+        assert names <= {view.name for view in read_scene(scene).views} - held_out
+
+
+def test_splats_that_only_photographs_of_other_cells_show_stay(city):
+    out = city[1]
+    for number in range(len(read_plan(out).cells)):
+        assert not CellFiles.of(out, number).run.config().relocate_unseen
+
+
+def test_the_result_is_a_run(city, splat, tmp_path):
+    out = city[1]
+    assert "flip" not in RunDir(out).result()  # a second a view, which only `splat eval` spends
+    assert json.loads(splat("eval", out, "--json").out)["psnr"] == pytest.approx(RunDir(out).result()["psnr"])
+    assert splat("render", out, "--views", "test", "-o", tmp_path / "pictures").code == 0
+    assert splat("export", out, tmp_path / "city.splat").code == 0
+    assert (tmp_path / "city.splat").stat().st_size == 32 * len(last(out))
+
+
+def test_a_finished_city_is_not_trained_again(city, splat):
+    scene, out = city
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != ".lock" and path.is_file()}
+    again = splat("city", scene, "-o", out, *OPTIONS)
+    assert (again.code, f"{len(last(out)):,} splats" in again.out) == (0, True)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_only_what_is_missing_is_trained(city, copy, splat):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "point_cloud")
+    shutil.rmtree(copy / "cells/001/run")
+    start = copy / "cells/001/start.ply"
+    written = start.stat().st_mtime_ns
+    again = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert again.code == 0, again.err
+    assert "cell 1: prepared in " in again.err
+    assert "cell 0: " not in again.err
+    assert "coarse: " not in again.err
+    assert start.stat().st_mtime_ns == written
+    assert rows(last(copy / "cells/000/run")) == rows(last(city[1] / "cells/000/run"))
+
+
+@pytest.mark.parametrize("begun", ["scene/images", "run/cameras.json"])
+def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
+    """Cells on two workers of a Dask cluster, of which one is killed while it prepares or trains the first cell."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    scene, out = city[0], tmp_path / "out"
+    command = [sys.executable, "-m", "splat_cli", "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = CellFiles.of(out, 0).folder / begun
+    with subprocess.Popen(list(map(str, command)), env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not path.exists():
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.01)
+            before = psutil.Process(process.pid).children(recursive=True)
+            for child in [one for one in before if "splat_cli.processes.child_process" in one.cmdline()]:
+                child.suspend()  # not to end before its worker does
+                child.parent().kill()
+                child.resume()
+            _, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    assert psutil.wait_procs(before, timeout=30)[1] == []
+    assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_a_preparation_that_was_killed_is_repeated(city, copy, splat):
+    """Files of a cell may be half-written then, until start.ply is there."""
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "point_cloud")
+    files = CellFiles.of(copy, 0)
+    shutil.rmtree(files.run.path)
+    files.start.unlink()
+    for path in (*files.scene.rglob("*.jpg"), files.frozen, files.scene / "sparse" / "0" / "images.bin"):
+        os.truncate(path, path.stat().st_size // 2)
+    result = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert result.code == 0, result.err
+    assert files.start.read_bytes() == CellFiles.of(city[1], 0).start.read_bytes()
+    assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
+    """Not in the process of the command, nor on its device."""
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "cells" / "001")
+    monkeypatch.setattr(CoarseViews, "__init__", lambda *arguments: pytest.fail("rendered by the command"))
+    assert splat("city", city[0], "-o", copy, *OPTIONS).code == 0
+    start = CellFiles.of(copy, 1).start
+    assert start.read_bytes() == CellFiles.of(city[1], 1).start.read_bytes()
+
+
+def test_a_finished_cell_is_not_trained_again(city, copy, splat):
+    """When its job is repeated, because its worker was lost before it could tell."""
+    files = CellFiles.of(copy, 1)
+    shutil.rmtree(files.scene)
+    again = splat("cell", copy, "1", "--device", "cpu", "--json")
+    assert json.loads(again.out)["num_splats"] == len(last(files.run.path))
+    unknown = splat("cell", copy, "7", "--device", "cpu")
+    assert unknown.code == 2
+    assert "has no cell 7" in unknown.err
+
+
+def test_the_number_of_workers_changes_no_byte(city, splat, tmp_path):
+    """With cells that wait for some of those before them, in three rounds or more."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    small = [*OPTIONS, "--max-splats", "4500", "--lod", "0"]
+    plys = []
+    for name, options in (("one", []), ("two", ["--cluster", "local:2"])):
+        result = splat("city", city[0], "-o", tmp_path / name, *small, *options)
+        assert result.code == 0, result.err
+        plys.append(RunDir(tmp_path / name).ply_path(40).read_bytes())
+    plan = read_plan(tmp_path / "one")
+    rounds = [cell.round for cell in plan.cells]
+    assert len(rounds) >= 6
+    assert any(len(plan.before(i)) < sum(other < number for other in rounds) for i, number in enumerate(rounds))
+    assert plys[0] == plys[1]
+
+
+def test_the_coarse_run_of_two_workers_has_the_same_bytes(city, splat, tmp_path):
+    """Two ranks render a batch of two."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    plys = []
+    for name, options in (("one", []), ("two", ["--cluster", "local:2"])):
+        result = splat("city", city[0], "-o", tmp_path / name, *OPTIONS, "--batch", "2", "--lod", "0", *options)
+        assert result.code == 0, result.err
+        plys.append([RunDir(tmp_path / name / folder).ply_path(step) for folder, step in (("coarse", 60), (".", 40))])
+        assert RunDir(tmp_path / name).config().gpus == 1
+    assert "Rank 1 of 2 runs on" in result.err
+    assert RunDir(tmp_path / "two" / "coarse").config().gpus == 2
+    assert [path.read_bytes() for path in plys[0]] == [path.read_bytes() for path in plys[1]]
+
+
+def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_path):
+    """By the same command, killed while two workers train cells, and then given without --cluster."""
+    pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
+    scene, out = city[0], tmp_path / "out"
+    command = [*SPLAT, "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
+    with started(command, stderr=subprocess.PIPE, start_new_session=True) as process:
+        wait_until(CellFiles.of(out, 0).run.cameras_path.is_file, process)
+        before = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    result = splat("city", scene, "-o", out, *OPTIONS)
+    assert result.code == 0, result.err
+    assert psutil.wait_procs(before, timeout=HANG)[1] == []
+    assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_trained_cells_are_merged_without_a_cluster(city, copy, splat):
+    """Whose jobs may wait for long; here there is none at the address."""
+    shutil.rmtree(copy / "point_cloud")
+    (copy / "result.json").unlink()
+    result = splat("city", city[0], "-o", copy, *OPTIONS, "--cluster", "tcp://127.0.0.1:9")
+    assert result.code == 0, result.err
+    assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_seconds_of_stages_and_jobs_are_recorded(city):
+    seconds = json.loads((city[1] / "seconds.json").read_text())
+    assert list(seconds) == [
+        "coarse", "division", "cell 0", "cell 1", "cells", "merge", "evaluation", "levels of detail"
+    ]  # fmt: skip
+    for name in ("cell 0", "cell 1"):
+        assert 0 < seconds[name]["phases"]["preparation"] < seconds[name]["seconds"] < seconds["cells"]
+
+
+def test_levels_of_detail(city):
+    index = json.loads((city[1] / "lod" / "lod-meta.json").read_text())
+    assert index["lodLevels"] == 5
+    assert index["counts"][0] <= len(last(city[1]))
+    assert index["counts"][4] < index["counts"][0] / 15
+
+
+def test_levels_of_detail_are_those_of_the_result(city, copy, splat):
+    """Not of an earlier one, or of another number; else they are left as they are."""
+    index = copy / "lod" / "lod-meta.json"
+    before = index.stat().st_mtime_ns
+    command = ("city", city[0], "-o", copy, *OPTIONS)
+    assert splat(*command).code == 0
+    assert index.stat().st_mtime_ns == before
+    (copy / "result.json").unlink()  # merged again
+    assert splat(*command).code == 0
+    assert index.stat().st_mtime_ns > before
+    for number in (3, 5):
+        assert splat(*command, "--lod", number).code == 0
+        assert json.loads(index.read_text())["lodLevels"] == number
+    index.write_text("{")
+    assert splat(*command).code == 0
+    assert json.loads(index.read_text())["lodLevels"] == 5
+
+
+def test_other_settings_are_refused(city, splat, tmp_path):
+    scene, out = city
+    other = make_sample_city(tmp_path / "other", blocks=(1, 1), num_views=4, width=48, height=36)
+    for options, named in (
+        (["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats (1300)"), ([other], f"SCENE ({scene})"),
+        (["--cell-steps", "50", "--seed", "3"], "--seed, --cell-steps (40)"),
+    ):  # fmt: skip
+        given = [] if other in options else [scene]
+        refused = splat("city", *given, "-o", out, *OPTIONS, *options)
+        assert refused.code == 2
+        assert f"was begun with another {named}:" in refused.err
+
+
+def test_settings_may_change_as_long_as_nothing_is_trained(city, splat, tmp_path):
+    out = tmp_path / "new"
+    assert splat("city", city[0], "-o", out, *OPTIONS, "--cluster", "nowhere").code == 2
+    assert splat("city", city[0], "-o", out, *OPTIONS, "--seed", "3", "--cell-steps", "4", "--steps", "4").code == 0
+    assert RunDir(out).config().seed == 3
+
+
+def test_the_folder_of_another_run_or_a_scene_is_left_alone(city, splat, tmp_path):
+    """Its result was reported as that of the city, and its files were replaced."""
+    run = RunDir(tmp_path / "run")
+    options = ("--device", "cpu", "--steps", "2", "--init", "points", "--no-report")
+    assert splat("train", city[0], "-o", run.path, *options).code == 0
+    scene = shutil.copytree(city[0], tmp_path / "scene")
+    for folder in (run.path, scene):
+        before = sorted(folder.rglob("*"))
+        refused = splat("city", city[0], "-o", folder, *OPTIONS)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert f"{folder} holds other files: name another folder, or an empty one" in refused.err
+        assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("stage", ["coarse", "cells/000/run"])
+def test_a_finished_stage_that_has_lost_its_splats_is_named(city, copy, splat, stage):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / stage / "point_cloud")
+    refused = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+    assert f"{copy / stage} has lost its splats: remove that folder, and the same command trains it" in refused.err
+    shutil.rmtree(copy / stage)
+    result = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert result.code == 0, result.err
+    assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_damaged_seconds_do_not_stop_a_city(city, copy, splat):
+    (copy / "result.json").unlink()
+    (copy / "seconds.json").write_text("{")
+    assert splat("city", city[0], "-o", copy, *OPTIONS).code == 0
+    assert "merge" in json.loads((copy / "seconds.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("city.json", "remove it, and the same command continues"),
+        ("cells/plan.json", "and the cells are planned again"),
+        ("coarse/result.json", "remove the file"),
+    ],
+)
+def test_a_file_cut_short_is_named_with_what_to_do(city, copy, splat, name, advice):
+    (copy / "result.json").unlink()
+    (copy / name).write_text("{")
+    refused = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+    assert name in refused.err
+    assert advice in refused.err
+
+
+def test_a_city_without_a_scene_leaves_no_folder(splat, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = splat("city", tmp_path / "empty", "-o", tmp_path / "out" / "city", "--device", "cpu")
+    assert result.code == 2
+    assert "holds neither photographs nor camera poses" in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cells_cannot_have(city, splat, tmp_path):
+    for options in (["--color", "field"], ["--appearance", "grid"], ["--gpus", "2"]):
+        refused = splat("city", city[0], "-o", tmp_path / "new", *options)
+        assert refused.code == 2
+        assert f"does not work with {options[0]}" in refused.err
+
+
+def test_a_cell_that_fails_is_named(city, copy, splat):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "cells/000/run")
+    shutil.rmtree(copy / "cells/000/scene/images")
+    failed = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert failed.code == 2
+    assert "cell 0: " in failed.err
+    assert "images" in failed.err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "null",
+        '{"cell_splats": 900}',
+        '{"cell_splats": 900, "max_splats": "many"}',
+        '{"cell_splats": 900, "max_splats": 900, "scene": "a", "settings": {"of_another_version": 1}}',
+    ],
+)
+def test_a_damaged_record_is_named(city, splat, tmp_path, content):
+    (tmp_path / "city.json").write_text(content)
+    refused = splat("city", city[0], "-o", tmp_path, *OPTIONS)
+    assert refused.code == 2
+    assert "city.json is not as it was written: remove it" in refused.err
+
+
+def test_a_cell_without_its_photographs(city, copy, splat):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "cells/000")
+    path = copy / "cells" / "plan.json"
+    content = json.loads(path.read_text())
+    content["cells"][0]["views"] = ["gone.jpg"]
+    path.write_text(json.dumps(content))
+    refused = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert refused.code == 2
+    assert "cell 0 has none of its photographs any more" in refused.err

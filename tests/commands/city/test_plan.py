@@ -1,0 +1,63 @@
+"""plan.json of a city: written, read again, and refused where it is damaged."""
+
+import json
+
+import numpy as np
+import pytest
+
+from splat_cli.commands.city.cells import Cell
+from splat_cli.commands.city.plan import CellPlan, CityPlan, read_plan, write_plan
+from splat_cli.errors import FormatError
+from splat_cli.gaussians.arrays import zero_splats
+
+
+@pytest.fixture
+def plan():
+    """Two cells beside each other, without borders on their other sides."""
+    left = Cell((-np.inf, -np.inf), (1.5, np.inf), (0.5, 0.25))
+    right = Cell((1.5, -np.inf), (np.inf, np.inf), (0.5, 0.25))
+    axes = np.array([[1.0, 0, 0], [0, 0.6, 0.8]])
+    return CityPlan(axes, 1.7, [CellPlan(left, 0, ("a.jpg", "b.jpg")), CellPlan(right, 1, ("c.jpg",))])
+
+
+@pytest.mark.parametrize("change", [
+    {"cells": []}, {"growth": float("nan")}, {"growth": 0}, {"max_scale": 0.125}, {"round": -1}, {"views": []},
+    {"axes": [[1e999, 0, 0], [0, 0, 0]]}, {"round": float("inf")},
+])  # fmt: skip
+def test_a_plan_with_impossible_numbers_is_refused(plan, tmp_path, change):
+    write_plan(tmp_path, plan)
+    path = tmp_path / "cells" / "plan.json"
+    content = json.loads(path.read_text())
+    (content["cells"][0] if {"round", "views"} & set(change) else content).update(change)
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="the cells are planned again"):
+        read_plan(tmp_path)
+
+
+def test_a_cell_waits_for_those_of_earlier_rounds_that_it_meets():
+    cells = [Cell((10.0 * i, -np.inf), (10.0 * i + 10, np.inf), (2, 2)) for i in range(5)]
+    plans = [CellPlan(cell, number, ("a.jpg",)) for cell, number in zip(cells, (0, 1, 0, 2, 0), strict=True)]
+    plan = CityPlan(np.eye(2, 3), 1.0, plans)
+    assert [plan.before(i) for i in range(5)] == [[], [0, 2], [], [2, 4], []]
+
+
+def test_plans_come_back_as_they_were_written(plan, tmp_path):
+    write_plan(tmp_path, plan)
+    again = read_plan(tmp_path)
+    assert (again.cells, again.growth) == (plan.cells, plan.growth)
+    np.testing.assert_array_equal(again.axes, plan.axes)
+    assert read_plan(tmp_path / "nowhere") is None
+    path = tmp_path / "cells" / "plan.json"
+    path.write_text(path.read_text().replace("round", "turn"))
+    with pytest.raises(FormatError, match="not as it was written"):
+        read_plan(tmp_path)
+
+
+def test_large_splats_are_those_that_reach_beyond_the_margins_of_their_own_cell():
+    wide, narrow = Cell((-np.inf, -np.inf), (0, np.inf), (2, 2)), Cell((0, -np.inf), (0.5, np.inf), (0.1, 2))
+    plan = CityPlan(np.eye(2, 3), 1.0, [CellPlan(cell, 0, ("a.jpg",)) for cell in (wide, narrow)])
+    splats = zero_splats(3, 0)
+    splats.means[:] = [[-5, 0, 0], [0.2, 0, 0], [0.3, 0, 0]]
+    splats.log_scales[:, 1] = np.log([0.9, 0.9, 0.04])
+    splats.log_scales[:, [0, 2]] = -9
+    np.testing.assert_allclose(plan.places(splats), [[-5, 0], [np.inf, np.inf], [0.3, 0]], rtol=1e-6)

@@ -1,0 +1,119 @@
+"""Order of the jobs of a city."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from splat_cli.commands.city.city import City
+from splat_cli.commands.city.coarse_jobs import coarse_jobs
+from splat_cli.commands.city.stages import _run, _train_coarse
+from splat_cli.config import TrainConfig
+from splat_cli.engine.job import Job, JobResult
+from splat_cli.errors import SplatError, UsageError
+from splat_cli.terminal.console import Display, Level
+
+
+class RecordingEngine:
+    """Ends the jobs that were submitted last first. events: "+name" where a job was submitted, "-name" at its end.
+
+    ranks_output: of the job whose ranks are run, None where no GPU is free.
+    """
+
+    def __init__(self, failing: str = "", ranks_output: dict | None = None, exit_code: int = 1) -> None:
+        self._ranks_output, self._failure = ranks_output, {"error": "lost", "exit_code": exit_code}
+        self.events, self._jobs, self._failing = [], [], failing
+
+    def run_ranks(self, jobs):
+        self.events.append(f"ranks {sorted(jobs)}")
+        if self._ranks_output is None:
+            return None
+        return JobResult(jobs[max(jobs)], 0, 1.0, "here", json.dumps(self._ranks_output), "")
+
+    def submit(self, job):
+        self.events.append(f"+{job.name}")
+        self._jobs.append(job)
+
+    def results(self):
+        while self._jobs:
+            job = self._jobs.pop()
+            self.events.append(f"-{job.name}")
+            output = self._failure if job.name == self._failing else {"num_splats": 7}
+            # a worker returns a copy
+            yield JobResult(dataclasses.replace(job, inputs=()), 0, 1.0, "here", json.dumps(output), "")
+
+
+@pytest.fixture
+def city(tmp_path):
+    return City(tmp_path, tmp_path, TrainConfig(), 100, 100, None, "cpu")
+
+
+def jobs(folder: Path) -> dict[Job, set[str]]:
+    """Two jobs that wait for none, a third that waits for the second, a fourth that waits for the third."""
+    names = {"a": set(), "b": set(), "c": {"b"}, "d": {"c"}}
+    return {
+        Job(name, (), folder, folder / "log", folder / name, (), (folder,)): before for name, before in names.items()
+    }
+
+
+def test_a_job_begins_when_those_before_it_have_ended(city, tmp_path):
+    engine = RecordingEngine()
+    _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
+    assert engine.events == ["+a", "+b", "-b", "+c", "-c", "+d", "-d", "-a"]
+
+
+def test_jobs_of_higher_priority_are_submitted_first(city, tmp_path):
+    """The first one begins at once, without regard to later ones."""
+    engine = RecordingEngine()
+    low, high = (Job(name, (), tmp_path, tmp_path / "log", tmp_path / name) for name in "ab")
+    _run(city, {low: set(), dataclasses.replace(high, priority=1): set()}, engine, Display(level=Level.QUIET))
+    assert engine.events[:2] == ["+b", "+a"]
+
+
+def test_no_job_begins_after_one_before_it_has_failed(city, tmp_path):
+    engine = RecordingEngine(failing="b")
+    with pytest.raises(SplatError, match="b: lost; the same command continues"):
+        _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
+    assert engine.events == ["+a", "+b", "-b", "-a"]
+
+
+def test_a_usage_error_of_a_job_is_one_of_the_command(city, tmp_path):
+    """To repeat the same command would not help."""
+    engine = RecordingEngine(failing="b", exit_code=2)
+    with pytest.raises(UsageError, match="^b: lost$"):
+        _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))
+
+
+@pytest.mark.parametrize(
+    ("output", "events"),
+    [
+        ({"num_splats": 7}, ["ranks [2, 4]"]),
+        (None, ["ranks [2, 4]", "+coarse", "-coarse"]),
+        ({"error": "needs NCCL"}, ["ranks [2, 4]", "+coarse", "-coarse"]),
+    ],
+    ids=["ranks", "one GPU", "no NCCL"],
+)
+def test_the_coarse_run_is_of_several_gpus_where_ranks_start(city, capsys, output, events):
+    engine = RecordingEngine(ranks_output=output)
+    _train_coarse(dataclasses.replace(city, coarse_batch=4), engine, Display(level=Level.NORMAL))
+    assert engine.events == events
+    told = "continues on one GPU: needs NCCL" in capsys.readouterr().err
+    assert told == (output == {"error": "needs NCCL"})
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "sizes"),
+    [
+        (None, {}, [1]), (1, {}, [1]), (4, {}, [1, 4, 2]), (6, {}, [1, 6, 3, 2]), (4, {"pose_opt": True}, [1]),
+        (4, {"appearance": "exposure"}, [1]), (48, {}, [1, 16, 12, 8, 6, 4, 3, 2]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_gpus_of_the_coarse_run_divide_its_batch(city, batch, options, sizes):
+    jobs = coarse_jobs(dataclasses.replace(city, coarse_batch=batch, config=TrainConfig(**options)))
+    assert list(jobs) == sizes
+    for size, job in jobs.items():
+        assert f"--gpus={size}" in job.resume_arguments
+        assert size == 1 or f"--gpus={size}" in job.arguments
+        assert batch is None or f"--batch={batch}" in job.arguments

@@ -1,0 +1,115 @@
+"""Waiting for the lock of a folder: released, kept, and kept by a lost computer."""
+
+import errno
+import threading
+import time
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.io import folder_lock
+from splat_cli.io.folder_lock import LOCK_NAME, FolderInUse, locked_folder, wait_until_unlocked
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    monkeypatch.setattr(folder_lock, "_POLL", 0.01)
+    monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 0.01)
+    monkeypatch.setattr(folder_lock, "_LOST", 0.1)
+
+
+def _wait(folder, patience=60.0, is_cancelled=lambda: False):
+    said = []
+    wait_until_unlocked(folder, patience, is_cancelled, said.append)
+    return said
+
+
+def test_free_folder_is_not_waited_for(tmp_path):
+    assert _wait(tmp_path) == []
+    (tmp_path / LOCK_NAME).touch()  # of a process that was killed
+    assert _wait(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_no_endless_wait(tmp_path, monkeypatch):
+    """As in /proc, where the system says that a new folder does not exist."""
+    monkeypatch.setattr(Path, "mkdir", Mock(side_effect=FileNotFoundError(errno.ENOENT, "No such file or directory")))
+    with pytest.raises(UsageError, match="cannot be written: No such file"), locked_folder(tmp_path / "a", make=True):
+        pass
+
+
+@pytest.mark.parametrize("content", [[], ["result"]])
+def test_folders_made_for_a_lock_are_removed_if_an_error_leaves_them_empty(tmp_path, content):
+    def fail():
+        with locked_folder(tmp_path / "a" / "b", make=True):
+            for name in content:
+                (tmp_path / "a" / "b" / name).touch()
+            raise UsageError
+
+    with pytest.raises(UsageError):
+        fail()
+    assert (tmp_path / "a").exists() == bool(content)
+
+
+def test_an_empty_folder_outlives_an_error_within_its_lock(tmp_path):
+    with pytest.raises(UsageError), locked_folder(tmp_path, make=True):
+        raise UsageError
+    assert tmp_path.exists()
+
+
+def test_lock_is_waited_for(hasty, tmp_path):
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with locked_folder(tmp_path):
+            inside.set()
+            leave.wait()
+
+    threading.Thread(target=hold).start()
+    inside.wait()
+    said = []
+    wait_until_unlocked(tmp_path, 60, lambda: False, lambda text: (said.append(text), leave.set()))
+    assert said[0].startswith("waits for another process (process ")
+    with locked_folder(tmp_path):
+        pass
+
+
+def test_lock_of_a_living_process_is_kept(hasty, tmp_path, monkeypatch):
+    with locked_folder(tmp_path):
+        monkeypatch.setattr(folder_lock, "_computer", lambda: "another")
+        start = time.monotonic()
+        assert len(_wait(tmp_path, patience=0.5)) == 1
+        assert time.monotonic() - start >= 0.5
+        with pytest.raises(FolderInUse), locked_folder(tmp_path):
+            pass
+
+
+def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
+    with locked_folder(tmp_path):
+        assert len(_wait(tmp_path, patience=0.5)) == 1  # of this computer: the system would have released it
+        monkeypatch.setattr(folder_lock, "_computer", lambda: "another")
+        _wait(tmp_path)
+        with locked_folder(tmp_path):
+            pass
+
+
+def test_the_locked_byte_is_not_written(tmp_path):
+    """Windows lets only the handle that locked it write it: not the one that writes who holds the lock."""
+    with locked_folder(tmp_path):
+        assert (tmp_path / LOCK_NAME).read_bytes().startswith(b"\0process ")
+
+
+def test_a_lock_file_that_cannot_be_removed_is_waited_for(hasty, tmp_path, monkeypatch):
+    """As on Windows, where its holder has it open."""
+    monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
+    with locked_folder(tmp_path), monkeypatch.context() as patch:
+        patch.setattr(folder_lock, "_computer", lambda: "another")
+        patch.setattr(Path, "unlink", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
+        assert len(_wait(tmp_path, patience=0.3)) == 1
+
+
+def test_waiting_can_be_cancelled(tmp_path):
+    with locked_folder(tmp_path):
+        assert _wait(tmp_path, is_cancelled=lambda: True) == []

@@ -1,0 +1,55 @@
+"""Image files are opened in one place, by decoders that start no programs."""
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image, UnidentifiedImageError
+
+from splat_cli.io import image_files
+from splat_cli.io.image_files import FORMATS, open_image
+from splat_cli.processes.child_process import child_environment
+from tests.subprocesses import finished
+
+ROOT = Path(__file__).parents[2]
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 30\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+@pytest.mark.parametrize("folder", ["splat_cli", "scripts"])
+def test_nothing_else_opens_images(folder):
+    calls = re.compile(r"\bImage\.open\(|\bPicture\.open\(|from PIL\.Image import|iio\.imread|imageio\.imread|cv2\.")
+    found = [path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py")) if calls.search(path.read_text())]
+    expected = ["splat_cli/io/decoder_worker.py", "splat_cli/io/image_files.py"] if folder == "splat_cli" else []
+    assert found == list(map(Path, expected))
+
+
+def test_eps_called_png_is_no_image(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(EPS)
+    with Image.open(path) as opened:  # so that the test would see the decoder at work
+        assert opened.format == "EPS"
+    with pytest.raises(UnidentifiedImageError):
+        open_image(path)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_common_formats_are_read(tmp_path, kind):
+    Image.new("RGB", (8, 6), (10, 20, 30)).save(tmp_path / "a", kind)
+    with open_image(tmp_path / "a") as image:
+        assert image.size == (8, 6)
+
+
+def test_heic_is_read_only_where_every_format_is(monkeypatch):
+    """A member of an archive that has to be WebP does not start the decoder of HEIC."""
+    monkeypatch.setattr(image_files, "DecodedImage", lambda file: pytest.fail("the decoder was started"))
+    with pytest.raises(UnidentifiedImageError):
+        open_image(io.BytesIO(b"\0\0\0\x18ftypheic" + bytes(16)), ("WEBP",))
+
+
+def test_damaged_metadata_prints_nothing(tmp_path):
+    Image.new("RGB", (8, 6)).save(tmp_path / "a.jpg", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+    program = "from splat_cli.io.image_files import *; image = open_image(Path('a.jpg')); image.getexif(); image.load()"
+    ended = finished([sys.executable, "-c", program], cwd=tmp_path, env=child_environment())
+    assert (ended.returncode, ended.stderr) == (0, "")

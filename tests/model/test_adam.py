@@ -1,0 +1,87 @@
+"""Adam, fused with project_backward, against its reference."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from splat_cli.device import Backend
+from splat_cli.model.model import Moments
+from splat_cli.render.project_backward import Update
+from tests.compare import BACKWARD, Comparison
+from tests.reference import adam as reference
+from tests.reference.project import Options
+from tests.reference.random_scene import hard_scene
+from tests.render.on_device import OnDevice, on_device
+
+# So large that rounding of the parameters is little beside what they move.
+RATES = np.array([10.0, 20.0, 3.0, 50.0, 7.0, 1.0])
+RATE_OF_ROW = np.repeat(RATES, [3, 3, 4, 1, 3, 45])
+STEP = 7
+REFERENCE_SIZE = 0.05  # of a splat; those of the scene are smaller and larger
+
+
+def prepared(backend: Backend, reference_size: float) -> tuple[OnDevice, Moments]:
+    """A scene at step 7, with moments of gradients that have been."""
+    device = on_device(backend, hard_scene(1), Options())
+    device.state.write(step=STEP, inv_bias1=1 / (1 - 0.9**STEP), inv_root_bias2=(1 - 0.999**STEP) ** -0.5, lr=RATES)
+    device.state.write(reference_size=reference_size)
+    rng, moments = np.random.default_rng(0), Moments(device.splats)
+    shape = moments.first.shape
+    moments.first[...] = backend.upload(rng.normal(0, 1e-2, shape).astype(np.float32))
+    moments.second[...] = backend.upload(rng.uniform(1e-6, 1e-3, shape).astype(np.float32))
+    return device, moments
+
+
+def parameters(device: OnDevice, moments: Moments) -> list[np.ndarray]:
+    """Parameters and both moments, float64 [rows, num]."""
+    planes = (device.splats.params, moments.first, moments.second)
+    return [device.download(plane)[:, : device.splats.num] for plane in planes]
+
+
+def check(
+    comparison: Comparison,
+    kernel: str,
+    before: list[np.ndarray],
+    after: list[np.ndarray],
+    grads: np.ndarray,
+    touched: np.ndarray,
+    reference_size: float,
+) -> None:
+    """Elements that are not `touched`, bool [rows, num], must be those of before, to the bit."""
+    for planes_before, planes_after in zip(before, after, strict=True):
+        np.testing.assert_array_equal(planes_after[~touched], planes_before[~touched])
+    step = (
+        functools.partial(reference.step_along_axes, reference_size=reference_size)
+        if reference_size
+        else reference.step
+    )
+    moved = step(before[0], grads, before[1], before[2], RATE_OF_ROW, STEP)
+    expected = [np.where(touched, new, old) for new, old in zip(moved, before, strict=True)]
+    names = ("update", "first moment", "second moment")
+    pairs = [(after[0] - before[0], expected[0] - before[0]), (after[1], expected[1]), (after[2], expected[2])]
+    for name, (actual, value) in zip(names, pairs, strict=True):
+        comparison.check(kernel, name, actual.T, value.T, BACKWARD)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-8])
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
+@pytest.mark.parametrize("reference_size", [0.0, REFERENCE_SIZE], ids=["world", "own axes"])
+def test_adam(backend: Backend, comparison: Comparison, dense: bool, size: float, reference_size: float) -> None:
+    """View-dependent colours of splats that the view does not show stay as they are, and unless dense, the splats."""
+    device, moments = prepared(backend, reference_size)
+    before, num = parameters(device, moments), device.splats.num
+    device.forward()
+    d_image = np.random.default_rng(1).normal(0, size, device.image().shape)
+    device.set_d_image(d_image)
+    d_params = backend.xp.zeros_like(device.splats.params)
+    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    device.forward()
+    update = Update(moments1=moments.first, moments2=moments.second, dense=dense)
+    device.rasterizer.backward(device.splats, device.state, update)
+
+    grads, after = device.download(d_params)[:, :num], parameters(device, moments)
+    touched = reference.is_updated(device.visible(), len(grads), dense)
+    assert not touched.all()
+    kernel = f"Adam, {'dense' if dense else 'sparse'}{', own axes' if reference_size else ''}"
+    check(comparison, kernel, before, after, grads, touched, reference_size)
