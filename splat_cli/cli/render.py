@@ -12,12 +12,12 @@ from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, device_option, spz_axes_of, spz_axes_option
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size, WholeRange
-from splat_cli.commands.render import RenderJob, plan_job
 from splat_cli.errors import UsageError
-from splat_cli.render.output.frame_files import MAPS, FrameFiles
-from splat_cli.scene.trajectories.camera_path import CameraPath
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when a job is made, so that the help stays fast
+    from splat_cli.commands.render import RenderJob
+    from splat_cli.render.output.frame_files import FrameFiles
+    from splat_cli.scene.trajectories.camera_path import CameraPath
     from splat_cli.terminal.console import Display
 
 
@@ -26,6 +26,7 @@ _PANORAMA = (2048, 1024)  # pixels
 
 def render_job(source: Path, views: str | None, cameras: Path | None, **options: Any) -> RenderJob:
     """The job that the options of `splat render` describe. UsageError if they contradict each other."""
+    from splat_cli.commands.render import plan_job
 
     if views and cameras:
         raise UsageError("--views and --cameras exclude each other")
@@ -44,6 +45,8 @@ def render_job(source: Path, views: str | None, cameras: Path | None, **options:
 
 
 def _path(options: dict[str, Any]) -> CameraPath | None:
+    from splat_cli.scene.trajectories.camera_path import CameraPath
+
     if options["kind"]:
         names = ("kind", "frames", "seconds", "fps", "arc", "focus", "up")
         return CameraPath(**{name: options[name] for name in names})
@@ -55,6 +58,8 @@ def _path(options: dict[str, Any]) -> CameraPath | None:
 
 
 def _files(options: dict[str, Any]) -> FrameFiles:
+    from splat_cli.render.output.frame_files import MAPS, FrameFiles
+
     levels, file_format = options["depth_levels"], options["depth_format"]
     if not options["depth"] and (levels or file_format):
         raise UsageError("--depth-format and --depth-levels need --depth: add it")
