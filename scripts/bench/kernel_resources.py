@@ -1,8 +1,10 @@
-"""Print what every kernel needs on each GPU architecture: registers, shared memory, stack and spills.
+"""Print what every kernel needs on each GPU: registers, shared memory, stack and spills, and a hash of its PTX.
 
 Needs NVRTC (pip install 'splat-cli[nvrtc]') and no GPU:
 
     python scripts/bench/kernel_resources.py --arch 90 --arch 120 raster/blend raster/blend_backward stage0_original
+
+To see which kernels a change has changed, print this table before and after it and compare both with diff.
 """
 
 import argparse
@@ -27,13 +29,13 @@ def main() -> None:
         sys.exit(reason)
     folders = source_folders(Path(__file__).parent / "kernels")
     paths = [read_source(folders, name).path for name in options.files] or sorted(folders[-1].rglob("*.cu"))
-    print(f"{'kernel':56} {'sm':>4} {'registers':>9} {'shared':>7} {'stack':>6} {'spills':>6}")
+    print(f"{'kernel':56} {'sm':>4} {'registers':>9} {'shared':>7} {'stack':>6} {'spills':>6} ptx")
     spills = 0
     for path in paths:
         for arch in options.arch or ARCHITECTURES:
             for r in (r for defines in variants(path) for r in kernel_resources(path, arch, **defines)):
                 name = f"{r.file}:{r.kernel} {r.defines}"
-                print(f"{name:56} {r.arch:4} {r.registers:9} {r.shared:7} {r.stack:6} {r.spills:6}")
+                print(f"{name:56} {r.arch:4} {r.registers:9} {r.shared:7} {r.stack:6} {r.spills:6} {r.ptx[:16]}")
                 spills += r.spills
     sys.exit(1 if spills else 0)
 

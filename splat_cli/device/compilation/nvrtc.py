@@ -1,6 +1,7 @@
 """Compilation of kernels for any GPU on any machine, and their resource usage."""
 
 import functools
+import hashlib
 import itertools
 import re
 from dataclasses import dataclass
@@ -17,7 +18,10 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, H
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a kernel on an architecture: registers per thread; shared memory, stack and spills in bytes."""
+    """What a kernel needs on an architecture: registers per thread; shared memory, stack and spills in bytes.
+
+    `ptx` is the SHA-256 of the PTX of its file: the same for sources that differ in comments only.
+    """
 
     file: str
     defines: str
@@ -27,6 +31,7 @@ class Resources:
     shared: int
     stack: int
     spills: int
+    ptx: str
 
 
 def why_no_nvrtc() -> str:
@@ -76,12 +81,13 @@ def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
     except nvrtc.NVRTCError as error:
         raise DeviceError(f"NVRTC cannot compile {path.name} for sm_{arch}:\n{nvrtc.getProgramLog(program)}") from error
     else:
-        return _parse_log(path.stem, " ".join(defines), arch, nvrtc.getProgramLog(program))
+        ptx = hashlib.sha256(nvrtc.getPTX(program)).hexdigest()
+        return _parse_log(path.stem, " ".join(defines), arch, nvrtc.getProgramLog(program), ptx)
     finally:
         nvrtc.destroyProgram(program)
 
 
-def _parse_log(file: str, defines: str, arch: int, log: str) -> list[Resources]:
+def _parse_log(file: str, defines: str, arch: int, log: str, ptx: str) -> list[Resources]:
     rows = []
     for section in re.split(r"(?=Compiling entry function)", log)[1:]:
         kernel = re.findall(r"Compiling entry function '(\w+)'", section)[0]
@@ -90,5 +96,5 @@ def _parse_log(file: str, defines: str, arch: int, log: str) -> list[Resources]:
         )
         registers = int(re.findall(r"Used (\d+) registers", section)[0])
         shared = sum(map(int, re.findall(r"(\d+) bytes smem", section)))
-        rows.append(Resources(file, defines, kernel, arch, registers, shared, stack, stores + loads))
+        rows.append(Resources(file, defines, kernel, arch, registers, shared, stack, stores + loads, ptx))
     return rows

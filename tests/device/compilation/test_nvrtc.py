@@ -83,3 +83,14 @@ def test_an_error_names_the_line(tmp_path):
     path.write_text('extern "C" __global__ void k(int* x)\n{\n    x[0] = unknown;\n}\n')
     with pytest.raises(DeviceError, match=r"(?s)NVRTC cannot compile broken.cu for sm_90:\n.*broken.cu\(3\).*unknown"):
         kernel_resources(path, 90)
+
+
+def test_ptx_changes_with_code_and_not_with_comments(tmp_path):
+    def ptx(source):
+        path = tmp_path / "k.cu"
+        path.write_text(source)
+        return kernel_resources(path, 90)[0].ptx
+
+    kernel = 'extern "C" __global__ void k(float* x)\n{\n    x[0] = 1.0f;\n}\n'
+    assert ptx("// A comment.\n" + kernel) == ptx(kernel)
+    assert ptx(kernel.replace("1.0f", "2.0f")) != ptx(kernel)
