@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,10 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
             advice = name_advice(name, known, f"there are {', '.join(known)}")
             raise UsageError(f"{name!r} is not an edit; {advice}")
     is_page = target.suffix.lower() == ".html"  # whose viewer has antialiasing
-    splats = ExportJob([source], Edits(**edits), bake=not is_page).splats()
+    job = ExportJob([source], Edits(**edits), bake=not is_page)
+    splats = job.splats()
+    for note in job.notes:
+        warnings.warn(note, stacklevel=2)
     if is_page:
         find_initial_camera([source], None).write(target, splats)
     else:

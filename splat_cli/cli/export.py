@@ -199,11 +199,15 @@ def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
 def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
     """Write Streamed SOG of `num_levels` levels of detail to the folder of `out`."""
     from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
+    from splat_cli.gaussians.formats.table import FORMATS, loss_notes
 
-    counts = write_streamed_sog(out, job.splats(), num_levels)
+    splats = job.splats()
+    counts = write_streamed_sog(out, splats, num_levels)
     size = sum(file.stat().st_size for file in out.parent.rglob("*") if file.is_file())
     levels = ", ".join(f"{count:,}" for count in counts)
-    return Output([f"{levels} splats, {size / 2**20:.1f} MiB: {out}"], {"file": out, "counts": counts, "bytes": size})
+    lines = [f"{levels} splats, {size / 2**20:.1f} MiB: {out}", *job.notes]
+    lines += loss_notes(0, FORMATS["sog"].coarse_step(splats))
+    return Output(lines, {"file": out, "counts": counts, "bytes": size})
 
 
 def _has_format(out: Path, format_name: str | None, name: str) -> bool:
@@ -215,12 +219,12 @@ def _file_writer(
     out: Path, format_name: str | None, start_view: str | None, spz_axes: str
 ) -> Callable[[Path, SplatArrays], None]:
     from splat_cli.errors import UsageError
-    from splat_cli.gaussians.formats import format_for, write_splats
+    from splat_cli.gaussians.formats.table import format_for, write_as
 
     if start_view is not None:
         raise UsageError("--start-view needs a page: give OUT a name that ends in .html")
-    format_for(out, format_name, ".html")  # before long work
-    return lambda path, splats: write_splats(path, splats, format_name, spz_axes)
+    found = format_for(out, format_name, ".html")  # before long work
+    return lambda path, splats: write_as(found, path, splats, spz_axes)
 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:

@@ -18,6 +18,7 @@ from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.editing.selection import keep_largest, merged
 from splat_cli.gaussians.formats import FORMATS
 from splat_cli.gaussians.knn import neighbor_distances
+from splat_cli.gaussians.ply import finite_splats
 from splat_cli.render.contribution import contributions
 from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.load_images import load_run_images
@@ -118,7 +119,12 @@ class ExportJob:
             raise UsageError(f"none of the {num_dropped:,} splats is finite: export them again")
         if len(edited) == 0 and count:
             raise UsageError(f"none of the {count:,} splats is left: crop less, or lower the limits")
-        return edited
+        finite = finite_splats(edited)
+        if len(edited) and not len(finite):
+            raise UsageError(f"none of the {len(edited):,} splats is finite after the edits: scale or translate less")
+        if lost := len(edited) - len(finite):
+            self.notes.append(f"left out {lost:,} splats that are not finite after the edits: scale or translate less")
+        return finite
 
     def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
         if run is None:

@@ -7,22 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.formats.table import Format
+from splat_cli.gaussians.formats.table import Format, loss_notes
 
 _ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
 _NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
-_CUT = (
-    "%s splats are larger, smaller or farther from the origin than the format can hold, and were cut: try another unit "
-    "(--scale)"
-)
 
 
 @dataclass(frozen=True)
 class ExportedFile:
     """A written file, as in --json.
 
-    dropped_sh: whether the format dropped harmonics. num_cut: splats changed to the limits of the format. bytes: of
-    the file.
+    dropped_sh: whether the format dropped harmonics. num_cut: splats changed to the limits of the format. coarse_step:
+    step of positions in world units, if it is coarse for the splats. bytes: of the file.
     """
 
     file: Path
@@ -31,6 +27,7 @@ class ExportedFile:
     dropped_sh: bool
     antialiased: bool
     num_cut: int
+    coarse_step: float | None
     bytes: int
 
     @classmethod
@@ -43,13 +40,13 @@ class ExportedFile:
             dropped_sh=splats.sh_degree > 0 and not written_as.keeps_sh,
             antialiased=splats.antialiased,
             num_cut=written_as.num_cut(splats),
+            coarse_step=written_as.coarse_step(splats),
             bytes=file.stat().st_size,
         )
 
     def notes(self, is_page: bool) -> Iterator[str]:
         """Messages on losses due to the format, and on antialiasing for viewers other than that of a page."""
-        if self.num_cut:
-            yield _CUT % f"{self.num_cut:,}"
+        yield from loss_notes(self.num_cut, self.coarse_step)
         if self.dropped_sh:
             yield _NO_SH
         if self.antialiased and not is_page:

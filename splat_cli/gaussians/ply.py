@@ -112,7 +112,7 @@ def read_ply(path: str | Path) -> SplatArrays:
         sh0 = (sh0 / 255 - np.float32(0.5)) / np.float32(SH_C0)
     by_coefficient = rest.reshape(len(vertices), 3, rest.shape[1] // 3).transpose(0, 2, 1)
     splats = SplatArrays(
-        means, log_scales, quats, _finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
+        means, log_scales, quats, finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
         antialiased=is_antialiased(comments), origin=stated_origin(comments),
         dropped_sh_degree=_REST_OF_DEGREE[num_rest] if rest.shape[1] < num_rest else 0,
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None
         raise FormatError(f"{path} has {num_rest} f_rest properties; 0, 9, 24, 45 or 72 are expected: export it again")
 
 
-def _finite_where_opaque(logits: np.ndarray) -> np.ndarray:
+def finite_where_opaque(logits: np.ndarray) -> np.ndarray:
     """Logits [N] with a large number for infinity, which programs write for an opacity byte of 255."""
     return np.where(np.isposinf(logits), np.float32(_OPAQUE_LOGIT), logits)
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.run.storage.run_dir import RunDir
 from tests.gaussians.test_ply import columns_of, write_foreign
 from tests.viewer.page import Page
@@ -72,9 +72,9 @@ def test_dropped_spherical_harmonics_are_told_of_once(splat, trained, tmp_path):
 def test_splats_that_are_not_finite_are_told_of(splat, trained, tmp_path):
     source = read_ply(RunDir(trained).ply_path(20))
     source.means[:3] = np.nan
-    write_splats(tmp_path / "some.ply", source)
+    write_ply(tmp_path / "some.ply", source)
     source.means[:] = np.nan
-    write_splats(tmp_path / "none.ply", source)
+    write_ply(tmp_path / "none.ply", source)
     assert "left out 3 splats that are not finite" in splat("export", tmp_path / "some.ply", "a.ply").out
     render = ("render", tmp_path / "some.ply", "--path", "orbit", "--frames", "1", "--size", "32x24", "--device", "cpu")
     assert "left out 3 splats that are not finite" in splat(*render).err
@@ -82,6 +82,34 @@ def test_splats_that_are_not_finite_are_told_of(splat, trained, tmp_path):
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert f"none of the {len(source):,} splats is finite" in result.err
     assert not (tmp_path / "cwd" / "b.ply").exists()
+
+
+@pytest.mark.parametrize("out", [*(f"a{found.suffix}" for found in FORMATS.values()), "a.html", "a/lod-meta.json"])
+def test_edits_that_leave_no_finite_splat_write_nothing(splat, trained, tmp_path, out):
+    result = splat("export", trained, out, "--translate", "1e39,0,0")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "splats is finite after the edits: scale or translate less" in result.err
+    assert not (tmp_path / "cwd" / out).exists()
+
+
+def test_splats_that_edits_make_infinite_are_left_out(splat, trained, tmp_path):
+    source = read_ply(RunDir(trained).ply_path(20))
+    source.means[:2, 0] = 3e38
+    write_ply(tmp_path / "far.ply", source)
+    result = splat("export", tmp_path / "far.ply", "a.ply", "--translate", "2e38,0,0", "--no-bake")
+    assert "left out 2 splats that are not finite after the edits" in result.out
+    assert "Warning" not in result.err
+    back = read_ply(tmp_path / "cwd" / "a.ply")
+    assert (len(back), back.num_dropped) == (len(source) - 2, 0)
+
+
+@pytest.mark.parametrize("out", ["a.ply", "a.splat", "a.sog", "a.glb", "a.html", "a/lod-meta.json"])
+def test_positions_that_float32_rounds_are_told_of(splat, trained, out):
+    note = "positions are stored in steps of 0.5 world units, which is coarse for splats of this size"
+    far = splat("export", trained, out, "--translate", "500000,5400000,0")
+    assert far.code == 0
+    assert note in far.out
+    assert "positions are stored" not in splat("export", trained, out, "--translate", "5,54,0").out
 
 
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])

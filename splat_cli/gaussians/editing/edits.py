@@ -66,8 +66,9 @@ class Edits:
         rotation = np.eye(3) if self.rotate is None else rotation_about_axes(self.rotate)
         return Similarity(self.scale or 1.0, rotation, np.array(self.translate or (0.0, 0.0, 0.0)))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def apply(self, splats: SplatArrays, found: SplatStats | None = None) -> SplatArrays:
-        """The edited splats.
+        """The edited splats; positions that leave the range of float32 become infinite.
 
         found: contributions, for min_contribution and max_splats, and distances, for max_isolation.
         """

@@ -126,6 +126,13 @@ def sog_files(splats: SplatArrays) -> dict[str, bytes]:
     return contents | {"meta.json": json.dumps(meta).encode()}
 
 
+def steps(splats: SplatArrays) -> np.ndarray:
+    """Distance [N] between neighbouring coordinates in the file at each splat, world units."""
+    sizes = np.abs(splats.means.astype(np.float64))
+    low, high = _log_bounds(_logs(splats.means))
+    return np.maximum(((high - low) / _MOST * (1 + sizes)).max(axis=1), np.spacing(np.float32(sizes.max(axis=1))))
+
+
 def read_sog(path: Path) -> SplatArrays:
     """Read version 2. FormatError if the file is damaged, of another version or unpacks to too much."""
     try:
@@ -169,11 +176,21 @@ def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
 
 def _pack_means(means: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(bytes [N, 3] of two images, metadata)."""
-    logs = np.sign(means) * np.log1p(np.abs(means.astype(np.float64)))
-    low, high = (logs.min(axis=0), logs.max(axis=0)) if len(logs) else (np.zeros(3), np.zeros(3))
+    logs = _logs(means)
+    low, high = _log_bounds(logs)
     levels = np.rint(_MOST * (logs - low) / np.where(high > low, high - low, 1)).astype(np.uint16)
     images = {"means_l.webp": (levels & 255).astype(np.uint8), "means_u.webp": (levels >> 8).astype(np.uint8)}
     return images, {"mins": low.tolist(), "maxs": high.tolist(), "files": list(images)}
+
+
+def _logs(means: np.ndarray) -> np.ndarray:
+    """Coordinates as the file stores them: sign(x) log(1 + |x|), float64 [N, 3]."""
+    return np.sign(means) * np.log1p(np.abs(means.astype(np.float64)))
+
+
+def _log_bounds(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Minimum and maximum [3] of such coordinates."""
+    return (logs.min(axis=0), logs.max(axis=0)) if len(logs) else (np.zeros(3), np.zeros(3))
 
 
 def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:

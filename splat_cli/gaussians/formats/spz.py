@@ -66,6 +66,11 @@ def num_cut(splats: SplatArrays) -> int:
     return int((is_outside | (np.abs(splats.means) > _LARGEST).any(axis=1)).sum())
 
 
+def steps(splats: SplatArrays) -> np.ndarray:
+    """Distance [N] between neighbouring coordinates in the file, world units."""
+    return np.full(len(splats), 2.0 ** -_fraction_bits(splats.means))
+
+
 def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
     """Read versions 2 to 4; SH coefficients of degree 4 are dropped. FormatError if damaged or of another version."""
     header, streams = read_streams(path)

@@ -1,25 +1,46 @@
-"""Table of file formats by name and extension."""
+"""Table of file formats by name and suffix, with what each of them loses."""
 
+import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from splat_cli.errors import UsageError
+import numpy as np
+
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.formats import compressed_ply, spz
+from splat_cli.gaussians.formats import compressed_ply, sog, spz
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply, read_compressed_ply, write_compressed_ply
 from splat_cli.gaussians.formats.dot_splat import read_dot_splat, write_dot_splat
 from splat_cli.gaussians.formats.gltf import read_glb, write_glb
 from splat_cli.gaussians.formats.sog import read_sog, write_sog
 from splat_cli.gaussians.formats.spz import read_spz, write_spz
-from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.gaussians.ply import finite_splats, finite_where_opaque, read_ply, write_ply
+
+_CUT = (
+    "{:,} splats are larger, smaller or farther from the origin than the format can hold, and were cut: try another "
+    "unit (--scale)"
+)
+_COARSE = (
+    "positions are stored in steps of {:.2g} world units, which is coarse for splats of this size: move the splats to "
+    "the origin (--translate), or remove the farthest ones (--crop)"
+)
+_MAX_STEP = 0.5
+"""Step of positions, relative to the longest axis of a splat, up to which rounding is hardly visible."""
+
+
+def float_steps(splats: SplatArrays) -> np.ndarray:
+    """Distance [N] between neighbouring float32 coordinates at each splat, world units."""
+    return np.spacing(np.abs(splats.means).max(axis=1))
 
 
 @dataclass(frozen=True)
 class Format:
     """A kind of file: the end of its name, how it is read and written, and whether it keeps spherical harmonics.
 
-    num_cut: number of splats whose position or size is changed to the limits of the format.
+    num_cut: number of splats whose position or size is changed to the limits of the format. steps: [N], distance
+    between neighbouring coordinates that the file can hold, world units.
     """
 
     suffix: str
@@ -27,6 +48,15 @@ class Format:
     write: Callable[[Path, SplatArrays], None]
     keeps_sh: bool = True
     num_cut: Callable[[SplatArrays], int] = lambda splats: 0
+    steps: Callable[[SplatArrays], np.ndarray] = float_steps
+
+    def coarse_step(self, splats: SplatArrays) -> float | None:
+        """Median distance between neighbouring coordinates, if most splats are too small for it; else None."""
+        if len(splats) == 0:
+            return None
+        steps = self.steps(splats).astype(np.float64)
+        sizes = np.exp(np.clip(splats.log_scales.max(axis=1).astype(np.float64), -80, 80))
+        return float(np.median(steps)) if np.median(steps / sizes) > _MAX_STEP else None
 
 
 FORMATS = {
@@ -35,8 +65,8 @@ FORMATS = {
     ),
     "ply": Format(".ply", read_ply, write_ply),
     "splat": Format(".splat", read_dot_splat, write_dot_splat, keeps_sh=False),
-    "spz": Format(".spz", read_spz, write_spz, num_cut=spz.num_cut),
-    "sog": Format(".sog", read_sog, write_sog),
+    "spz": Format(".spz", read_spz, write_spz, num_cut=spz.num_cut, steps=spz.steps),
+    "sog": Format(".sog", read_sog, write_sog, steps=sog.steps),
     "glb": Format(".glb", read_glb, write_glb),
 }
 """Name -> format; the first with a matching suffix is used."""
@@ -69,9 +99,37 @@ def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:
 
 
 def write_splats(path: str | Path, splats: SplatArrays, name: str | None = None, spz_axes: str = "RUB") -> None:
-    """Write splats in the format called `name`, by default that of the suffix; atomic."""
-    found = format_for(Path(path), name)
-    if found.write is write_spz:
-        write_spz(Path(path), splats, spz_axes)
+    """Write splats in the format called `name`, by default that of the suffix; atomic.
+
+    Non-finite splats are left out. Warns of these, and of what the format loses. FormatError if no splat is finite.
+    """
+    path, found = Path(path), format_for(Path(path), name)
+    finite = writable_splats(path, splats)
+    notes = [f"left out {lost:,} splats that are not finite"] if (lost := len(splats) - len(finite)) else []
+    for note in notes + loss_notes(found.num_cut(finite), found.coarse_step(finite)):
+        warnings.warn(f"{path}: {note}", stacklevel=2)
+    write_as(found, path, finite, spz_axes)
+
+
+def write_as(written_as: Format, path: Path, splats: SplatArrays, spz_axes: str = "RUB") -> None:
+    """Write finite splats in a format; atomic."""
+    if written_as.write is write_spz:
+        write_spz(path, splats, spz_axes)
     else:
-        found.write(Path(path), splats)
+        written_as.write(path, splats)
+
+
+def writable_splats(path: Path, splats: SplatArrays) -> SplatArrays:
+    """The finite splats, for a file at `path`; infinite logits count as opaque. FormatError if there are none."""
+    finite = finite_splats(dataclasses.replace(splats, logit_opacities=finite_where_opaque(splats.logit_opacities)))
+    if len(splats) and not len(finite):
+        raise FormatError(
+            f"{path} was not written: none of the {len(splats):,} splats is finite; scale or move them less"
+        )
+    return finite
+
+
+def loss_notes(num_cut: int, coarse_step: float | None) -> list[str]:
+    """Messages on what a format loses: see `Format`."""
+    notes = [_CUT.format(num_cut)] if num_cut else []
+    return notes if coarse_step is None else [*notes, _COARSE.format(coarse_step)]

@@ -58,6 +58,7 @@ def test_degrees(tmp_path, suffix, degree):
     assert differences(source, back)["sh"] <= 1 / 64
 
 
+@pytest.mark.filterwarnings("ignore:.*larger, smaller or farther from the origin")
 @pytest.mark.parametrize("suffix", [found.suffix for found in FORMATS.values()])
 def test_extreme_splats_stay_finite(tmp_path, suffix):
     splats = some_splats(6)
