@@ -117,17 +117,13 @@ def _local_cluster(num: int, device: str) -> Iterator[Any]:
     """`num` worker processes on this machine, with a device each as far as there are enough."""
     from distributed import Nanny, Scheduler, SpecCluster
 
+    loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}  # for tasks, for HTTP pages
+    preload = ["splat_cli.engine.dask_worker"]
+    options = {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL, "preload": preload, **loopback}
     devices = device_environments(device)
-    options = {
-        "nthreads": 1, "host": "127.0.0.1", "memory_limit": 0, "silence_logs": logging.CRITICAL,
-        "preload": ["splat_cli.engine.dask_worker"],
-    }  # fmt: skip
     workers = {
         number: {"cls": Nanny, "options": {**options, "env": devices[number % len(devices)]}} for number in range(num)
     }
-    scheduler = {
-        "cls": Scheduler,
-        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": ":0"},
-    }
+    scheduler = {"cls": Scheduler, "options": {"port": 0, "dashboard": False, **loopback}}
     with SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as cluster:
         yield cluster

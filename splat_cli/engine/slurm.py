@@ -20,6 +20,8 @@ _OURS = ("n_workers", "asynchronous", "loop", "job_cls", "scheduler_cls", "silen
 _LISTS = ("job_extra_directives", "job_script_prologue", "worker_extra_args", "job_directives_skip",
           "job_extra", "env_extra", "extra", "header_skip")  # fmt: skip
 """Arguments that are lists of strings; dask_jobqueue would treat a string as a list of characters."""
+_LOOPBACK_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+"""Scheduler options: its HTTP pages, which ask for no password, are for this machine only."""
 _TEXTS = ("memory", "queue", "account", "job_mem", "interface", "log_directory", "local_directory")
 
 
@@ -57,6 +59,7 @@ def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
     num = settings.pop("jobs")
     _reject_unknown(path, settings)
     try:
+        settings["scheduler_options"] = {**_LOOPBACK_PAGES, **settings.get("scheduler_options", {})}
         cluster = SLURMCluster(**{"cores": 1, **settings})
     except (TypeError, ValueError, ArithmeticError, RuntimeError, ImportError, OSError) as error:
         raise UsageError(f"{path} does not suit dask_jobqueue.SLURMCluster: {one_line(error)}") from None

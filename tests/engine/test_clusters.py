@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 
+import psutil
 import pytest
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
@@ -18,7 +19,7 @@ pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 import dask
 import distributed
 
-from splat_cli.engine import clusters
+from splat_cli.engine import clusters, slurm
 from splat_cli.errors import UsageError
 from tests.engine.dask_cluster import LEFT_OPEN
 
@@ -104,6 +105,35 @@ def test_a_second_cluster_of_this_machine_says_nothing_of_ports():
         with suppress(OSError):  # another test has it
             stack.enter_context(socket.create_server(("", 8787)))
         assert stack.enter_context(clusters._local_cluster(0, "cpu")).scheduler_address
+
+
+def _listening():
+    """Addresses at which this process and its children listen."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    found = [one for process in processes for one in process.net_connections("inet")]
+    return {(one.laddr.ip, one.laddr.port) for one in found if one.status == psutil.CONN_LISTEN}
+
+
+def test_local_cluster_listens_on_loopback_only():
+    """Dask executes what is sent to its ports, and its HTTP pages ask for no password."""
+    before = _listening()
+    with clusters._local_cluster(1, "cpu") as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(1)
+        found = _listening() - before
+    assert len(found) >= 5  # of scheduler, nanny and worker: for tasks, and for pages
+    assert {host for host, _ in found} == {"127.0.0.1"}
+
+
+@pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
+def test_pages_of_the_scheduler_of_slurm_jobs_are_on_loopback_only(tmp_path, monkeypatch):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho Submitted batch job 1\n")
+    (tmp_path / "sbatch").chmod(0o700)
+    (tmp_path / "scancel").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    settings = {"jobs": 1, "memory": "1GB", "interface": "lo"}
+    before = _listening()
+    with slurm.slurm_cluster(tmp_path / "slurm.toml", settings):
+        assert {host for host, _ in _listening() - before} == {"127.0.0.1"}
 
 
 def test_missing_dask_is_told(batch, monkeypatch):
