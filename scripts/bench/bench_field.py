@@ -17,6 +17,7 @@ import numpy as np
 from timing import median_ms
 
 from splat_cli.device import Backend, open_backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import Parameters, adam_bias
@@ -44,7 +45,7 @@ def show(name: str, forward: float, backward: float) -> None:
 
 def bench_floor(backend: Backend, num: int) -> None:
     rng = np.random.default_rng(0)
-    blocks, levels = (-(-num // THREADS), SHAPE.levels), backend.upload(SHAPE.level_table().view(np.uint32))
+    blocks, levels = (ceil_div(num, THREADS), SHAPE.levels), backend.upload(SHAPE.level_table().view(np.uint32))
     points = backend.upload(rng.random((3, num), dtype=np.float32))
     features = backend.upload(np.ones((SHAPE.width, num), np.float32))
     tables = backend.xp.zeros(SHAPE.num_entries * SHAPE.features, "float32")

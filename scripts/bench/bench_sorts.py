@@ -16,6 +16,7 @@ import numpy as np
 from timing import median_ms
 
 from splat_cli.device import Backend, open_backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.render.camera import TILE, CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.tiles import SORT_DEFINES, SORT_THREADS, TileLists
@@ -63,7 +64,7 @@ def bench(backend: Backend, num_pairs: int, width: int, height: int) -> dict[str
     """Milliseconds of each way."""
     rng = np.random.default_rng(0)
     view = View("bench", None, width, height, 800.0, 800.0, width / 2, height / 2, np.eye(4))
-    lengths = tile_lengths(num_pairs, -(-width // TILE) * -(-height // TILE), rng)
+    lengths = tile_lengths(num_pairs, ceil_div(width, TILE) * ceil_div(height, TILE), rng)
     depths = rng.uniform(1, 20, num_pairs).astype(np.float32)
     tiles = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
     shuffled = rng.permutation(num_pairs)

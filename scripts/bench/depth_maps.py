@@ -25,6 +25,7 @@ from PIL import Image
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
@@ -48,7 +49,7 @@ def changed(depths: np.ndarray, kind: str, rng: np.random.Generator) -> np.ndarr
     """The map as `kind` has it, float32 [h, w]."""
     if "noisy" in kind:
         height, width = depths.shape
-        small = rng.normal(0, NOISE, (-(-height // CELL) + 1, -(-width // CELL) + 1)).astype(np.float32)
+        small = rng.normal(0, NOISE, (ceil_div(height, CELL) + 1, ceil_div(width, CELL) + 1)).astype(np.float32)
         smooth = Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
         holes = Image.fromarray(rng.random(small.shape).astype(np.float32)).resize((width, height))
         depths = np.where(

@@ -24,6 +24,7 @@ from PIL import Image
 
 from splat_cli.commands.render import plan_job
 from splat_cli.device import Backend, open_backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import RenderedMaps, render_frame
@@ -158,7 +159,7 @@ def _save_sheet(path: Path, pictures: list[np.ndarray]) -> None:
     """Evenly spread frames, row by row."""
     shown = evenly_spread(pictures, _COLUMNS * _ROWS)
     height, width = shown[0].shape[:2]
-    sheet = Image.new("RGB", (_COLUMNS * width, -(-len(shown) // _COLUMNS) * height))
+    sheet = Image.new("RGB", (_COLUMNS * width, ceil_div(len(shown), _COLUMNS) * height))
     for number, picture in enumerate(shown):
         sheet.paste(Image.fromarray(picture), (number % _COLUMNS * width, number // _COLUMNS * height))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.render.camera import TILE
 from splat_cli.render.project import LARGE_BOX, Projection
 from splat_cli.train.trainer import Trainer
@@ -69,7 +70,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
             num_in_seen_sectors(visible_splats(trainer.backend, trainer.rasterizer.updated, trainer.model.num))
         )
         rows, columns = box_tiles(trainer, int(state["view"]))
-        pieces = rows * -(-columns // PIECE)
+        pieces = rows * (-(-columns // PIECE))
         without = max(without, worst_warp(pieces))
         with_queue = max(with_queue, worst_warp(np.where(rows * columns > LARGE_BOX, 0, pieces)))
     trainer.loop.sync()
@@ -105,7 +106,7 @@ def num_in_seen_sectors(seen: np.ndarray) -> int:
 def worst_warp(pieces: np.ndarray) -> int:
     """Iterations of the warp with most pieces, int64 [num], of its 32 splats."""
     sums = np.pad(pieces, (0, -len(pieces) % 32)).reshape(-1, 32).sum(axis=1)
-    return -(-int(sums.max()) // 32)
+    return ceil_div(int(sums.max()), 32)
 
 
 def box_tiles(trainer: Trainer, view_index: int) -> tuple[np.ndarray, np.ndarray]:
@@ -126,6 +127,6 @@ def box_tiles(trainer: Trainer, view_index: int) -> tuple[np.ndarray, np.ndarray
         half = np.sqrt(reach * variance / det)
         centre = np.where(seen, centre, 0.0)
         first = np.clip(np.ceil((centre - half - TILE + 0.5) / TILE), 0, None)
-        end = np.clip(np.floor((centre + half - 0.5) / TILE) + 1, None, -(-size // TILE))
+        end = np.clip(np.floor((centre + half - 0.5) / TILE) + 1, None, ceil_div(size, TILE))
         counts.append(np.where(seen, np.maximum(end - first, 0), 0).astype(np.int64))
     return counts[0], counts[1]

@@ -13,6 +13,7 @@ from blend_stages import OURS, STAGES, Stage, gradients
 from step_passes import time_replay
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import SEGMENT
@@ -57,7 +58,7 @@ def count_work(raster: Rasterizer, state: IterState, view: View) -> Work:
     download, tiles, projection = raster.backend.download, raster.tiles, raster.projection
     begins, pairs = download(tiles.tile_begins).astype(np.int64), download(tiles.splat_from_pair)
     means, shapes = download(projection.means2d), download(projection.conic_opacity)
-    columns, rows = -(-view.width // TILE), -(-view.height // TILE)
+    columns, rows = ceil_div(view.width, TILE), ceil_div(view.height, TILE)
     lasts = np.zeros((rows * TILE, columns * TILE), np.int64)  # 0: nothing contributes outside the image
     num_pixels = view.width * view.height
     lasts[: view.height, : view.width] = download(raster.picture.last_pair)[:num_pixels].reshape(view.height, -1)
@@ -72,8 +73,8 @@ def count_work(raster: Rasterizer, state: IterState, view: View) -> Work:
         splats = pairs[begin : begin + num]
         on = _contributes(means[splats] - [column * TILE, row * TILE], shapes[splats])
         on &= np.arange(num)[:, None, None] < last
-        counts["segments"] += -(-num // SEGMENT)
-        counts["reached_pairs"] += int(min(-(-num // SEGMENT) * SEGMENT, listed))
+        counts["segments"] += ceil_div(num, SEGMENT)
+        counts["reached_pairs"] += int(min(ceil_div(num, SEGMENT) * SEGMENT, listed))
         counts["warp_visits"] += int(last.reshape(TILE // 2, -1).max(axis=1).clip(0).sum())
         counts["hits"] += int(on.sum())
         for width, height in ((16, 2), (8, 4), (8, 8)):

@@ -45,7 +45,7 @@ class TrainConfig(
     def save_steps(self) -> list[int]:
         """Steps of `save_at`, ascending, each the last of a batch; some may be after the end of the run."""
         steps = _SAVE_AT if self.save_at is None else self.save_at
-        return sorted({-(-step // self.batch_size) * self.batch_size for step in steps})
+        return sorted({step + -step % self.batch_size for step in steps})
 
     @property
     def trained_sh_degree(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from splat_cli.config import TrainConfig
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend, main_memory
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
 
@@ -37,11 +38,11 @@ def image_budget(
     UsageError if not even the photographs of one round of density control fit.
     """
     gpus, limit = config.gpus, _limit(backend, config, config.gpus)
-    if -(-sum(map(photo_bytes, views)) // gpus) + sum(map(photo_bytes, others)) <= limit:
+    if ceil_div(sum(map(photo_bytes, views)), gpus) + sum(map(photo_bytes, others)) <= limit:
         return None
     largest = max(map(photo_bytes, views))
     budget = ImageBudget.of(max(limit // largest, _MIN_COUNT))
-    least = max(-(-min(config.score_views, len(views)) // gpus), resident_for_batch(config.batch_size, gpus))
+    least = max(ceil_div(min(config.score_views, len(views)), gpus), resident_for_batch(config.batch_size, gpus))
     if limit < _MIN_COUNT * largest or budget.resident < least:
         raise UsageError(
             f"{limit / 2**20:.1f} MiB hold {limit // largest} photographs of {largest / 2**20:.1f} MiB, too few to "

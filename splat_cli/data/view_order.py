@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.ranks.share import Share
 
 
@@ -17,8 +18,8 @@ def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndar
     The order of a shorter run is a prefix of that of a longer one, so that runs can be extended.
     """
     rng = np.random.default_rng((seed, 1))  # separate from the generator of density control
-    num_batches = -(-steps // batch)
-    num_rounds = -(-num_batches // max(num_views // batch, 1))  # of the slots with the fewest views
+    num_batches = ceil_div(steps, batch)
+    num_rounds = ceil_div(num_batches, max(num_views // batch, 1))  # of the slots with the fewest views
     rounds = np.concatenate([rng.permutation(num_views) for _ in range(num_rounds)])
     order = np.empty(num_batches * batch, np.int32)
     for slot in range(batch):

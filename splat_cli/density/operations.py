@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.device.launch import launch
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.model.columns import launch
 from splat_cli.model.model import Model
 
 FILE = "density/refine"

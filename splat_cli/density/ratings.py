@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import launch
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.model.columns import launch, partition
+from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 
 FILE = "density/ratings"

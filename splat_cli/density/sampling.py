@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.density.ratings import Ratings
 from splat_cli.device import Backend
-from splat_cli.model.columns import launch
+from splat_cli.device.launch import ceil_div, launch
 
 FILE = "density/sampling"
 
@@ -38,7 +38,7 @@ class WeightedSampler:
         limits = total / count, float(min_opacity)
         launch(backend, FILE, "limit_shares", num, logit_opacities, num, *limits, self._shares)
         self._cumulative = backend.xp.cumsum(self._shares)
-        return -(-count * self._total() // total)
+        return ceil_div(count * self._total(), total)
 
     def _total(self) -> int:
         """Sum of all weights as integers."""

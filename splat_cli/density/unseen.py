@@ -11,8 +11,9 @@ from typing import Any
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.strategy import Strategy
+from splat_cli.device.launch import ceil_div, launch
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.model.columns import launch, partition
+from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 
 FILE = "density/unseen"
@@ -34,7 +35,7 @@ def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
     contain a whole one.
     """
     passes = 1 + (math.ceil(math.log(MAX_ERROR) / math.log(config.dropout)) if config.dropout > 0 else 1)
-    return passes * -(-num_views // config.batch_size) * config.batch_size
+    return passes * ceil_div(num_views, config.batch_size) * config.batch_size
 
 
 def mark_unseen(model: Model, before: int) -> Any:

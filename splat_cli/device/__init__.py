@@ -1,9 +1,18 @@
 """Kernel execution on a GPU or the CPU: compilation, caching, argument checks and launches."""
 
 from splat_cli.device.arguments import check_arrays
-from splat_cli.device.backend import Backend, Kernel, Timer, open_backend, shared_backend
+from splat_cli.device.backend import Backend, DeviceArray, Kernel, Timer, Unit, open_backend, shared_backend
 from splat_cli.device.host import main_memory, num_cores
 
 __all__ = [
-    "Backend", "Kernel", "Timer", "check_arrays", "main_memory", "num_cores", "open_backend", "shared_backend",
-]  # fmt: skip
+    "Backend",
+    "DeviceArray",
+    "Kernel",
+    "Timer",
+    "Unit",
+    "check_arrays",
+    "main_memory",
+    "num_cores",
+    "open_backend",
+    "shared_backend",
+]

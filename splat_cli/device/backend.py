@@ -6,10 +6,16 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from splat_cli.device.uploads import Uploads
+import numpy as np
+
 from splat_cli.errors import DeviceError, UsageError
+
+DeviceArray: TypeAlias = Any
+"""An array of a backend: CuPy's on a GPU, NumPy's on the CPU."""
+Unit: TypeAlias = tuple[str, Mapping[str, int]]
+"""A file of cuda_src/ without its suffix, and its defines."""
 
 
 class Kernel(Protocol):
@@ -36,6 +42,25 @@ class Timer(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+class Uploads(Protocol):
+    """Copies that overlap with a backend's work."""
+
+    def stage(self, array: np.ndarray) -> np.ndarray:
+        """Copy of an array in memory suited to fast transfer; callable in any thread."""
+
+    def put(self, staged: np.ndarray) -> Any:
+        """Start a copy of a staged array; returns the device array, usable after `join`.
+
+        It may be dropped after all work that reads it.
+        """
+
+    def join(self) -> None:
+        """Make later work of the backend wait for the copies so far."""
+
+    def mark(self) -> Callable[[], None]:
+        """A function that waits for the work queued before this call, but not for later work."""
+
+
 class Backend(Protocol):
     """A device with a single queue: all work runs in the order of calls, but for branches."""
 
@@ -47,7 +72,7 @@ class Backend(Protocol):
     def kernel(self, file: str, name: str, **defines: int) -> Kernel:
         """Kernel `name` of cuda_src/`file`.cu, compiled with -DKEY=value for each define on first use."""
 
-    def prepare(self, units: Iterable[tuple[str, Mapping[str, int]]]) -> Callable[[], None]:
+    def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
         """Start to compile kernel files with their defines in threads, ahead of calls of `kernel`.
 
         Returns a function that waits until all are compiled. Errors are raised by `kernel`, for those who use the file.

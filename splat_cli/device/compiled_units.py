@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from splat_cli.device.backend import Unit
+
 T = TypeVar("T")
-Unit = tuple[str, Mapping[str, int]]
-"""A file of cuda_src/ without its suffix, and its defines."""
 
 
 class CompiledUnits(Generic[T]):

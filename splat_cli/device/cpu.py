@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device.arguments import Parameter, check_count, check_launch, check_pointer, scalar_value, struct_value
+from splat_cli.device.backend import Unit
 from splat_cli.device.compilation.host_compiler import find_compiler
 from splat_cli.device.compilation.sanitizer import check_preloaded
 from splat_cli.device.compilation.sources import KernelSource, read_source, source_folders
-from splat_cli.device.compiled_units import CompiledUnits, Unit
+from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.device.host import how_limited, main_memory, num_cores, peak_memory
-from splat_cli.device.uploads import CpuUploads
 from splat_cli.errors import MemoryLimit, ShapeError, UsageError
 
 _FORMATS = {
@@ -110,6 +110,25 @@ def _slot(parameter: Parameter, size: int) -> str:
         return "Q"
     value = f"{size}s" if parameter.dtype is None else _FORMATS[parameter.dtype.name]
     return value + f"{-size % 8}x"
+
+
+class CpuUploads:
+    """No copies: arrays are in main memory."""
+
+    def stage(self, array: np.ndarray) -> np.ndarray:
+        """See Uploads.stage."""
+        return np.ascontiguousarray(array)
+
+    def put(self, staged: np.ndarray) -> np.ndarray:
+        """See Uploads.put."""
+        return staged
+
+    def join(self) -> None:
+        """See Uploads.join."""
+
+    def mark(self) -> Callable[[], None]:
+        """See Uploads.mark."""
+        return lambda: None
 
 
 class CpuBackend:

@@ -24,9 +24,9 @@ from splat_cli.device.arguments import (
     scalar_value,
     struct_value,
 )
+from splat_cli.device.backend import Unit
 from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
-from splat_cli.device.compiled_units import CompiledUnits, Unit
-from splat_cli.device.uploads import CudaUploads
+from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.errors import DeviceError, KernelError
 
 
@@ -121,6 +121,46 @@ class CudaTimer:
         """Milliseconds between entry and exit; waits for the end."""
         self._end.synchronize()
         return self._xp.cuda.get_elapsed_time(self._start, self._end)
+
+
+class CudaUploads:
+    """Copies from page-locked memory on a separate stream."""
+
+    def __init__(self, xp: Any, stream: Any) -> None:
+        """xp: cupy. stream: of the backend's other work."""
+        self._xp, self._main = xp, stream
+        self._own = xp.cuda.Stream(non_blocking=True)
+        self._copying: list[np.ndarray] = []
+        self._joined: Any = None
+
+    def stage(self, array: np.ndarray) -> np.ndarray:
+        """See Uploads.stage."""
+        from cupyx import empty_pinned
+
+        staged = empty_pinned(array.shape, array.dtype)
+        staged[...] = array
+        return staged
+
+    def put(self, staged: np.ndarray) -> Any:
+        """See Uploads.put."""
+        if self._joined is not None:  # what was being copied then has arrived by now, and may be dropped
+            self._joined.synchronize()
+            self._joined = None
+            self._copying.clear()
+        with self._own:  # memory of its own pool: given back, it is taken again by later copies alone
+            target = self._xp.empty(staged.shape, staged.dtype)
+        target.data.copy_from_host_async(staged.ctypes.data, staged.nbytes, self._own)
+        self._copying.append(staged)
+        return target
+
+    def join(self) -> None:
+        """See Uploads.join."""
+        self._joined = self._own.record()
+        self._main.wait_event(self._joined)
+
+    def mark(self) -> Callable[[], None]:
+        """See Uploads.mark."""
+        return self._main.record(self._xp.cuda.Event(disable_timing=True)).synchronize
 
 
 LIBRARY_SIZE = 1 << 16  # numbers to sort and to add up: as many as use the kernels for many

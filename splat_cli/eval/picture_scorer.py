@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
+from splat_cli.device.launch import ceil_div
 from splat_cli.eval.metrics import Score, psnr_of
 
 SCORE_KERNELS: list[Unit] = [("image/psnr_ssim", {})]
@@ -36,7 +36,7 @@ class PictureScorer:
         self.rounded = xp.empty((height, width, 3), "uint8")
         sums = xp.zeros(2, "uint64")
         self.backend.kernel("image/psnr_ssim", "psnr_ssim")(
-            (-(-width // _WIDTH), -(-height // _HEIGHT), 3), (32, _WARPS),
+            (ceil_div(width, _WIDTH), ceil_div(height, _HEIGHT), 3), (32, _WARPS),
             width, height, image, self.backend.upload(photograph),
             None if mask is None else self.backend.upload(mask), self.rounded, sums,
         )  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import check_arrays
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Unit, check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import UsageError
 from splat_cli.field.bounds import field_bounds
@@ -93,7 +93,7 @@ class FieldColoring(JointModel):
         if size := self.field.shape.features:
             defines = batch_defines(views) | moment_defines(model.moments.packed)
             self.backend.kernel("field/splat_features", "step_features", **defines)(
-                (-(-self._capacity // THREADS), size), (LANES, WARPS),
+                (ceil_div(self._capacity, THREADS), size), (LANES, WARPS),
                 state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features,
                 model.splats.params, *model.moments.pair(),
             )  # fmt: skip
@@ -178,19 +178,19 @@ class FieldColoring(JointModel):
         return [planes[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def _launch(self, kernel: str, *args: Any) -> None:
-        self.backend.kernel("field/color_field", kernel)((-(-self._capacity // THREADS),), (THREADS,), *args)
+        self.backend.kernel("field/color_field", kernel)((ceil_div(self._capacity, THREADS),), (THREADS,), *args)
 
     def _launch_embedding(self, kernel: str, rows: int, state: Any, source: Any, target: Any) -> None:
         size = self.field.shape.appearance
         if size:
             self.backend.kernel("field/embedding", kernel)(
-                (-(-self._capacity // (rows * WARPS)), size), (LANES, WARPS),
+                (ceil_div(self._capacity, rows * WARPS), size), (LANES, WARPS),
                 state, source, size, self._capacity, self.num_rows, target,
             )  # fmt: skip
 
     def _launch_features(self, kernel: str, *args: Any) -> None:
         if size := self.field.shape.features:
-            grid = (-(-self._capacity // THREADS), size)
+            grid = (ceil_div(self._capacity, THREADS), size)
             self.backend.kernel("field/color_field", kernel)(grid, (THREADS,), *args)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.launch import ceil_div
 
 THREADS = 256
 MAX_DIRECTION_DEGREE = 4
@@ -14,7 +15,7 @@ def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: 
     """Write degree^2 harmonics (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
     rows = _check("sh_encode", directions, degree, features)
     backend.kernel("field/sh_encode", "sh_encode")(
-        (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, features
+        (ceil_div(rows, THREADS),), (THREADS,), directions, rows, num_rows, degree, features
     )
 
 
@@ -24,7 +25,7 @@ def backward_directions(
     """Write gradients of the directions, planes [3, rows], with coordinates as independent variables."""
     rows = _check("sh_encode_backward", directions, degree, d_features)
     backend.kernel("field/sh_encode", "sh_encode_backward")(
-        (-(-rows // THREADS),), (THREADS,), directions, rows, num_rows, degree, d_features, d_directions
+        (ceil_div(rows, THREADS),), (THREADS,), directions, rows, num_rows, degree, d_features, d_directions
     )
 
 

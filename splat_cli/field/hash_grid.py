@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
 
@@ -85,7 +86,7 @@ class HashGrid:
         """Write the features of the points."""
         rows = self._check("hash_encode", positions, features)
         self.backend.kernel("field/hash_grid", "hash_encode", **self.table_defines)(
-            (-(-rows // THREADS), self.shape.levels), (THREADS,),
+            (ceil_div(rows, THREADS), self.shape.levels), (THREADS,),
             positions, rows, num_rows, self.levels, self.tables, features,
         )  # fmt: skip
 
@@ -93,7 +94,7 @@ class HashGrid:
         """Add to the gradients of the tables."""
         rows = self._check("hash_encode_backward", positions, d_features)
         self.backend.kernel("field/hash_grid", "hash_encode_backward", **self.defines)(
-            (-(-rows // THREADS), self.shape.levels), (THREADS,),
+            (ceil_div(rows, THREADS), self.shape.levels), (THREADS,),
             positions, rows, num_rows, self.levels, d_features, self.parameters.gradients,
         )  # fmt: skip
 
@@ -101,7 +102,7 @@ class HashGrid:
         """Write gradients of the points, planes like them; zero along axes where a point is outside the grid."""
         rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
         self.backend.kernel("field/hash_grid", "hash_encode_d_positions", **self.table_defines)(
-            (-(-rows // THREADS),), (THREADS,),
+            (ceil_div(rows, THREADS),), (THREADS,),
             positions, rows, num_rows, self.levels, self.shape.levels, self.tables, d_features, d_positions,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
 
@@ -23,7 +24,7 @@ WARPS = 8
 
 def padded(width: int) -> int:
     """Number of planes of a layer with `width` values."""
-    return -(-width // GRAIN) * GRAIN
+    return ceil_div(width, GRAIN) * GRAIN
 
 
 def check_widths(widths: Sequence[int]) -> None:
@@ -85,9 +86,9 @@ class Network:
     def forward(self, num_rows: Any) -> None:
         """Compute `outputs` from `inputs`. num_rows: uint32 [1] on the device, number of samples in use."""
         for layer in self.layers:
-            blocks = -(-layer.num_outputs // BLOCK_RESULTS)
+            blocks = ceil_div(layer.num_outputs, BLOCK_RESULTS)
             self.backend.kernel("field/dense", "dense_forward", ACTIVATION=layer.activation)(
-                (-(-self.rows // BLOCK_ROWS), blocks), (32, WARPS),
+                (ceil_div(self.rows, BLOCK_ROWS), blocks), (32, WARPS),
                 layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.y,
             )  # fmt: skip
 
@@ -96,21 +97,21 @@ class Network:
         if self.last == SIGMOID:
             self._through_sigmoid(num_rows)
         for k, layer in reversed(list(enumerate(self.layers))):
-            blocks = -(-layer.num_inputs // BLOCK_WEIGHTS) * -(-layer.num_outputs // BLOCK_WEIGHTS)
+            blocks = ceil_div(layer.num_inputs, BLOCK_WEIGHTS) * ceil_div(layer.num_outputs, BLOCK_WEIGHTS)
             self.backend.kernel("field/dense_weights", "dense_backward_weights")(
-                (-(-self.rows // BLOCK_SUM_ROWS), blocks), (32, WARPS),
+                (ceil_div(self.rows, BLOCK_SUM_ROWS), blocks), (32, WARPS),
                 layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
             )  # fmt: skip
             if k or to_inputs:
                 self.backend.kernel("field/dense", "dense_backward_inputs")(
-                    (-(-self.rows // BLOCK_ROWS), -(-layer.num_inputs // BLOCK_RESULTS)), (32, WARPS),
+                    (ceil_div(self.rows, BLOCK_ROWS), ceil_div(layer.num_inputs, BLOCK_RESULTS)), (32, WARPS),
                     layer.d_y, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs,
                     layer.x if k else None, layer.d_x,
                 )  # fmt: skip
 
     def _through_sigmoid(self, num_rows: Any) -> None:
         self.backend.kernel("field/regression", "sigmoid_backward")(
-            (-(-self.rows // (32 * WARPS)), self.widths[-1]), (32, WARPS),
+            (ceil_div(self.rows, 32 * WARPS), self.widths[-1]), (32, WARPS),
             self.outputs, self.rows, num_rows, self.d_outputs,
         )  # fmt: skip
 

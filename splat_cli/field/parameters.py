@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import batch_defines
 
@@ -22,7 +23,7 @@ class Parameters:
 
     def __init__(self, backend: Backend, values: np.ndarray, half: bool = False) -> None:
         self.backend = backend
-        padded = np.zeros(-(-values.size // GRAIN) * GRAIN, np.float32)
+        padded = np.zeros(ceil_div(values.size, GRAIN) * GRAIN, np.float32)
         padded[: values.size] = values.ravel()
         self.values = backend.upload(padded)
         self.gradients, self.moments1, self.moments2 = (backend.xp.zeros_like(self.values) for _ in range(3))
@@ -58,7 +59,7 @@ class Parameters:
         halves = None if self.halves is None else self.halves.view("uint16")
         moments = (self.moments1, self.moments2) if adam else (None, None)
         self.backend.kernel("field/adam_flat", "adam_flat", **batch_defines(views))(
-            (-(-len(self) // (GRAIN * THREADS)),), (THREADS,),
+            (ceil_div(len(self), GRAIN * THREADS),), (THREADS,),
             state.array, views, rate, float(factor), len(self), int(sparse), self.values, self.gradients, *moments,
             halves,
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.device import check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.field.network import WARPS, Network
 
 L2, RELATIVE_L2, HUBER = 0, 1, 2
@@ -21,6 +22,6 @@ def regression_loss(
     channels = network.widths[-1]
     check_arrays("regression_loss", targets=(targets, "float32", f"{channels} {network.rows}"))
     network.backend.kernel("field/regression", "regression_loss")(
-        (-(-network.rows // (32 * WARPS)), channels), (32, WARPS),
+        (ceil_div(network.rows, 32 * WARPS), channels), (32, WARPS),
         network.outputs, targets, network.rows, num_rows, kind, float(delta), loss, network.d_outputs,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.morton import curve_positions
 
 LEAF = 16
@@ -25,7 +26,7 @@ def neighbor_distances(backend: Backend, points: np.ndarray) -> np.ndarray:
     begins = np.cumsum([0, *(len(level) for level in levels)])[:-1].astype(np.int32)
     mean_squared = backend.xp.empty(num_points, np.float32)
     backend.kernel("knn", "knn")(
-        (-(-num_points // THREADS),),
+        (ceil_div(num_points, THREADS),),
         (THREADS,),
         backend.upload(along),
         backend.upload(np.concatenate(levels)),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 
 CELL_BITS = 21
 THREADS = 256
@@ -32,7 +33,7 @@ def device_curve_positions(backend: Backend, means: Any, num: int, bounds: np.nd
     codes = backend.xp.empty(num, "uint64")
     if num:
         backend.kernel("morton", "morton_codes")(
-            (-(-num // THREADS),), (THREADS,),
+            (ceil_div(num, THREADS),), (THREADS,),
             means, means.shape[1], num_held, num, backend.upload(bounds), codes,
         )  # fmt: skip
     return codes

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
 from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay

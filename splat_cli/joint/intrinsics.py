@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, Kernel
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Kernel, Unit
+from splat_cli.device.launch import ceil_div
 from splat_cli.joint.joint_model import TrainingSetup
 from splat_cli.joint.per_view import SUM_THREADS, Decay, camera_rows
 from splat_cli.joint.poses import PoseRefinement, num_intrinsics
@@ -98,7 +98,7 @@ class CameraRefinement(PoseRefinement):
         super().refresh()
         num_views = len(self.offsets)
         self._intrinsics_kernel("place_all_intrinsics")(
-            (-(-num_views // 32),), (32,), self.given, self.camera_from_view, num_views, self.intrinsics,
+            (ceil_div(num_views, 32),), (32,), self.given, self.camera_from_view, num_views, self.intrinsics,
             self.cameras.array,
         )  # fmt: skip
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.appearance.camera_response import CameraResponse

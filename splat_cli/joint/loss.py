@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.outliers import OutlierMask
 from splat_cli.render.camera import CameraTable
@@ -58,7 +59,7 @@ class PhotometricLoss:
     @property
     def _grid(self) -> tuple[int, int, int]:
         extent = self.cameras.extent
-        return -(-extent.width // WIDTH), -(-extent.height // HEIGHT), 3
+        return ceil_div(extent.width, WIDTH), ceil_div(extent.height, HEIGHT), 3
 
     @property
     def _outliers(self) -> Any | None:

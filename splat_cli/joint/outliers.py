@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
 from splat_cli.joint.per_view import PIXEL_BLOCKS
@@ -57,7 +57,7 @@ class OutlierMask(JointModel):
         """Mark the outliers of a rendered picture, float32 planes [3, H, W], after its colour correction."""
         extent = self.cameras.extent
         self.backend.kernel("optim/outliers", "find_outliers")(
-            (-(-extent.width // _WIDTH), -(-extent.height // _HEIGHT)), (32, _WARPS),
+            (ceil_div(extent.width, _WIDTH), ceil_div(extent.height, _HEIGHT)), (32, _WARPS),
             self.cameras.array, state.array, self.learned, self.start, FRACTION, image, self.outliers,
         )  # fmt: skip
 

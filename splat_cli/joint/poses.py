@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, Kernel
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Kernel, Unit
+from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
 from splat_cli.joint.per_view import SUM_BLOCKS, SUM_THREADS, Decay
@@ -103,7 +103,8 @@ class PoseRefinement(JointModel):
     def refresh(self) -> None:
         """Update all cameras in the table to their offset poses."""
         self._kernel("place_cameras")(
-            (-(-len(self.offsets) // 32),), (32,), self.originals, self.cameras.array, len(self.offsets), self.offsets,
+            (ceil_div(len(self.offsets), 32),), (32,),
+            self.originals, self.cameras.array, len(self.offsets), self.offsets,
         )  # fmt: skip
 
     def start_from(self, offsets: np.ndarray) -> None:

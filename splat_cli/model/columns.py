@@ -10,15 +10,9 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.launch import launch
 
 FILE = "density/columns"
-THREADS = 256
-
-
-def launch(backend: Backend, file: str, name: str, num: int, *args: Any, rows: int = 1, **defines: int) -> None:
-    """Launch a kernel with one thread per row and column, if there are columns."""
-    if num:
-        backend.kernel(file, name, **defines)((-(-num // THREADS), rows), (THREADS,), *args)
 
 
 def copy_columns(

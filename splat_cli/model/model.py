@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
@@ -198,4 +199,4 @@ class Model:
 
 
 def _rounded(capacity: int) -> int:
-    return -(-capacity // GRAIN) * GRAIN
+    return ceil_div(capacity, GRAIN) * GRAIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState
@@ -19,7 +20,7 @@ def langevin_noise(
     share: splats that move. visible_in: of these, only those that a view of this batch shows; others are not read.
     """
     columns = share.own_columns(splats.capacity)
-    blocks, own = -(-columns // THREADS), (state.array, splats.capacity, share.struct)
+    blocks, own = ceil_div(columns, THREADS), (state.array, splats.capacity, share.struct)
     strength = seed, float(noise_scale)
     if visible_in is None:
         kernel = splats.backend.kernel("optim/langevin_noise", "langevin_noise")

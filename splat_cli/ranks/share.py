@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
+
 RANK_BLOCK = 4096  # splats, as in cuda_src/common.cuh
 
 # Mirrors `struct Share` in cuda_src/common.cuh.
@@ -27,7 +29,7 @@ class Share:
 
     def columns(self, capacity: int) -> int:
         """Columns of each share of `capacity` splats; the same for all ranks."""
-        return capacity if self.num_ranks == 1 else -(-capacity // (RANK_BLOCK * self.num_ranks)) * RANK_BLOCK
+        return capacity if self.num_ranks == 1 else ceil_div(capacity, RANK_BLOCK * self.num_ranks) * RANK_BLOCK
 
     def own_columns(self, capacity: int) -> int:
         """The same for planes of `capacity` columns, which are the share's own where they are sharded."""

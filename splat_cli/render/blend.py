@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -103,6 +104,6 @@ def blend_backward(
     )  # fmt: skip
     if fixed is not None:
         tiles.backend.kernel("raster/fixed_to_float", "fixed_to_float")(
-            (-(-len(fixed) // THREADS),), (THREADS,),
+            (ceil_div(len(fixed), THREADS),), (THREADS,),
             cameras.array, state.array, projection.depths, projection.conic_opacity, fixed, projection.d_splats,
         )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.view import View
 
 TILE = 16  # px, as in cuda_src/common.cuh
@@ -115,7 +116,7 @@ class CameraTable:
 
 def _num_tiles(view: View) -> tuple[int, int]:
     """Columns and rows of tiles."""
-    return -(-view.width // TILE), -(-view.height // TILE)
+    return ceil_div(view.width, TILE), ceil_div(view.height, TILE)
 
 
 def _camera_row(view: View) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import Share
@@ -134,7 +135,7 @@ def project(
     outputs = {name: (getattr(out, name), "float32", shape) for name, shape in shapes.items()}
     check_arrays("project", params=(splats.params, "float32", "R C"), **outputs, **smooth_3d_array(splats))
     splats.backend.kernel("raster/project", "project", **cameras.defines, **dropout_defines(dropout))(
-        (-(-splats.capacity // THREADS),), LANES,
+        (ceil_div(splats.capacity, THREADS),), LANES,
         splats.params, splats.capacity, cameras.array, state.array, int(antialias), float(dropout),
         splats.smooth_3d_sigmas,
         out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
@@ -169,7 +170,7 @@ def project_share(
         **smooth_3d_array(splats),
     )
     splats.backend.kernel("raster/project_share", "project_share", **cameras.defines, **dropout_defines(dropout))(
-        (-(-len(out.depths) // THREADS),), LANES,
+        (ceil_div(len(out.depths), THREADS),), LANES,
         splats.params, splats.capacity, state.array, out.view, int(antialias), float(dropout),
         share.struct, len(out.depths), out.rows, splats.smooth_3d_sigmas, out.depths, out.colors, out.slot,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CameraTable
@@ -115,7 +116,7 @@ def _geometry_backward(
     )
     defines = update.defines | cameras.defines | projection.batch_defines
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
-        (-(-columns // GEOMETRY_THREADS),), GEOMETRY_LANES,
+        (ceil_div(columns, GEOMETRY_THREADS),), GEOMETRY_LANES,
         cameras.array, state.array, splats.capacity, update.options(antialias), share.struct, layout, views,
         projection.depths, projection.colors, projection.d_splats, projection.sent, update.d_means,
         splats.smooth_3d_sigmas, projection.d_rays, splats.params, *update.targets, update.stats,
@@ -129,10 +130,10 @@ def _color_backward(
     """The second half: the rows of colours."""
     columns = share.own_columns(splats.capacity)
     defines = update.color_defines | projection.batch_defines
-    blocks, num_coefficients = -(-columns // THREADS), (splats.sh_degree + 1) ** 2
+    blocks, num_coefficients = ceil_div(columns, THREADS), (splats.sh_degree + 1) ** 2
     if update.warps == UNSEEN_WARPS:
         num_coefficients = 1  # others stay as they are
-    parts = -(-num_coefficients // defines.get("COEFFICIENTS", 1))
+    parts = ceil_div(num_coefficients, defines.get("COEFFICIENTS", 1))
     splats.backend.kernel("raster/color_backward", "color_backward", **defines)(
         (blocks * parts,), LANES,
         state.array, splats.capacity, num_coefficients, update.options(antialias), share.struct,

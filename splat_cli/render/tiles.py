@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -54,7 +55,7 @@ class TileLists:
             cameras.array, state.array, counts, self.pair_capacity, self.tile_begins, self.tile_order,
         )  # fmt: skip
         kernel("raster/tiles", "emit_tiles")(
-            (large_blocks + -(-capacity // THREADS),), LANES,
+            (large_blocks + ceil_div(capacity, THREADS),), LANES,
             cameras.array, state.array, capacity, large_blocks, *splats, self.tile_begins, counts, self.keys,
         )  # fmt: skip
         kernel("raster/sort_tiles", "sort_tiles", **SORT_DEFINES[name])(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.report.markup import Markup, tag
 from splat_cli.report.numbers import compact, ticks
 
@@ -28,7 +29,7 @@ class Series:
     def finite(self) -> "Series":
         """Without non-finite points, and subsampled to the resolution of the chart."""
         pairs = [(x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y)]
-        stride = -(-len(pairs) // _MAX_POINTS) or 1
+        stride = ceil_div(len(pairs), _MAX_POINTS) or 1
         kept = pairs[::-stride][::-1]  # includes the last one
         return Series(self.name, [x for x, _ in kept], [y for _, y in kept], self.look)
 

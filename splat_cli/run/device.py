@@ -8,8 +8,7 @@ from pathlib import Path
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.joint import uses_free_space
-from splat_cli.device import Backend, open_backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit, open_backend
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.eval.picture_scorer import SCORE_KERNELS
 from splat_cli.joint.depth.free_space import FREE_SPACE_KERNELS

@@ -12,6 +12,7 @@ import numpy as np
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.config.joint import uses_free_space
 from splat_cli.data.image_budget import resident_for_batch
+from splat_cli.device.launch import ceil_div
 from splat_cli.run.scene_defaults import (
     SHORT_RUN,
     STEPS_PER_VIEW,
@@ -114,7 +115,7 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
     """The settings of a run of about `steps` steps: `steps` and `save_at` rounded up to whole batches, `batch` set."""
     size = config.batch_size
     save_at = None if config.save_at is None else tuple(config.save_steps)
-    return dataclasses.replace(config, steps=-(-steps // size) * size, save_at=save_at, batch=size)
+    return dataclasses.replace(config, steps=ceil_div(steps, size) * size, save_at=save_at, batch=size)
 
 
 def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:

@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.joint import trains_in_batches
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.view import View
 
 STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
@@ -37,7 +38,7 @@ def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
     """
     if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or not trains_in_batches(config):
         return config.gpus
-    return config.gpus * -(-BATCH // config.gpus)
+    return config.gpus * ceil_div(BATCH, config.gpus)
 
 
 def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
@@ -48,7 +49,7 @@ def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
     """
     if points is None or not len(points):
         return len(views) / 3
-    sample = points[:: -(-len(points) // _SAMPLED_POINTS)].astype(np.float64)
+    sample = points[:: ceil_div(len(points), _SAMPLED_POINTS)].astype(np.float64)
     sums = np.zeros(sample.shape)
     for view in views:
         offsets = view.center - sample

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.view import View, evenly_spread
 
 REFERENCE_SIZE = 5.0
@@ -45,7 +46,7 @@ def scene_size(views: Sequence[View], points: np.ndarray) -> float:
 
 def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
     """Median over views of the median depth of visible points; the extent if there are none."""
-    some = points[:: -(-len(points) // SOME_POINTS)] if len(points) else points
+    some = points[:: ceil_div(len(points), SOME_POINTS)] if len(points) else points
     depths = []
     for view in evenly_spread(views, SOME_VIEWS):
         _, depth, inside = view.project(some)

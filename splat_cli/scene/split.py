@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import FormatError
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import parse_json, read_json_text
@@ -42,7 +43,7 @@ def sector_names(views: Sequence[View], test_every: int) -> frozenset[str]:
     camera that is farthest from those before (farthest-point sampling), and takes its nearest neighbours.
     """
     ordered = sorted(views, key=lambda view: view.name)
-    num_test = -(-len(ordered) // test_every)
+    num_test = ceil_div(len(ordered), test_every)
     num_sectors = max(1, min(3, num_test // 4))
     distances = _camera_distances(ordered)
     held_out: list[int] = []

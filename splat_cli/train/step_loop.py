@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from splat_cli.data.image_streamer import ImageStreamer
+from splat_cli.device.launch import ceil_div
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.terminal.phase_timer import PhaseTimer
@@ -94,7 +95,7 @@ class StepLoop:
             self.state.write(step=self.step)
 
     def _whole(self, step: int) -> int:
-        return -(-step // self._batch) * self._batch
+        return ceil_div(step, self._batch) * self._batch
 
     def _queue(self, step: int, stop: int) -> None:
         if step % self._batch and self._resume:  # an overflow has interrupted a batch: the steps done so far are kept

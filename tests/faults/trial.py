@@ -21,6 +21,7 @@ from pathlib import Path
 
 from splat_cli.cli.main import run as run_splat
 from splat_cli.config.presets import read_toml
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import FormatError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
@@ -174,7 +175,7 @@ def main(scene: Path, folder: Path, share: int, job: int, num_jobs: int, seed: i
     trials = Trials(scene, folder)
     numbers = range(1 + job, trials.num_operations + 1, num_jobs)
     chosen = [(number, kind) for number in numbers for kind in range(1, len(KINDS) + 1)]
-    chosen = random.Random(seed).sample(chosen, -(-len(chosen) // share))
+    chosen = random.Random(seed).sample(chosen, ceil_div(len(chosen), share))
     num_wrong = 0
     for number, kind in chosen:
         if wrong := trials.check(number, kind):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.render.blend import blend_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference
@@ -40,7 +41,7 @@ def test_tile_lists(device: OnDevice, scene: Scene) -> None:
             listed, splats[(slack[:, row, column] <= 0) & ~undecided[:, row, column] | unsure]
         )
     assert undecided.mean() < 0.01
-    assert len(slack[0]) == -(-scene.camera.height // TILE)
+    assert len(slack[0]) == ceil_div(scene.camera.height, TILE)
 
 
 def test_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> None:

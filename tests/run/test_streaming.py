@@ -8,8 +8,7 @@ import pytest
 from splat_cli.data import image_streamer
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.data.view_order import view_order
-from splat_cli.device.cpu import CpuBackend
-from splat_cli.device.uploads import CpuUploads
+from splat_cli.device.cpu import CpuBackend, CpuUploads
 from splat_cli.render.camera import CameraTable
 from tests.subprocesses import HANG
 from tests.views import ring_of_views

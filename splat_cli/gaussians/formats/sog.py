@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order
@@ -46,7 +47,7 @@ _MAX_HEADER_BYTES = 1 << 20
 def as_image(rows: np.ndarray) -> np.ndarray:
     """Pixels [N, C] in rows of a nearly square image, padded with zeros."""
     width = max(1, int(np.ceil(len(rows) ** 0.5)))
-    image = np.zeros((max(1, -(-len(rows) // width)) * width, rows.shape[1]), np.uint8)
+    image = np.zeros((max(1, ceil_div(len(rows), width)) * width, rows.shape[1]), np.uint8)
     image[: len(rows)] = rows
     return image.reshape(-1, width, rows.shape[1])
 
@@ -199,7 +200,7 @@ def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str
     size = 2 ** int(np.clip(np.log2(max(n / _SPLATS_AN_ENTRY, 1)), *_PALETTE_BITS))
     entries, labels = palette(splats.shN.reshape(n, 3 * k), size)
     codes = codebook(entries)
-    image = np.zeros((max(1, -(-len(entries) // _ROW)), _ROW, k, 3), np.uint8)
+    image = np.zeros((max(1, ceil_div(len(entries), _ROW)), _ROW, k, 3), np.uint8)
     image.reshape(-1, k, 3)[: len(entries)] = nearest_codes(entries, codes).reshape(-1, k, 3)
     rows = np.stack([labels & 255, labels >> 8, np.zeros_like(labels)], axis=1).astype(np.uint8)
     meta = {

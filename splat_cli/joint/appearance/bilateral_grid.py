@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.appearance.exposure import ExposureLoss
 from splat_cli.joint.joint_model import TrainingSetup
@@ -80,7 +80,7 @@ class BilateralGridLoss(ExposureLoss):
     def step(self, state: IterState) -> None:
         """One Adam step on exposure and grid of the state's view. Leaves the grid's gradient in d_grid."""
         super().step(state)
-        decay, blocks = self.grid_decay, (-(-NUM_VALUES // _THREADS),)
+        decay, blocks = self.grid_decay, (ceil_div(NUM_VALUES, _THREADS),)
         self.backend.kernel("optim/step_bilateral_grid", "bilateral_grid_gradient")(
             blocks, (_THREADS,), state.array, self.d_exposure, float(self.smoothness), self.grids, self.d_grid
         )

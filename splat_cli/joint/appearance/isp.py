@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
 from splat_cli.joint.appearance.appearance_loss import AppearanceLoss
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.joint.joint_model import TrainingSetup

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.render.blend import Picture, blend, blend_backward
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
@@ -39,7 +40,7 @@ class BlendedValues:
         listed = dataclasses.replace(picture, segments=None)  # keeps those of the colours: the same
         blend(cameras, state, projection, tiles, listed)
         self.backend.kernel("optim/depth", "clear_depth")(
-            (-(-cameras.extent.pixels // THREADS),), (THREADS,),
+            (ceil_div(cameras.extent.pixels, THREADS),), (THREADS,),
             cameras.array, state.array, picture.final_T, picture.image, picture.d_image,
         )  # fmt: skip
         loss(picture)

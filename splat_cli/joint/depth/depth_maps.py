@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.joint.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
@@ -66,7 +67,7 @@ class MapTargets:
                 state.array, self.table, self.rows, len(self.rows), self.fit,
             )  # fmt: skip
         self._kernel("depth_map_loss")(
-            (-(-cameras.extent.pixels // THREADS),), (THREADS,),
+            (ceil_div(cameras.extent.pixels, THREADS),), (THREADS,),
             cameras.array, state.array, self.table, self.fit, weight.first, weight.last, weight.steps,
             picture.image, picture.d_image,
         )  # fmt: skip

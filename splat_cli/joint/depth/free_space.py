@@ -9,8 +9,8 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.config.joint import uses_free_space
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
 from splat_cli.render.iter_state import IterState
@@ -57,7 +57,7 @@ class FreeSpaceRays:
             return
         projection, tiles = rasterizer.projection, rasterizer.tiles
         self.backend.kernel("optim/free_space", "free_space", **defines)(
-            (-(-self.most_points // WARPS),), (32, WARPS),
+            (ceil_div(self.most_points, WARPS),), (32, WARPS),
             rasterizer.cameras.array, state.array, self.begins, self.pixels, self.inverse_depths, float(weight),
             tiles.tile_begins, tiles.splat_from_pair, projection.depths, projection.means2d, projection.conic_opacity,
             opacities, d_splats,

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend
-from splat_cli.device.compiled_units import Unit
+from splat_cli.device import Backend, Unit
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.blended_values import THREADS, BlendedValues
@@ -59,7 +59,7 @@ class PointTargets:
     def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
         """See DepthTargets.launch."""
         self.backend.kernel("optim/depth", "depth_loss")(
-            (max(-(-self.most_points // THREADS), 1),), (THREADS,),
+            (max(ceil_div(self.most_points, THREADS), 1),), (THREADS,),
             state.array, self.begins, self.pixels, self.targets, self.scales, weight.first, weight.last, weight.steps,
             picture.image, picture.d_image,
         )  # fmt: skip
@@ -122,7 +122,7 @@ class DepthSupervision(JointModel):
         """
         cameras, projection, blended = rasterizer.cameras, rasterizer.projection, self.blended
         capacity = len(projection.depths)
-        by_splat = (-(-capacity // THREADS),)
+        by_splat = (ceil_div(capacity, THREADS),)
         self._launch("inverse_depths", by_splat, state.array, projection.depths, blended.values, blended.d_values)
         blended.differentiate(
             state, rasterizer, lambda picture: self.targets.launch(cameras, state, picture, self.weight)

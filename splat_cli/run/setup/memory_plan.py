@@ -10,6 +10,7 @@ from splat_cli.data.image_budget import photo_bytes
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import OutOfMemory
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
@@ -101,7 +102,7 @@ def plan_memory(
     images, shares = [photo_bytes(view) for view in views], [Share(rank, config.gpus) for rank in range(config.gpus)]
     parts = [sum(images[view] for view in own_views(len(views), config.batch_size, share)) for share in shares]
     pixels = max(view.width * view.height for view in views)
-    tiles = max(-(-view.width // TILE) * -(-view.height // TILE) for view in views)
+    tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
     cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda")
     available = int(_USABLE * backend.memory()[0])
     if config.max_memory is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import SceneError
 from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.images.decode import (
@@ -144,5 +145,5 @@ def _lens_reduction(lens: Lens, path: Path, size: tuple[int, int]) -> int:
     """The factor by which a photograph may be decoded smaller before it is undistorted and filtered to `size`."""
     pinhole = lens.pinhole
     return jpeg_reduction(
-        path, (-(-size[0] * lens.width // pinhole.width), -(-size[1] * lens.height // pinhole.height))
+        path, (ceil_div(size[0] * lens.width, pinhole.width), ceil_div(size[1] * lens.height, pinhole.height))
     )

@@ -3,6 +3,8 @@
 import numpy as np
 import simplejpeg
 
+from splat_cli.device.launch import ceil_div
+
 _START = b"\xff\xd8\xff"
 _COLORSPACES = ("YCbCr", "Gray")
 _FACTORS = (8, 4, 2)  # by which a JPEG's cosine transform can be taken to fewer pixels
@@ -28,7 +30,7 @@ def reduction(full: tuple[int, int], wanted: tuple[int, int]) -> int:
 
 def reduced(size: tuple[int, int], factor: int) -> tuple[int, int]:
     """(width, height) of a JPEG decoded smaller by `factor`."""
-    return -(-size[0] // factor), -(-size[1] // factor)
+    return ceil_div(size[0], factor), ceil_div(size[1], factor)
 
 
 def decode_jpeg(content: bytes, factor: int = 1) -> np.ndarray | None:

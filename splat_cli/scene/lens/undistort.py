@@ -3,6 +3,7 @@
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.lens.camera import Lens, Pinhole
 from splat_cli.scene.lens.distortion import NUM_COEFFICIENTS
 
@@ -33,7 +34,7 @@ def undistort(
     picture = backend.xp.empty((pinhole.height, pinhole.width, 3), np.uint8)
     mask = backend.xp.empty((pinhole.height, pinhole.width), np.uint8)
     backend.kernel("image/undistort", "undistort")(
-        (-(-pinhole.width // _BLOCK[0]), -(-pinhole.height // _BLOCK[1])), _BLOCK,
+        (ceil_div(pinhole.width, _BLOCK[0]), ceil_div(pinhole.height, _BLOCK[1])), _BLOCK,
         _lens_row(lens), _pinhole_row(pinhole), backend.upload(photo), None if keep is None else backend.upload(keep),
         picture, mask,
     )  # fmt: skip

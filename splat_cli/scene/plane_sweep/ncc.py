@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend, check_arrays
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages, intrinsics
 from splat_cli.scene.view import View
 
@@ -81,7 +82,7 @@ def similarity(
     num_pixels, num_depths = sizes["P"], sizes["D"]
     scores = backend.xp.empty((num_pixels, num_depths), np.float32)
     backend.kernel("image/plane_sweep", "plane_sweep")(
-        (-(-num_pixels * num_depths // _THREADS),), (_THREADS,),
+        (ceil_div(num_pixels * num_depths, _THREADS),), (_THREADS,),
         grays.pixels, grays.begins, grays.sizes, backend.upload(neighbors), backend.upload(warps), sizes["K"],
         backend.upload(pixels), num_pixels, backend.upload(inverse_depths), num_depths, scores,
     )  # fmt: skip
@@ -93,7 +94,7 @@ def peaks(backend: Backend, scores: Any, min_score: float, margin: float) -> Any
     num_pixels, num_depths = scores.shape
     places = backend.xp.empty(num_pixels, np.float64)
     backend.kernel("image/plane_sweep", "find_peaks")(
-        (-(-num_pixels // _THREADS),), (_THREADS,), scores, num_pixels, num_depths, min_score, margin, places
+        (ceil_div(num_pixels, _THREADS),), (_THREADS,), scores, num_pixels, num_depths, min_score, margin, places
     )
     return places
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.view import View
 
 MAX_POINTS = 8192  # per view
@@ -41,7 +42,7 @@ def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     places, z, inside = view.project(points)
     inside &= z > _NEAR
     (column, row), z = places[inside].astype(np.int64).T, z[inside]
-    size = -(-max(view.width, view.height) // _CELLS)
+    size = ceil_div(max(view.width, view.height), _CELLS)
     cells_down, cells_across = row // size + 1, column // size + 1  # with a border of empty cells
     nearest = np.full((view.height // size + 3, view.width // size + 3), np.inf)
     np.minimum.at(nearest, (cells_down, cells_across), z)
@@ -50,5 +51,5 @@ def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     visible = visible[np.argsort(z[visible], kind="stable")]
     pixels, first = np.unique(row[visible] * view.width + column[visible], return_index=True)
     depths = z[visible][first]
-    step = -(-len(pixels) // MAX_POINTS) or 1
+    step = ceil_div(len(pixels), MAX_POINTS) or 1
     return pixels[::step], 1 / depths[::step]

@@ -7,6 +7,7 @@ too. Where points are known, none are added behind them.
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import nearest_mask, small_copies
 from splat_cli.scene.view import View, evenly_spread
@@ -31,7 +32,7 @@ def sky_points(photographs: ImageSet, points: np.ndarray) -> tuple[np.ndarray, n
     middle = np.median([view.center for view in small.views], axis=0)
     radius = _DISTANCE * np.quantile(np.linalg.norm(points - middle, axis=1), 0.98)
     sphere = middle + radius * sphere_directions(_DIRECTIONS)
-    some = points[:: -(-len(points) // _SOME_POINTS)]
+    some = points[:: ceil_div(len(points), _SOME_POINTS)]
     seen = np.array([_colors_of(sphere, some, *photograph) for photograph in zip(*small[:3], strict=True)])
     directions = np.flatnonzero((seen[:, :, 0] >= 0).sum(axis=0) >= _MIN_VIEWS)
     colors, agree = _agreement(seen[:, directions])
@@ -58,7 +59,7 @@ def _colors_of(
     if mask is not None:
         used = mask[lines, columns] > 0
         rows, lines, columns = rows[used], lines[used], columns[used]
-    size = -(-max(view.width, view.height) // _CELLS)
+    size = ceil_div(max(view.width, view.height), _CELLS)
     covered = np.zeros((view.height // size + 1, view.width // size + 1), bool)
     covered[tuple(_visible_pixels(view, points)[1] // size)] = True
     colors[rows] = np.where(covered[lines // size, columns // size, None], np.int16(_COVERED), image[lines, columns])

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.processes.child_process import end_with_parent
 
 MARK = "@splat "
@@ -93,7 +94,7 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
     verification.ransac.random_seed = job["seed"]
     if pairs is None:
         pairing = pycolmap.ExhaustivePairingOptions()
-        pairing.block_size = min(max(-(-num // _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
+        pairing.block_size = min(max(ceil_div(num, _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
         pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification)
     elif any(" " in name for name in job["names"]):  # a list of pairs is separated by spaces
         pycolmap.match_sequential(database, verification_options=verification)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import RANK_BLOCK, Share
@@ -103,7 +104,7 @@ class Exchange:
             b = view * self.ranks.size + self.ranks.rank
             self.backend.kernel("optim/begin_step", "restore_view")((1,), (1,), state.array, self.views[b])
         self.backend.kernel("raster/receive_splats", "receive_splats")(
-            (-(-self.capacity // THREADS),), LANES,
+            (ceil_div(self.capacity, THREADS),), LANES,
             cameras.array, state.array, self.capacity, self.columns, self.rows, self._view_slots(view),
             out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
         )  # fmt: skip
@@ -113,7 +114,7 @@ class Exchange:
         sent, kept = self._of_views(self._sums, view)
         slots, shape = self._view_slots(view), (self.columns, self.rows)
         self._kernel("send_sums")(
-            (-(-self.capacity // THREADS),), (THREADS,), state.array, slots, *shape, projection.d_splats, kept, sent
+            (ceil_div(self.capacity, THREADS),), (THREADS,), state.array, slots, *shape, projection.d_splats, kept, sent
         )
 
     def send_result(self, view: int, state: IterState) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.model.columns import copy_columns
 from splat_cli.model.model import Model
 from splat_cli.ranks.protocol import Ranks
@@ -115,7 +116,7 @@ def copy_share(backend: Backend, share: Share, num: int, planes: Any, part: Any,
     gather: into the planes, else out of them.
     """
     backend.kernel(FILE, "copy_share")(
-        (-(-part.shape[1] // THREADS), len(planes)), (THREADS,),
+        (ceil_div(part.shape[1], THREADS), len(planes)), (THREADS,),
         share.struct, num, planes.shape[1], part.shape[1], int(gather), planes, part,
     )  # fmt: skip
 
@@ -124,5 +125,5 @@ def take_columns(backend: Backend, share: Share, index: Any, values: Any, part: 
     """Replace those of the splats index int64 [K] that a share owns, in part [rows, columns], by values [rows, K]."""
     count = len(index)
     backend.kernel(FILE, "take_columns")(
-        (-(-count // THREADS), len(part)), (THREADS,), share.struct, index, count, values, part.shape[1], part
+        (ceil_div(count, THREADS), len(part)), (THREADS,), share.struct, index, count, values, part.shape[1], part
     )
