@@ -155,7 +155,7 @@ class _Value(click.ParamType):
 def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
     shown = "" if default is None else f"default: {declared.show(default)}"  # else the help text describes it
     notes = "; ".join(filter(None, (shown, declared.bounds)))
-    about = declared.help
+    about = declared.description
     if declared.default is None and shown:
         about = f"{about.partition('; by default')[0]}."  # the preset has a value in place of the one described
     text = f"{about}  [{notes}]" if notes else about

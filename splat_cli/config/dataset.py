@@ -15,12 +15,26 @@ class DatasetSettings:
     format: str = setting(
         "auto",
         "Dataset format; auto uses the first one found, in this order.",
-        choices=("auto", "colmap", "blender", "transforms", "metashape", "realityscan", "bundler", "opensfm",
-                 "polycam", "scanner-app", "record3d"),
-    )  # fmt: skip
+        choices=(
+            "auto",
+            "colmap",
+            "blender",
+            "transforms",
+            "metashape",
+            "realityscan",
+            "bundler",
+            "opensfm",
+            "polycam",
+            "scanner-app",
+            "record3d",
+        ),
+    )
     images: str | None = setting(None, "Folder of the photographs; by default SCENE/images.", metavar="DIR")
     max_size: int | None = setting(
-        None, "Maximum length of a photograph's longer side, in pixels; larger photographs are downscaled.", low=16
+        None,
+        "Maximum length of a photograph's longer side, in pixels; larger photographs are downscaled.",
+        low=16,
+        common=True,
     )
     downscale: int = setting(
         1, "Downscale photographs by this factor; uses SCENE/images_N if it exists.", low=1, high=64
@@ -29,22 +43,28 @@ class DatasetSettings:
         None,
         "Folder of masks (NAME.png or NAME.jpg.png; black pixels are ignored); by default SCENE/masks; none: no masks.",
         metavar="DIR",
+        common=True,
     )
     invert_masks: bool = setting(False, "Ignore the white pixels of masks instead of the black ones.")
     depths: str | None = setting(
         None,
         "Folder of depth maps (NAME.png, .npy, .exr, .tif; confidences in a folder `confidence` beside it); by default "
-        "those that the dataset names, else SCENE/depths or SCENE/depth; none: no depth maps.",
+        "the maps that the dataset names, otherwise SCENE/depths or SCENE/depth; none: no depth maps.",
         metavar="DIR",
+        fixed=True,
     )
     depth_maps: str = setting(
         "auto",
         "Values of depth maps: depths in world units (metric), or depths or inverse depths up to scale and shift "
-        "(relative); auto: what agrees with the dataset's points, metric without points.",
+        "(relative); auto: whichever agrees with the dataset's points, metric without points.",
         choices=("auto", "metric", "relative"),
+        fixed=True,
     )
     depth_unit: float = setting(
-        0.001, "World units per level of depth maps of integers (nerfstudio: depth_unit_scale_factor).", low=1e-12
+        0.001,
+        "World units per level of integer depth maps (nerfstudio: depth_unit_scale_factor).",
+        low=1e-12,
+        fixed=True,
     )
     image_memory: float | None = setting(
         None,
@@ -53,8 +73,10 @@ class DatasetSettings:
     )
     points: str | None = setting(
         None,
-        "PLY, LAS or LAZ file of points (x y z, red green blue) in the dataset's coordinates, instead of its own.",
+        "PLY, LAS or LAZ file of points (x y z, red green blue) in the dataset's coordinates, instead of the dataset's "
+        "points.",
         metavar="FILE",
+        fixed=True,
     )
     min_track_length: int = setting(0, "Ignore COLMAP points that are seen in fewer photographs than this.", low=0)
     max_point_error: float | None = setting(
@@ -64,5 +86,7 @@ class DatasetSettings:
         None,
         "Region to export: sphere x,y,z,radius or box x0,y0,z0,x1,y1,z1, in world units; training is not cropped.",
         metavar="X,Y,...",
+        common=True,
+        not_in_city=True,
     )
-    crop_start: bool = setting(False, "With --crop, initialise splats inside the region only.")
+    crop_start: bool = setting(False, "Initialise splats inside the region only.", fixed=True, needs="--crop")

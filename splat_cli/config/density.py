@@ -18,9 +18,15 @@ class DensitySettings:
         choices=("default", "splits", "copies", "adc", "mcmc"),
     )
     max_splats: int = setting(
-        1_000_000, "Maximum number of splats.", low=1, high=2**28
-    )  # what kernels can index: MAX_SPLATS in gaussians/splats.py
-    max_memory: float | None = setting(None, "Maximum device memory, in GiB; lowers --max-splats to fit.", low=0.001)
+        1_000_000,
+        "Maximum number of splats.",
+        low=1,
+        high=2**28,  # the kernels' limit: MAX_SPLATS in gaussians/splats.py
+        common=True,
+    )
+    max_memory: float | None = setting(
+        None, "Maximum device memory, in GiB; lowers --max-splats to fit.", low=0.001, common=True
+    )
     splat_budget: float = setting(
         1.74, "Target number of splats, relative to (number of training pixels)^(2/3); 0: --max-splats.", low=0
     )
@@ -30,18 +36,24 @@ class DensitySettings:
     densify_stop: int | None = setting(None, "Step at which densification stops; by default 2/3 of the run.", low=0)
     densify_interval: int = setting(100, "Steps between rounds of densification and pruning.", low=1)
     grad_threshold: float = setting(
-        2e-4, "With --strategy adc, mean screen-space gradient from which a splat is cloned or split.", low=0
+        2e-4,
+        "Mean screen-space gradient from which a splat is cloned or split.",
+        low=0,
+        needs="--strategy adc",
     )
     absgrad: bool = setting(
-        False, "Sum absolute values of screen-space gradients (AbsGS); needs about 4 times the --grad-threshold."
+        False,
+        "Sum absolute values of screen-space gradients (AbsGS); needs about 4 times the --grad-threshold.",
+        needs="--strategy adc",
     )
     prune_opacity: float = setting(0.005, "Opacity under which splats are pruned.", low=0, high=1)
     relocate_unseen: bool = setting(
         True,
-        "Relocate splats that no training view shows, and remove those of the result; not with --strategy adc.",
+        "Relocate splats that no training view shows, and remove those that remain at the end; not with "
+        "--strategy adc.",
     )
     opacity_reset_interval: int = setting(
-        3000, "With --strategy adc, steps between resets of all opacities to nearly 0.", low=1
+        3000, "Steps between resets of all opacities to nearly 0.", low=1, needs="--strategy adc"
     )
     score_views: int = setting(
         10, "Number of training views in which error-guided strategies rate splats before each round.", low=1

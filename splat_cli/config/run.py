@@ -18,40 +18,55 @@ class RunSettings:
         None,
         "Number of training steps; by default 120 per training photograph, at least 15,000 and at most 30,000.",
         low=1,
-        high=10_000_000,  # the order of the photographs is drawn before the first one
+        high=10_000_000,  # the order of the photographs is drawn before the first step
+        common=True,
     )
     gpus: int = setting(
         1,
         "Number of GPUs that train together, each on other photographs of a batch; with --device cpu, processes.",
         low=1,
         high=MAX_GPUS,
+        common=True,
+        not_in_city=True,
     )
     batch: int | None = setting(
         None,
         "Number of steps (photographs) whose mean gradient makes one update; by default 4 in runs of at least 5,000 "
-        "steps on at least 40 photographs that train splats alone, else that of --gpus.",
+        "steps on at least 40 photographs that train splats alone, otherwise the value of --gpus.",
         low=1,
         high=64,
+        fixed=True,
     )
-    seed: int = setting(0, "Random seed.", low=0, high=2**31 - 1)
+    seed: int = setting(0, "Random seed.", low=0, high=2**31 - 1, common=True, fixed=True)
     save_at: tuple[int, ...] | None = setting(
         None,
-        "Steps after which the splats are saved and, with --eval, evaluated; always done after the last step; by "
+        "Steps after which the splats are saved and, with --eval, evaluated, in addition to the last step; by "
         "default 7000.",
         low=1,
+        common=True,
     )
-    eval: bool = setting(False, "Hold out test photographs and evaluate on them.")
+    eval: bool = setting(False, "Hold out test photographs and evaluate on them.", common=True, fixed=True)
     test_every: int = setting(
-        8, "With --eval, hold out every Nth photograph in order of their names, starting with the first.", low=2
+        8,
+        "Hold out every Nth photograph in order of their names, starting with the first.",
+        low=2,
+        fixed=True,
+        needs="--eval",
     )
     split_by: str = setting(
         "interval",
-        "With --eval, hold out every Nth photograph (interval), or as many in up to three whole parts of the camera "
+        "Hold out every Nth photograph (interval), or the same number in up to three contiguous parts of the camera "
         "path (sector).",
         choices=("interval", "sector"),
+        fixed=True,
+        needs="--eval",
     )
     split: str | None = setting(
-        None, "With --eval, hold out the photographs listed in this file (one name per line, or JSON).", metavar="FILE"
+        None,
+        "Hold out the photographs listed in this file (one name per line, or JSON).",
+        metavar="FILE",
+        fixed=True,
+        needs="--eval",
     )
     deterministic: bool = setting(
         False,

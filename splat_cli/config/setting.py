@@ -1,4 +1,4 @@
-"""Type of a setting: kind, range, default and help; conversion from and to text."""
+"""Type of a setting: kind, range, default, help and facts that other modules ask for; conversion from and to text."""
 
 import dataclasses
 import numbers
@@ -16,6 +16,10 @@ T = TypeVar("T")
 MAX_FLOAT = 3e38
 """Kernels compute with 32-bit floats."""
 
+Values = bool | tuple[str, ...]
+"""Values for which a fact holds: some of the choices; True: all that differ from the default and turn something on."""
+
+_OFF = (None, False, 0, "none")
 _SHOWN = reprlib.Repr()  # of values from files, however long or deep
 _SHOWN.maxstring = _SHOWN.maxother = 100
 _NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "whole numbers"}
@@ -29,12 +33,23 @@ def setting(
     high: float | None = None,
     choices: tuple[str, ...] = (),
     metavar: str = "",
+    common: bool = False,
+    fixed: bool = False,
+    needs: str = "",
+    single_gpu: Values = False,
+    batches: bool = False,
+    not_in_city: Values = False,
 ) -> T:
     """A dataclass field that declares a setting; `low` and `high` are inclusive and hold for each entry of a tuple.
 
-    metavar: placeholder of the value in the help of the command line.
+    metavar: placeholder of the value in the help of the command line. common: shown by --help, not only by --help-all.
+    fixed: cannot change when a run is resumed: read at the start only, or defines held-out views or checkpoint arrays.
+    needs: option without which the setting is not read: "--eval", "--color field", "--init-from or --frozen".
+    single_gpu: values that do not work with --gpus. batches: long runs train in batches by default even with
+    these, since batches were measured to be as good; with values for a single GPU, they otherwise do not.
+    not_in_city: values that do not work with `splat city`.
     """
-    metadata = {"help": help, "low": low, "high": high, "choices": choices, "metavar": metavar}
+    metadata = {key: value for key, value in locals().items() if key != "default"}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -50,7 +65,7 @@ def range_text(low: float | None, high: float | None, low_is_open: bool = False)
 
 @dataclass(frozen=True)
 class Setting:
-    """One declared setting; `kind` is int, float, bool, str or tuple (of ints)."""
+    """One declared setting; `kind` is int, float, bool, str or tuple (of ints). The other fields: see `setting`."""
 
     name: str
     kind: type
@@ -62,11 +77,25 @@ class Setting:
     high: float | None
     choices: tuple[str, ...]
     metavar: str
+    common: bool
+    fixed: bool
+    needs: str
+    single_gpu: Values
+    batches: bool
+    not_in_city: Values
 
     @property
     def option(self) -> str:
         """Command-line option: `--max-splats`."""
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def description(self) -> str:
+        """The help, with the option that the setting needs."""
+        if not self.needs:
+            return self.help
+        first = self.help[0] if self.help[1].isupper() else self.help[0].lower()  # "SH degree"
+        return f"With {self.needs}, {first}{self.help[1:]}"
 
     @property
     def bounds(self) -> str:
@@ -79,6 +108,18 @@ class Setting:
         if self.choices:
             return "one of " + ", ".join(self.choices)
         return f"{_NOUNS[self.kind]}{', ' if self.bounds else ''}{self.bounds}"
+
+    def is_on(self, value: Any) -> bool:
+        """Whether `value` turns something on: not none, false or 0."""
+        return value not in _OFF
+
+    def is_among(self, value: Any, values: Values) -> bool:
+        """Whether `value` is one of `values`, of which a fact is declared."""
+        return value in values if isinstance(values, tuple) else values and value != self.default and self.is_on(value)
+
+    def with_value(self, value: Any, values: Values) -> str:
+        """The option, with its value if the fact is declared of certain values: "--color field"."""
+        return f"{self.option} {value}" if isinstance(values, tuple) else self.option
 
     def check(self, value: Any) -> Any:
         """`value` converted to the type of the setting. UsageError for a wrong type or range."""

@@ -12,42 +12,60 @@ class SplatSettings:
 
     GROUP: ClassVar[str] = "Splats and rendering"
 
-    sh_degree: int = setting(3, "Degree of the spherical harmonics of view-dependent colour.", low=0, high=3)
+    sh_degree: int = setting(
+        3, "Degree of the spherical harmonics of view-dependent colour.", low=0, high=3, common=True, fixed=True
+    )
     color: str = setting(
         "sh",
-        "Colour model: spherical harmonics of each splat (sh), or these modified by a network that all share (field).",
+        "Colour model: spherical harmonics per splat (sh), or these modified by a network shared by all (field).",
         choices=("sh", "field"),
+        fixed=True,
+        single_gpu=("field",),
+        batches=True,  # docs/field.md
+        not_in_city=("field",),
     )
     field_table_size: int = setting(
-        2**17, "With --color field, number of entries of each of the 8 hash tables.", low=2**10, high=2**24
+        2**17,
+        "Number of entries of each of the 8 hash tables.",
+        low=2**10,
+        high=2**24,
+        fixed=True,
+        needs="--color field",
     )
     field_direction_degree: int = setting(
         3,
-        "With --color field, SH degree of the encoded view direction; 4 sharpens reflections, but not in PLY files.",
+        "SH degree of the encoded view direction; 4 sharpens reflections, but not in PLY files.",
         low=1,
         high=4,
+        fixed=True,
+        needs="--color field",
     )
     field_sh_degree: int = setting(
         3,
-        "With --color field, SH degree of the splats' own colours, which the field modifies; 0: one constant colour, "
-        "for smaller files.",
+        "SH degree of the splats' own colours, which the field modifies; 0: one constant colour, for smaller files.",
         low=0,
         high=3,
+        fixed=True,
+        needs="--color field",
     )
     field_features: int = setting(
         8,
-        "With --color field, size of the feature vector that each splat learns as input of the network; 0 disables it.",
+        "Size of the feature vector that each splat learns as input of the network; 0 disables it.",
         low=0,
         high=16,
+        fixed=True,
+        needs="--color field",
     )
     field_appearance: int = setting(
         0,
-        "With --color field, size of each photograph's appearance embedding (exposure, weather); 0 disables it.",
+        "Size of each photograph's appearance embedding (exposure, weather); 0 disables it.",
         low=0,
         high=64,
+        fixed=True,
+        needs="--color field",
     )
     field_moves: bool = setting(
-        False, "With --color field, propagate the gradients of its colours to the positions of the splats."
+        False, "Propagate the gradients of the field's colours to the positions of the splats.", needs="--color field"
     )
     sh_degree_interval: int | None = setting(
         None, "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run.", low=1
@@ -56,38 +74,49 @@ class SplatSettings:
         "auto",
         "Initial points: the dataset's (points), from plane-sweep stereo (sweep) or random; auto: points and sweep.",
         choices=("auto", "points", "sweep", "random"),
+        fixed=True,
     )
     sky: bool = setting(
         False,
-        "With --init auto and a random background, also start from points far away, in directions of which several "
+        "With --init auto and a random background, also start from far points, in directions where several "
         "photographs show the same uniform colour. Improves short runs outdoors.",
+        fixed=True,
     )
     init_points: int = setting(
-        100_000, "Number of pixels whose depth the plane sweep estimates, or number of random points.", low=1
+        100_000,
+        "Number of pixels whose depth the plane sweep estimates, or number of random points.",
+        low=1,
+        fixed=True,
     )
     init_from: str | None = setting(
         None,
         "File of splats to start from instead of points; a random subset if they are more than --max-splats. A file "
         "of points (PLY, LAS, LAZ) means --points FILE --init points.",
         metavar="FILE",
+        fixed=True,
     )
     frozen: str | None = setting(
         None,
-        "File of splats that stay in the picture, unchanged: not trained, not counted by --max-splats, first in the "
-        "saved PLY. SH degrees start at the maximum.",
+        "File of splats that are rendered with the trained ones and stay unchanged: not trained, not counted by "
+        "--max-splats, first in the saved PLY. SH degrees start at the maximum.",
         metavar="FILE",
+        fixed=True,
+        single_gpu=True,
+        not_in_city=True,
     )
     spz_axes: str = setting(
         "rub",
-        "Axes of .spz files of --init-from and --frozen that do not state them: rub (right, up, back: Niantic) or rdf "
-        "(right, down, forward: SuperSplat, splat-transform).",
+        "Axes of an .spz file that does not state them: rub (right, up, back: Niantic) or rdf (right, down, forward: "
+        "SuperSplat, splat-transform).",
         choices=("rub", "rdf"),
+        needs="--init-from or --frozen",
     )
     init_opacity: float | None = setting(
         None,
         "Initial opacity of splats made from points; by default 0.5, in runs under 5,000 steps 0.1.",
         low=0.005,
         high=0.99,
+        fixed=True,
     )
     init_scale: float | None = setting(
         None,
@@ -95,6 +124,7 @@ class SplatSettings:
         "runs under 5,000 steps 1.",
         low=0.01,
         high=10,
+        fixed=True,
     )
     antialias: bool = setting(
         True,
@@ -107,10 +137,16 @@ class SplatSettings:
         "0 disables it.",
         low=0,
         high=10,
+        fixed=True,
+        not_in_city=True,
     )
     background: str = setting(
         "auto",
         "Background colour in training; auto: a random one in each step, which discourages transparent surfaces, "
         "or black where photographs have an alpha channel.",
         choices=("auto", "black", "white", "random", "learned"),
+        common=True,
+        fixed=True,
+        single_gpu=("learned",),
+        not_in_city=("learned",),
     )

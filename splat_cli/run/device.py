@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from splat_cli.config import TrainConfig
-from splat_cli.config.joint import uses_free_space
+from splat_cli.config.combinations import uses_free_space
 from splat_cli.device import Backend, Unit, open_backend
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.eval.picture_scorer import SCORE_KERNELS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.config.joint import uses_free_space
+from splat_cli.config.combinations import uses_free_space
 from splat_cli.data.image_budget import resident_for_batch
 from splat_cli.device.launch import ceil_div
 from splat_cli.run.scene_defaults import (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from splat_cli.config import TrainConfig
-from splat_cli.config.joint import TRAINED_WITH_SPLATS
+from splat_cli.config.combinations import single_gpu_options
 from splat_cli.config.run import MAX_GPUS
 from splat_cli.device import Backend
 from splat_cli.device.cuda import visible_gpus
@@ -29,9 +29,8 @@ def check_settings(config: TrainConfig) -> None:
     """UsageError if the settings do not work with --gpus."""
     if config.gpus == 1:
         return
-    for option, is_wanted in TRAINED_WITH_SPLATS.items():
-        if is_wanted(config):
-            raise UsageError(f"--gpus {config.gpus} does not work with {option}: leave out one of them")
+    if options := single_gpu_options(config):
+        raise UsageError(f"--gpus {config.gpus} does not work with {options[0]}: leave out one of them")
     if config.batch_size % config.gpus:
         raise UsageError(
             f"--batch {config.batch_size} is not a multiple of --gpus {config.gpus}: each renders as many views"
@@ -61,7 +60,7 @@ def rank_counts(config: TrainConfig) -> list[int]:
 
     config: the settings for one GPU, whose batch size must be given.
     """
-    if any(is_wanted(config) for is_wanted in TRAINED_WITH_SPLATS.values()):
+    if single_gpu_options(config):
         return []
     return [size for size in range(min(config.batch_size, MAX_GPUS), 1, -1) if config.batch_size % size == 0]
 

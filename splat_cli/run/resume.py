@@ -23,13 +23,6 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import Interrupted
 
-_FIXED = ("seed", "batch", "eval", "test_every", "split_by", "split", "sh_degree", "color", "field_table_size",
-          "field_appearance", "field_direction_degree", "field_sh_degree", "field_features", "crop_start", "points",
-          "depths", "depth_maps", "depth_unit", "init", "sky", "init_points", "init_from", "frozen", "init_opacity",
-          "init_scale", "background", "smooth_3d", "pose_opt", "refine_intrinsics", "refine_distortion", "appearance",
-          "robust", "local_frame_adam", "moments")  # fmt: skip
-"""Settings that cannot change in a run: used at the start only, or defining held-out views or checkpoint arrays."""
-
 
 class FinishedError(UsageError):
     """The run has nothing left to train or save."""
@@ -101,7 +94,7 @@ def _lacks_results(run: RunDir, config: TrainConfig) -> bool:
 
 
 def _refuse_fixed(changes: dict[str, Any]) -> None:
-    fixed = [SETTINGS[name].option for name in changes if name in _FIXED]
+    fixed = [SETTINGS[name].option for name in changes if SETTINGS[name].fixed]
     if fixed:
         raise UsageError(f"{', '.join(fixed)} cannot change in a run that has begun: leave it out, or start a new run")
 

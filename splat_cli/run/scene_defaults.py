@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.config.joint import trains_in_batches
+from splat_cli.config.combinations import trains_in_batches
 from splat_cli.device.launch import ceil_div
 from splat_cli.scene.view import View
 

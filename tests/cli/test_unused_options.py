@@ -2,8 +2,14 @@
 
 import pytest
 
-from splat_cli.cli.train_request import BELONGING
-from splat_cli.config import SETTINGS
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.combinations import (
+    missing_option,
+    options_not_in_city,
+    owner_of,
+    single_gpu_options,
+    trains_in_batches,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,5 +43,35 @@ def test_a_viewer_that_is_not_asked_for_is_told(splat):
     assert "--host" not in said
 
 
-def test_options_that_may_do_nothing_are_settings():
-    assert {name for _, names in BELONGING.values() for name in names} <= SETTINGS.keys()
+def test_needed_options_are_settings_with_such_a_value():
+    for needs in filter(None, (declared.needs for declared in SETTINGS.values())):
+        for owner, value in map(owner_of, needs.split(" or ")):
+            assert not value or value in SETTINGS[owner].choices
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "missing"),
+    [
+        ({}, "lr_field_features", "--color field"),
+        ({"color": "field"}, "lr_field_features", ""),
+        ({"color": "field", "field_features": 0}, "lr_field_features", "--field-features"),
+        ({"refine_intrinsics": True}, "intrinsics_reg", "--pose-opt"),
+        ({"appearance": "camera"}, "lr_grid", "--appearance grid"),
+        ({"frozen": "a.spz"}, "spz_axes", ""),
+        ({}, "spz_axes", "--init-from or --frozen"),
+    ],
+)
+def test_missing_option_is_the_first_that_is_not_given(settings, name, missing):
+    assert missing_option(TrainConfig(**settings), name) == missing
+
+
+def test_settings_of_a_single_gpu_are_those_that_differ_and_turn_something_on():
+    assert single_gpu_options(TrainConfig(depth_weight=0.0)) == []
+    assert single_gpu_options(TrainConfig(depth_weight=0.1, color="field")) == ["--color field", "--depth-weight"]
+    assert options_not_in_city(TrainConfig(appearance="exposure", gpus=1)) == []
+    assert options_not_in_city(TrainConfig(appearance="grid", gpus=2)) == ["--gpus", "--appearance grid"]
+
+
+def test_long_runs_train_in_batches_unless_they_train_more_than_splats():
+    assert trains_in_batches(TrainConfig(color="field"))
+    assert not trains_in_batches(TrainConfig(color="field", robust=True))

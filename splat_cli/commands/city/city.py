@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from splat_cli.commands.city.plan import CellFiles, CityPlan
 from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.combinations import options_not_in_city
 from splat_cli.config.presets import requested_settings
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
@@ -29,18 +30,6 @@ from splat_cli.scene.cameras_json import read_json
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.terminal.console import Display
-
-_REFUSED: dict[str, Callable[[TrainConfig], bool]] = {
-    "--color field": lambda config: config.color == "field",
-    "--smooth-3d": lambda config: config.smooth_3d > 0,
-    "--appearance grid or camera": lambda config: config.appearance in ("grid", "camera"),
-    "--background learned": lambda config: config.background == "learned",
-    "--gpus": lambda config: config.gpus > 1,
-    "--frozen": lambda config: config.frozen is not None,
-    "--crop": lambda config: config.crop is not None,
-}
-"""Options whose results cells cannot share yet -> whether the settings ask for it."""
-
 
 _OWN_SCENE: dict[str, Any] = {
     "format": "colmap", "images": None, "max_size": None, "downscale": 1, "masks": None, "invert_masks": False,
@@ -103,9 +92,8 @@ def open_city(
     cluster: str | None, display: Display,
 ) -> City:  # fmt: skip
     """A new city, or the one begun in `out`. UsageError if that has other settings, or if some are refused."""
-    for option, is_wanted in _REFUSED.items():
-        if is_wanted(config):
-            raise UsageError(f"splat city does not work with {option} yet: leave it out")
+    if options := options_not_in_city(config):
+        raise UsageError(f"splat city does not work with {options[0]} yet: leave it out")
     config = with_fixed_paths(config, scene)
     record, has_coarse = out / "city.json", (out / "coarse").exists()
     if not (has_coarse or record.is_file()):
